@@ -1,0 +1,73 @@
+//! Collection: the immutable raw evidence of a run. The digest of its manifest is the `artifact_manifest_digest`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::document::body;
+use crate::{Artifact, Block, Count, Digest, Gap, Shard, TrialId};
+
+/// Which attempt of which execution part counts for a trial.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CollectedAttempt {
+    /// Which try, from 0.
+    pub attempt: u32,
+    /// The block and incarnation that it ran in.
+    pub block: Block,
+    /// The shard.
+    pub shard: Shard,
+    /// The manifest of the execution part that holds it.
+    pub part: Digest,
+    /// Whether it is the one that counts.
+    pub counted: bool,
+    /// Recorded readings that fall into its window.
+    pub samples: Count,
+    /// Stretches of its window without readings.
+    pub gaps: Vec<Gap>,
+}
+
+/// A planned trial and what was found of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CollectedTrial {
+    /// The trial.
+    pub trial_id: TrialId,
+    /// Whether an attempt of it counts.
+    pub counted: bool,
+    /// Its attempts, in order.
+    pub attempts: Vec<CollectedAttempt>,
+}
+
+/// Something that differs between blocks although it should not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Drift {
+    /// What differs, such as `boot_id`.
+    pub what: String,
+    /// The earlier block.
+    pub before: Block,
+    /// The later block.
+    pub after: Block,
+    /// Both values.
+    pub detail: String,
+}
+
+/// The immutable raw evidence of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Collection {
+    /// The plan's body digest.
+    pub plan_digest: Digest,
+    /// Every planned trial, in the plan's order.
+    pub trials: Vec<CollectedTrial>,
+    /// What differs between blocks although it should not.
+    pub drift: Vec<Drift>,
+    /// Every raw artifact of the run: a JSON list of artifacts in canonical form.
+    pub evidence: Artifact,
+    /// How many raw artifacts the list names.
+    pub evidence_count: Count,
+    /// Their bytes together.
+    pub evidence_bytes: Count,
+}
+
+body!(Collection, |collection| vec![&collection.evidence]);

@@ -1,0 +1,260 @@
+//! Environment: the hosts, software and targets of one block, each fact observed, declared or unknown.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::document::{body, words};
+use crate::{Artifact, Block, ControlFact, Count, Digest, Image, Instant, Name, Pricing, TargetKind};
+
+words!(
+    /// What a host does in the run. The hardware dimension is fed from targets only.
+    HostRole, "role of a host",
+    /// The system under test runs on it.
+    Target = "target",
+    /// The load comes from it.
+    Client = "client",
+    /// A stage runs on it.
+    Stage = "stage",
+);
+
+words!(
+    /// How a fact is known.
+    FactSource, "source of a fact",
+    /// Read on the host.
+    Observed = "observed",
+    /// Said by a person.
+    Declared = "declared",
+    /// Not known.
+    Unknown = "unknown",
+);
+
+/// Something that is known of a host, or the reason why it is not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Fact<T> {
+    /// How it is known.
+    pub source: FactSource,
+    /// What is known; absent where unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<T>,
+    /// Where it was read, or why it is unknown.
+    pub how: String,
+}
+
+impl<T> Fact<T> {
+    /// Read on the host, at `how`.
+    pub fn observed(value: T, how: impl Into<String>) -> Self {
+        Self { source: FactSource::Observed, value: Some(value), how: how.into() }
+    }
+
+    /// Said by a person, in `how`.
+    pub fn declared(value: T, how: impl Into<String>) -> Self {
+        Self { source: FactSource::Declared, value: Some(value), how: how.into() }
+    }
+
+    /// Not known, because of `why`.
+    pub fn unknown(why: impl Into<String>) -> Self {
+        Self { source: FactSource::Unknown, value: None, how: why.into() }
+    }
+}
+
+/// One GPU.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Gpu {
+    /// The vendor's unique id (`gpu_uuid`).
+    pub uuid: String,
+    /// The model.
+    pub model: String,
+    /// Memory in bytes.
+    pub memory_bytes: Count,
+    /// The driver's version.
+    pub driver_version: String,
+    /// The PCI bus id.
+    pub pci_bus_id: String,
+    /// Whether the application clocks are pinned, as the driver says.
+    pub clocks: String,
+}
+
+/// One network card.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NetworkCard {
+    /// The interface's name.
+    pub name: String,
+    /// The driver, empty where it has none.
+    pub driver: String,
+    /// Megabits per second as the driver says, 0 where it does not.
+    pub speed_mbps: u32,
+    /// Largest packet in bytes.
+    pub mtu: u32,
+}
+
+/// What is known of a machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HostFacts {
+    /// The kernel's random id of this boot: two equal ids mean one boot of one machine.
+    pub boot_id: Fact<String>,
+    /// Operating system, name and version.
+    pub operating_system: Fact<String>,
+    /// Kernel release and version.
+    pub kernel: Fact<String>,
+    /// Machine architecture, such as `x86_64`.
+    pub architecture: Fact<String>,
+    /// Hypervisor or container, where one is seen.
+    pub virtualization: Fact<String>,
+    /// CPU vendor.
+    pub cpu_vendor: Fact<String>,
+    /// CPU model name.
+    pub cpu_model: Fact<String>,
+    /// CPU family, model and stepping numbers, such as `6/143/8`.
+    pub cpu_signature: Fact<String>,
+    /// Microcode revision.
+    pub microcode: Fact<String>,
+    /// CPU feature flags.
+    pub cpu_flags: Fact<Vec<String>>,
+    /// Sockets.
+    pub sockets: Fact<u32>,
+    /// Physical cores.
+    pub cores: Fact<u32>,
+    /// CPUs that the kernel schedules on.
+    pub logical_cpus: Fact<u32>,
+    /// CPUs that this process may use.
+    pub usable_cpus: Fact<u32>,
+    /// Whether cores share threads.
+    pub smt: Fact<bool>,
+    /// Frequency governors in use.
+    pub governor: Fact<Vec<String>>,
+    /// Highest frequency in kHz.
+    pub max_frequency_khz: Fact<Count>,
+    /// Whether boost above the base frequency is allowed.
+    pub boost: Fact<bool>,
+    /// Data and unified caches, such as `L3 32 MiB x 1`.
+    pub caches: Fact<Vec<String>>,
+    /// NUMA nodes and their CPUs, such as `0: 0-31`.
+    pub numa: Fact<Vec<String>>,
+    /// Memory in bytes.
+    pub memory_bytes: Fact<Count>,
+    /// Swap in bytes.
+    pub swap_bytes: Fact<Count>,
+    /// Transparent huge pages' mode.
+    pub huge_pages: Fact<String>,
+    /// CPUs that the control group allows, in thousandths.
+    pub cgroup_cpu_millis: Fact<Count>,
+    /// Memory that the control group allows, in bytes.
+    pub cgroup_memory_bytes: Fact<Count>,
+    /// Clock source of the kernel.
+    pub clock_source: Fact<String>,
+    /// Whether the kernel says that its clock is synchronised.
+    pub clock_synchronised: Fact<bool>,
+    /// GPUs.
+    pub gpus: Fact<Vec<Gpu>>,
+    /// Network cards.
+    pub network_cards: Fact<Vec<NetworkCard>>,
+}
+
+/// A machine and what it does in the run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Host {
+    /// Its name within the run.
+    pub name: String,
+    /// What it does.
+    pub roles: Vec<HostRole>,
+    /// What is known of it.
+    pub facts: HostFacts,
+}
+
+/// A piece of software and its version.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Software {
+    /// Its name, such as `cc` or `driver`.
+    pub name: String,
+    /// Its version.
+    pub version: Fact<String>,
+}
+
+/// A question about readiness, and its answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Probe {
+    /// What was asked.
+    pub question: String,
+    /// Whether the target was ready.
+    pub ready: bool,
+    /// What it said.
+    pub answer: String,
+    /// How long it took until it was ready, in nanoseconds.
+    pub waited_ns: Count,
+}
+
+/// A target as it was found or brought up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ProvisionedTarget {
+    /// Its name in the plan.
+    pub id: Name,
+    /// What it is.
+    pub kind: TargetKind,
+    /// The hosts that it runs on, by name.
+    pub hosts: Vec<String>,
+    /// Where it is reached, for endpoints and processes.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub address: Option<String>,
+    /// The version that it gives.
+    pub version: Fact<String>,
+    /// The models that it lists.
+    pub models: Vec<String>,
+    /// The image that really runs, for containers.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub image: Option<Image>,
+    /// Asked until it was ready.
+    pub probes: Vec<Probe>,
+}
+
+impl ProvisionedTarget {
+    /// What must not change between blocks or under a resume: never pid, port or address.
+    pub fn identity(&self) -> (&Name, TargetKind, Option<&String>, &[String], Option<&Image>) {
+        (&self.id, self.kind, self.version.value.as_ref(), &self.models, self.image.as_ref())
+    }
+}
+
+/// The surroundings of one block.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Environment {
+    /// The plan's body digest.
+    pub plan_digest: Digest,
+    /// The block.
+    pub block: Block,
+    /// When the facts were read.
+    pub observed_at: Instant,
+    /// The machines.
+    pub hosts: Vec<Host>,
+    /// Software of the target hosts.
+    pub software: Vec<Software>,
+    /// The targets.
+    pub targets: Vec<ProvisionedTarget>,
+    /// Environment controls: proved here, declared in the pipeline, or absent.
+    pub controls: Vec<ControlFact>,
+    /// Placement facts: cluster, region, node pool and the like, by name.
+    pub placement: BTreeMap<String, String>,
+    /// The price of the target.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub pricing: Option<Pricing>,
+    /// Raw readings, such as the driver's report.
+    pub readings: Vec<Artifact>,
+}
+
+body!(Environment, |environment| environment.readings.iter().collect());
+
+impl Environment {
+    /// The hosts that do `role`.
+    pub fn hosts_with(&self, role: HostRole) -> impl Iterator<Item = &Host> {
+        self.hosts.iter().filter(move |host| host.roles.contains(&role))
+    }
+}

@@ -1,0 +1,214 @@
+//! Execution parts and checkpoints: what one shard did, attempt by attempt.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::document::{body, words};
+use crate::{Artifact, Block, CaseId, Count, Digest, InputRef, Instant, Name, PointId, Shard, TrialId, Validity, Window};
+
+words!(
+    /// What became of an attempt.
+    AttemptStatus, "status of an attempt",
+    /// It ran to its end and gave a result.
+    Completed = "completed",
+    /// The measured program ended with a failure.
+    Failed = "failed",
+    /// The measured program gave something that is not a result.
+    Malformed = "malformed",
+    /// It ran into its time limit and was stopped.
+    TimedOut = "timed_out",
+    /// Its preparation failed, so it never ran.
+    NotPrepared = "not_prepared",
+    /// The stage or its machine went away in the middle of it.
+    Interrupted = "interrupted",
+    /// A person stopped the run in the middle of it.
+    Cancelled = "cancelled",
+);
+
+/// CPU time, memory and waits of a tree of processes: the sixteen fields of `getrusage`, in its order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ResourceUsage {
+    /// User CPU time in microseconds.
+    pub utime_us: Count,
+    /// System CPU time in microseconds.
+    pub stime_us: Count,
+    /// Largest resident set of any one process, in KiB.
+    pub maxrss_kib: Count,
+    /// Shared text memory; 0 on Linux.
+    pub ixrss: Count,
+    /// Unshared data memory; 0 on Linux.
+    pub idrss: Count,
+    /// Unshared stack memory; 0 on Linux.
+    pub isrss: Count,
+    /// Page faults without input.
+    pub minflt: Count,
+    /// Page faults with input.
+    pub majflt: Count,
+    /// Swaps; 0 on Linux.
+    pub nswap: Count,
+    /// Block input operations.
+    pub inblock: Count,
+    /// Block output operations.
+    pub oublock: Count,
+    /// Messages sent; 0 on Linux.
+    pub msgsnd: Count,
+    /// Messages received; 0 on Linux.
+    pub msgrcv: Count,
+    /// Signals received; 0 on Linux.
+    pub nsignals: Count,
+    /// Voluntary context switches.
+    pub nvcsw: Count,
+    /// Involuntary context switches.
+    pub nivcsw: Count,
+}
+
+/// The state of a host at one instant, for judging what disturbed a trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HostState {
+    /// When it was read.
+    pub at: Instant,
+    /// Runnable tasks averaged over one minute; absent where it cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub load_1m: Option<f64>,
+    /// Available memory in bytes.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub memory_available_bytes: Option<Count>,
+    /// CPU time of all CPUs in user, nice and system mode since boot, in microseconds.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cpu_busy_us: Option<Count>,
+    /// CPU time taken by other guests of the hypervisor since boot, in microseconds.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cpu_steal_us: Option<Count>,
+    /// Time that this control group was throttled, in microseconds.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cgroup_throttled_us: Option<Count>,
+    /// Current frequency of each CPU in kHz.
+    pub frequencies_khz: Vec<Count>,
+    /// Temperatures in thousandths of a degree Celsius, by sensor.
+    pub temperatures_millicelsius: BTreeMap<String, i32>,
+}
+
+/// What an indicator did in one attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct IndicatorOutcome {
+    /// The digest of the script's bytes as run.
+    pub script_sha256: Digest,
+    /// The exit code; absent where a signal ended it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub exit_code: Option<i32>,
+    /// The signal that ended it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub signal: Option<i32>,
+    /// What its tree of processes used.
+    pub usage: ResourceUsage,
+    /// Processes that it left running, and that were ended.
+    pub leftovers: u32,
+    /// Parameters that it was given.
+    pub parameters: BTreeMap<String, String>,
+    /// The name in its document; absent where there is none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub name: Option<String>,
+    /// The component (also spelled `framework`) in its document.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub component: Option<String>,
+    /// Why its output is not a result, where it is not.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub malformed: Option<String>,
+}
+
+/// One try at a trial. Finished attempts stay, whatever became of them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Attempt {
+    /// The trial.
+    pub trial_id: TrialId,
+    /// The case.
+    pub case_id: CaseId,
+    /// The point.
+    pub point_id: PointId,
+    /// Which try, from 0.
+    pub attempt: u32,
+    /// When it ran.
+    pub window: Window,
+    /// What became of it.
+    pub status: AttemptStatus,
+    /// Whether it counts, and everything that speaks against it.
+    pub validity: Validity,
+    /// For indicators: what it did.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub indicator: Option<IndicatorOutcome>,
+    /// The host before it; absent where the attempt was interrupted.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub host_before: Option<HostState>,
+    /// The host after it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub host_after: Option<HostState>,
+    /// Its raw outputs, kept byte for byte.
+    pub evidence: Vec<Artifact>,
+}
+
+/// What a workload's preparation did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Prepared {
+    /// The workload.
+    pub workload: Name,
+    /// Whether all of it succeeded.
+    pub succeeded: bool,
+    /// What went wrong.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub failure: Option<String>,
+    /// The exit code; absent where a signal ended it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub exit_code: Option<i32>,
+    /// The files that it made, with their digests, and what it printed.
+    pub outputs: Vec<Artifact>,
+}
+
+/// A finished attempt, signed on its own so that a resumed stage can trust it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Checkpoint {
+    /// The plan's body digest.
+    pub plan_digest: Digest,
+    /// The block.
+    pub block: Block,
+    /// The shard.
+    pub shard: Shard,
+    /// The input digest of the stage that made it.
+    pub input_digest: Digest,
+    /// The attempt.
+    pub attempt: Attempt,
+}
+
+body!(Checkpoint, |checkpoint| checkpoint.attempt.evidence.iter().collect());
+
+/// What one shard did in one block.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExecutionPart {
+    /// The plan's body digest.
+    pub plan_digest: Digest,
+    /// The block.
+    pub block: Block,
+    /// The shard.
+    pub shard: Shard,
+    /// For serving: the digest over each trial's whole schedule, by trial.
+    pub schedule_digests: BTreeMap<TrialId, Digest>,
+    /// What the preparations did.
+    pub prepared: Vec<Prepared>,
+    /// The attempts, in the order in which they ran.
+    pub attempts: Vec<Attempt>,
+    /// The checkpoints that attempts of an earlier process of this stage came from.
+    pub resumed: Vec<InputRef>,
+}
+
+body!(ExecutionPart, |part| {
+    let prepared = part.prepared.iter().flat_map(|prepared| &prepared.outputs);
+    prepared.chain(part.attempts.iter().flat_map(|attempt| &attempt.evidence)).collect()
+});

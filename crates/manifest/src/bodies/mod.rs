@@ -1,0 +1,12 @@
+//! The bodies of the manifests, one kind a file.
+
+pub(crate) mod collection;
+pub(crate) mod common;
+pub(crate) mod environment;
+pub(crate) mod execution;
+pub(crate) mod plan;
+pub(crate) mod publication;
+pub(crate) mod recording;
+pub(crate) mod run_end;
+pub(crate) mod source;
+pub(crate) mod summary;

@@ -1,0 +1,386 @@
+//! Plan: what will be measured, frozen, in which order.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::document::{body, words};
+use crate::{
+    Artifact, Better, CaseId, Claim, ControlFact, Count, Digest, Image, Intent, Isolation, Name, OriginKind, Placement, PointId,
+    Pricing, TrialId, WorkloadType,
+};
+
+words!(
+    /// What a point is a point of.
+    PointKind, "kind of point",
+    /// Streams open at a time.
+    Concurrency = "concurrency",
+    /// Arrivals per second.
+    Rate = "rate",
+    /// A recorded trace.
+    Trace = "trace",
+    /// Workers or nodes.
+    Scale = "scale",
+    /// Values of parameters.
+    Parameters = "parameters",
+);
+
+words!(
+    /// What a target is.
+    TargetKind, "kind of target",
+    /// The machine itself, for indicators.
+    Host = "host",
+    /// An endpoint that is already up.
+    Endpoint = "endpoint",
+    /// A local process that provision starts.
+    Process = "process",
+    /// The built-in reference endpoint.
+    Simulator = "simulator",
+);
+
+/// One place in a case's sweep.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Point {
+    /// Its name within the case.
+    pub point_id: PointId,
+    /// What it is a point of.
+    pub kind: PointKind,
+    /// The values: parameter names, or `concurrency` and the like, as text.
+    pub value: BTreeMap<String, String>,
+    /// For serving: the digest of generator version, seed, parameters, dataset and tokenizer.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub load_recipe_digest: Option<Digest>,
+}
+
+/// Workload x target x variant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Case {
+    /// The three names, readable (`benchmark_case_id`).
+    pub case_id: CaseId,
+    /// The workload's name.
+    pub workload: Name,
+    /// The target's name.
+    pub target: Name,
+    /// The variant's name.
+    pub variant: Name,
+    /// The sweep.
+    pub points: Vec<Point>,
+}
+
+/// The pipeline that the plan was made from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PipelineRef {
+    /// Its name.
+    pub name: Name,
+    /// Its path in the repository.
+    pub path: String,
+    /// The digest of its bytes.
+    pub digest: Digest,
+}
+
+/// What the plan was made from, in short; the Source has it in full.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SourceRef {
+    /// Where it comes from.
+    pub kind: OriginKind,
+    /// The repository's address, without credentials.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub repository: Option<String>,
+    /// The commit.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub commit: Option<String>,
+    /// Whether what was read differs from the commit.
+    pub dirty: bool,
+    /// The digest over all files that were read.
+    pub files_digest: Digest,
+}
+
+/// A file that a trial needs, pinned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PinnedFile {
+    /// Where it lies in the trial's folder.
+    pub path: String,
+    /// Where its bytes were read: a repository path, or a URL.
+    pub origin: String,
+    /// Whether it is made executable.
+    pub executable: bool,
+    /// Its bytes.
+    pub artifact: Artifact,
+}
+
+/// A command that runs once before the first trial of a workload, outside of timing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Prepare {
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// The files that it makes; their digests are recorded.
+    pub outputs: Vec<String>,
+    /// After this long it is stopped.
+    pub time_limit_ns: Count,
+}
+
+/// What a metric is called and which way is better.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Metric {
+    /// The path of its value in the result, members joined by dots.
+    pub path: String,
+    /// The unit of its values.
+    pub unit: String,
+    /// Which direction is better.
+    pub better: Better,
+    /// Whether gates judge it.
+    pub primary: bool,
+}
+
+/// What execute runs for an indicator.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct IndicatorWork {
+    /// The script; its digest is `script_sha256`.
+    pub script: PinnedFile,
+    /// Files that lie beside it.
+    pub files: Vec<PinnedFile>,
+    /// What runs before the first trial.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub prepare: Option<Prepare>,
+    /// After this long a trial is stopped.
+    pub time_limit_ns: Count,
+}
+
+/// A workload, frozen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FrozenWorkload {
+    /// Its name.
+    pub name: Name,
+    /// What kind of work it is.
+    pub workload_type: WorkloadType,
+    /// The digest of the frozen `spec`: what decides comparability.
+    pub workload_spec_digest: Digest,
+    /// The frozen `spec` itself, canonical JSON with defaults omitted. Its digest is `workload_spec_digest`.
+    pub spec: Artifact,
+    /// The seed that everything random derives from, 64 hexadecimal digits.
+    pub seed: String,
+    /// The metrics that it declares.
+    pub metrics: Vec<Metric>,
+    /// The container image that it runs in, where it has one of its own.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub image: Option<Image>,
+    /// For indicators: what runs.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub indicator: Option<IndicatorWork>,
+}
+
+/// An environment variable of a target or variant. A secret is a reference; its value never comes here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EnvVar {
+    /// The variable's name.
+    pub name: String,
+    /// A plain value.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub value: Option<String>,
+    /// The variable of the runner's environment that holds it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub from_env: Option<String>,
+    /// The file that holds it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub from_file: Option<String>,
+}
+
+/// The system under test, as asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Target {
+    /// Its name.
+    pub name: Name,
+    /// What it is.
+    pub kind: TargetKind,
+    /// For an endpoint: its address.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub url: Option<String>,
+    /// For a process: program and arguments.
+    pub command: Vec<String>,
+    /// Its environment.
+    pub env: Vec<EnvVar>,
+    /// Where readiness is asked, relative to the address.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub ready_http: Option<String>,
+    /// How long readiness may take.
+    pub ready_timeout_ns: Count,
+    /// The container image, where it runs in one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub image: Option<Image>,
+    /// Hardware facts that a person declares, by name.
+    pub hardware: BTreeMap<String, String>,
+}
+
+/// A named change of the target's surroundings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Variant {
+    /// Its name; `default` where there is only one.
+    pub name: Name,
+    /// What it changes.
+    pub env: Vec<EnvVar>,
+}
+
+/// One side of a comparison.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Side {
+    /// The target's name.
+    pub target: Name,
+    /// The variant's name.
+    pub variant: Name,
+}
+
+/// What is compared against what, and the one thing that differs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Comparison {
+    /// Compared against.
+    pub baseline: Side,
+    /// Judged.
+    pub candidate: Side,
+    /// The variable under test, one of the field's list.
+    pub variable_under_test: String,
+    /// What it is, where the list has no word for it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub other: Option<String>,
+}
+
+/// How often each point is measured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TrialPolicy {
+    /// Trials per point.
+    pub count: u32,
+    /// How many invalid attempts of one trial may be repeated.
+    pub retry_budget: u32,
+}
+
+/// In which order the trials run, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TrialOrder {
+    /// The seed of the order, 64 hexadecimal digits.
+    pub seed: String,
+    /// The digest of the ordered trial ids with their blocks.
+    pub digest: Digest,
+}
+
+/// One measured repetition of a point.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PlannedTrial {
+    /// Its name within the run.
+    pub trial_id: TrialId,
+    /// The case.
+    pub case_id: CaseId,
+    /// The point.
+    pub point_id: PointId,
+    /// Its number within the point, from 0.
+    pub index: u32,
+    /// The block that it runs in.
+    pub block: u32,
+}
+
+/// Something mutable that could not be pinned; it bars publication grade.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Unpinned {
+    /// What, such as an image reference.
+    pub what: String,
+    /// Why not.
+    pub reason: String,
+}
+
+/// What will be measured. Holds no wall clock, runner or shard count: equal commits give equal plans.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// The pipeline.
+    pub pipeline: PipelineRef,
+    /// What it was made from.
+    pub source: SourceRef,
+    /// What the run is for.
+    pub intent: Intent,
+    /// What a number of this run may claim.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub claim: Option<Claim>,
+    /// The environment controls as the pipeline declares them.
+    pub controls: Vec<ControlFact>,
+    /// The price of the target.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub pricing: Option<Pricing>,
+    /// The frozen workloads, by name.
+    pub workloads: Vec<FrozenWorkload>,
+    /// The targets.
+    pub targets: Vec<Target>,
+    /// The variants.
+    pub variants: Vec<Variant>,
+    /// The cases, in the order of the pipeline.
+    pub cases: Vec<Case>,
+    /// How often each point is measured.
+    pub trial_policy: TrialPolicy,
+    /// How far trials are kept apart.
+    pub isolation: Isolation,
+    /// How the sides of a comparison share the machine.
+    pub placement: Placement,
+    /// What is compared.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub comparison: Option<Comparison>,
+    /// The order's seed and digest.
+    pub order: TrialOrder,
+    /// The trials, in the order in which they run.
+    pub trials: Vec<PlannedTrial>,
+    /// What could not be pinned.
+    pub unpinned: Vec<Unpinned>,
+    /// Query files of publish, pinned.
+    pub queries: Vec<PinnedFile>,
+}
+
+// The scripts and files are artifacts of the Source (or, fetched from a URL, of the plan): either way the Plan pins them.
+body!(Plan, |plan| {
+    let mut artifacts: Vec<&Artifact> = Vec::new();
+    for workload in &plan.workloads {
+        artifacts.push(&workload.spec);
+        if let Some(work) = &workload.indicator {
+            artifacts.push(&work.script.artifact);
+            artifacts.extend(work.files.iter().map(|file| &file.artifact));
+        }
+    }
+    artifacts.extend(plan.queries.iter().map(|file| &file.artifact));
+    artifacts
+});
+
+impl Plan {
+    /// The number of blocks: one more than the highest block of a trial.
+    pub fn blocks(&self) -> u32 {
+        self.trials.iter().map(|trial| trial.block + 1).max().unwrap_or(0)
+    }
+
+    /// The case of that id.
+    pub fn case(&self, case_id: &CaseId) -> Option<&Case> {
+        self.cases.iter().find(|case| case.case_id == *case_id)
+    }
+
+    /// The frozen workload of that name.
+    pub fn workload(&self, name: &Name) -> Option<&FrozenWorkload> {
+        self.workloads.iter().find(|workload| workload.name == *name)
+    }
+
+    /// The target of that name.
+    pub fn target(&self, name: &Name) -> Option<&Target> {
+        self.targets.iter().find(|target| target.name == *name)
+    }
+}

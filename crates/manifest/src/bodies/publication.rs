@@ -1,0 +1,143 @@
+//! Publication: published numbers with their lineage, and what the claim rules said of them.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::document::{body, words};
+use crate::{Artifact, Count, Digest, Instant, Intent, RunId};
+
+words!(
+    /// How the query behind a number is known.
+    NumberSource, "source of a number",
+    /// A query file in Git.
+    Query = "query",
+    /// The rows themselves.
+    Rows = "rows",
+);
+
+words!(
+    /// How a run of a case ended, as publish found it.
+    RunOutcome, "outcome of a run",
+    /// This run.
+    This = "this",
+    /// It has a Summary.
+    Finished = "finished",
+    /// It was cancelled.
+    Cancelled = "cancelled",
+    /// It failed.
+    Failed = "failed",
+    /// It has no end yet.
+    Unfinished = "unfinished",
+);
+
+/// A rule that the asked grade needs and the run does not meet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Shortfall {
+    /// The rule's word, such as `clean_commit`.
+    pub rule: String,
+    /// What was found instead.
+    pub found: String,
+}
+
+/// The grade that was asked for and the one that is given.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Grade {
+    /// What the pipeline asked for.
+    pub asked: Intent,
+    /// What the run earned.
+    pub given: Intent,
+    /// Why it is not the asked one.
+    pub shortfalls: Vec<Shortfall>,
+}
+
+/// Another run of a published case, so that nobody publishes the lucky one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListedRun {
+    /// The run.
+    pub run_id: RunId,
+    /// The cases that it shares with this one.
+    pub cases: Vec<String>,
+    /// How it ended.
+    pub outcome: RunOutcome,
+    /// The manifest that says so: Summary or RunEnd.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub evidence: Option<Digest>,
+}
+
+/// A published number.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Number {
+    /// `<run>/<table>/<row id>/<column>`.
+    pub address: String,
+    /// The case.
+    pub benchmark_case_id: String,
+    /// The point.
+    pub point_id: String,
+    /// The metric.
+    pub metric: String,
+    /// The statistic.
+    pub statistic: String,
+    /// The value.
+    pub value: f64,
+    /// Its unit.
+    pub unit: String,
+    /// How many trials it is over.
+    pub n: Count,
+    /// Where it comes from.
+    pub source: NumberSource,
+    /// The query file, for `query`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub query: Option<Artifact>,
+    /// The curated file that holds the row.
+    pub file: Digest,
+}
+
+/// The numbers document, `numbers.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Numbers {
+    /// The run.
+    pub run_id: RunId,
+    /// The grade.
+    pub grade: Grade,
+    /// The manifest of the Summary.
+    pub summary: Digest,
+    /// The published numbers.
+    pub numbers: Vec<Number>,
+}
+
+/// Published numbers with their lineage.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Publication {
+    /// The plan's body digest.
+    pub plan_digest: Digest,
+    /// The manifest of the Summary.
+    pub summary: Digest,
+    /// The trust policy that the chain was verified under.
+    pub trust_policy: Digest,
+    /// When it was published.
+    pub published_at: Instant,
+    /// The grade.
+    pub grade: Grade,
+    /// All runs of the published cases.
+    pub runs: Vec<ListedRun>,
+    /// Versions of the warehouse's tables that hold the rows, by table; empty where rows are published as files.
+    pub warehouse_snapshot: BTreeMap<String, Count>,
+    /// `numbers.json`.
+    pub numbers: Artifact,
+    /// `report.md` and `report.html`.
+    pub reports: Vec<Artifact>,
+    /// The trust policy and public keys, so that the published folder verifies on its own.
+    pub keys: Vec<Artifact>,
+}
+
+body!(Publication, |publication| {
+    std::iter::once(&publication.numbers).chain(&publication.reports).chain(&publication.keys).collect()
+});

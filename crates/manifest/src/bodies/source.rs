@@ -1,0 +1,99 @@
+//! Source: what a run was started from, as an artifact that can be checked offline.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::document::{body, words};
+use crate::{Artifact, Digest};
+
+words!(
+    /// The kinds of Git object that a Source carries; blobs are the files themselves.
+    GitObjectKind, "kind of Git object",
+    /// A commit.
+    Commit = "commit",
+    /// A folder.
+    Tree = "tree",
+);
+
+words!(
+    /// Where a run comes from.
+    OriginKind, "kind of source",
+    /// A commit of a Git repository.
+    Git = "git",
+    /// A work tree as it was found; exploratory only.
+    Worktree = "worktree",
+    /// No repository at all; exploratory only.
+    Adhoc = "adhoc",
+);
+
+/// A Git object, stored as its raw content without the `type size` header.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GitObject {
+    /// The object id, 40 hexadecimal digits.
+    pub oid: String,
+    /// Commit or tree.
+    pub kind: GitObjectKind,
+    /// The raw content.
+    pub artifact: Artifact,
+}
+
+/// A file that the pipeline names, directly or through a workload.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SourceFile {
+    /// The path from the repository's root, with `/`.
+    pub path: String,
+    /// Whether Git marks it executable.
+    pub executable: bool,
+    /// The content.
+    pub artifact: Artifact,
+}
+
+/// Everything that a run was started from. Holds no wall clock: an equal Source resumes an unfinished run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Source {
+    /// Where it comes from.
+    pub kind: OriginKind,
+    /// The repository's address without credentials; absent where it has none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub repository: Option<String>,
+    /// The commit, 40 hexadecimal digits: for `git` the one that was read, for `worktree` the one that was checked out.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub commit: Option<String>,
+    /// For `worktree`: whether what was read differs from `commit`.
+    pub dirty: bool,
+    /// For `git`: the commit and every tree on the way to the files.
+    pub objects: Vec<GitObject>,
+    /// The path of the pipeline among the files.
+    pub pipeline: String,
+    /// Everything that the pipeline names, the pipeline first.
+    pub files: Vec<SourceFile>,
+    /// The digest over paths, modes and contents of the files, whatever the kind.
+    pub files_digest: Digest,
+}
+
+body!(Source, |source| {
+    let objects = source.objects.iter().map(|object| &object.artifact);
+    objects.chain(source.files.iter().map(|file| &file.artifact)).collect()
+});
+
+impl Source {
+    /// The digest over paths, modes and contents of files: what a work tree is known by.
+    pub fn digest_of_files(files: &[SourceFile]) -> Digest {
+        let mut hasher = crate::Hasher::new();
+        for file in files {
+            // Paths hold no newline (checked where they are read), so the lines are unambiguous.
+            hasher.update(
+                format!("{} {} {}\n", file.artifact.digest, if file.executable { 'x' } else { '-' }, file.path).as_bytes(),
+            );
+        }
+        hasher.finish()
+    }
+
+    /// The file at `path`.
+    pub fn file(&self, path: &str) -> Option<&SourceFile> {
+        self.files.iter().find(|file| file.path == path)
+    }
+}

@@ -1,0 +1,180 @@
+//! Summary: statistics with their intervals, and the curated rows that hold them.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::document::{body, words};
+use crate::{Artifact, Better, CaseId, Count, Digest, PointId, Reason, TrialId, WorkloadType};
+
+words!(
+    /// Whether the trials of a point agree with each other.
+    Stability, "stability",
+    /// They do.
+    Stable = "stable",
+    /// They do not.
+    Unstable = "unstable",
+    /// There are too few to say.
+    Unknown = "unknown",
+);
+
+words!(
+    /// How much of what was planned was measured.
+    RunStatus, "status of a run",
+    /// Every planned trial counts.
+    Succeeded = "succeeded",
+    /// Some do.
+    Partial = "partial",
+    /// None does.
+    Failed = "failed",
+);
+
+/// A confidence interval.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Interval {
+    /// Lower end, in the metric's unit.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    /// The level that was reached, such as 0.95.
+    pub level: f64,
+    /// The method, such as `bootstrap_percentile`.
+    pub method: String,
+}
+
+/// One trial's value of a metric.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TrialValue {
+    /// The trial.
+    pub trial_id: TrialId,
+    /// The attempt that counts.
+    pub attempt: u32,
+    /// The median of the trial's samples.
+    pub value: f64,
+    /// How many samples it is the median of.
+    pub n: Count,
+    /// Whether it lies far from the other trials; flagged values are kept.
+    pub flagged: bool,
+    /// The row that holds it.
+    pub row_id: Digest,
+}
+
+/// A metric across the counted trials of a point.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MetricSummary {
+    /// The metric's path in the result.
+    pub metric: String,
+    /// Its unit; `unknown` where it is not declared.
+    pub unit: String,
+    /// Which direction is better; absent where it is not declared.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub better: Option<Better>,
+    /// Whether gates judge it.
+    pub primary: bool,
+    /// How many trials it is over.
+    pub n: Count,
+    /// The median of the trials' values.
+    pub median: f64,
+    /// Their mean.
+    pub mean: f64,
+    /// Their standard deviation with ddof 1; absent below two trials.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub sd: Option<f64>,
+    /// Standard deviation over mean; absent where either is missing or the mean is 0.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cv: Option<f64>,
+    /// The smallest.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+    /// The interval of the median; absent where the trials cannot support one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub interval: Option<Interval>,
+    /// Why there is no interval.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub interval_absent: Option<String>,
+    /// Whether the trials agree.
+    pub stability: Stability,
+    /// Why that verdict.
+    pub stability_reason: String,
+    /// The rows of the statistics across trials, by statistic.
+    pub rows: BTreeMap<String, Digest>,
+    /// The trials' values, in trial order.
+    pub trials: Vec<TrialValue>,
+}
+
+/// A sample that does not count, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Exclusion {
+    /// The trial.
+    pub trial_id: TrialId,
+    /// The attempt.
+    pub attempt: u32,
+    /// Why it does not count.
+    pub reasons: Vec<Reason>,
+}
+
+/// A point of a case with all its metrics.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PointSummary {
+    /// The case.
+    pub case_id: CaseId,
+    /// The point.
+    pub point_id: PointId,
+    /// What kind of work.
+    pub workload_type: WorkloadType,
+    /// What decides comparability.
+    pub workload_spec_digest: Digest,
+    /// The point's values.
+    pub value: BTreeMap<String, String>,
+    /// Planned trials.
+    pub trials_planned: u32,
+    /// Trials that count.
+    pub trials_counted: u32,
+    /// All attempts, whatever became of them.
+    pub attempts: u32,
+    /// The attempts that do not count.
+    pub excluded: Vec<Exclusion>,
+    /// The metrics, declared ones first.
+    pub metrics: Vec<MetricSummary>,
+}
+
+/// A curated file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CuratedFile {
+    /// The table that its rows belong to.
+    pub table: String,
+    /// How many rows it has.
+    pub rows: Count,
+    /// The Parquet file.
+    pub artifact: Artifact,
+}
+
+/// Statistics and curated rows. Byte-repeatable: equal inputs and an equal reduce binary give equal bytes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Summary {
+    /// The plan's body digest.
+    pub plan_digest: Digest,
+    /// The digest of the Collection's manifest.
+    pub artifact_manifest_digest: Digest,
+    /// The digest of the reduce binary; `--recompute` is exact with it and within a tolerance with another.
+    pub reduce_binary: Digest,
+    /// How much of what was planned was measured.
+    pub status: RunStatus,
+    /// What is wrong with the run as a whole.
+    pub issues: Vec<Reason>,
+    /// The points, in the plan's order.
+    pub points: Vec<PointSummary>,
+    /// The curated files.
+    pub files: Vec<CuratedFile>,
+}
+
+body!(Summary, |summary| summary.files.iter().map(|file| &file.artifact).collect());

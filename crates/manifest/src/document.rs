@@ -1,0 +1,423 @@
+//! What every manifest has in common: header, version, canonical bytes, and how hostile bytes become a typed document.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Artifact, CanonicalError, Checkpoint, Collection, Digest, Environment, ExecutionPart, Plan, Publication, Recording, RunEnd,
+    RunId, Source, Summary, canonical_json,
+};
+
+/// The version that every manifest of this build carries.
+pub const VERSION: &str = "v1alpha1";
+
+/// The largest manifest that is read: a million attempts fit, an endless file does not.
+pub const MAX_MANIFEST_BYTES: u64 = 256 << 20;
+
+/// What is kept of a text that is quoted in an error.
+pub(crate) const QUOTED: usize = 80;
+
+macro_rules! words {
+    ($(#[$doc:meta])* $type:ident, $what:literal, $($(#[$variant_doc:meta])* $variant:ident = $text:literal),+ $(,)?) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+        pub enum $type {
+            $($(#[$variant_doc])* #[serde(rename = $text)] $variant),+
+        }
+
+        impl $type {
+            /// All of them, in order.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The word as it is written.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text),+ }
+            }
+        }
+
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+
+        impl std::str::FromStr for $type {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<Self, String> {
+                Self::ALL.iter().copied().find(|word| word.as_str() == text).ok_or_else(|| {
+                    let known: Vec<_> = Self::ALL.iter().map(|word| word.as_str()).collect();
+                    let text: String = text.chars().take(crate::document::QUOTED).collect();
+                    format!(concat!("`{}` is not a ", $what, ": expected one of {}"), text, known.join(", "))
+                })
+            }
+        }
+    };
+}
+pub(crate) use words;
+
+words!(
+    /// Who signs: the stages, and the others that may put a signature under a document.
+    Role, "role",
+    /// Whoever starts the run: makes the Source and, if it comes to that, the RunEnd.
+    Source = "source",
+    /// The plan stage.
+    Plan = "plan",
+    /// The provision stage.
+    Provision = "provision",
+    /// The execute stage.
+    Execute = "execute",
+    /// The collect stage and its recorder.
+    Collect = "collect",
+    /// The reduce stage.
+    Reduce = "reduce",
+    /// The publish stage.
+    Publish = "publish",
+    /// The gate.
+    Gate = "gate",
+    /// The calibration of a client.
+    Calibrate = "calibrate",
+    /// The hardware probe on a target's node.
+    Probe = "probe",
+    /// An importer of another tool's results.
+    Import = "import",
+);
+
+impl Role {
+    /// The six stages, in the order of the chain.
+    pub const STAGES: [Self; 6] = [Self::Plan, Self::Provision, Self::Execute, Self::Collect, Self::Reduce, Self::Publish];
+
+    /// The roles that a run on one machine needs a key for: the source and the six stages.
+    pub const RUN: [Self; 7] =
+        [Self::Source, Self::Plan, Self::Provision, Self::Execute, Self::Collect, Self::Reduce, Self::Publish];
+}
+
+words!(
+    /// The kinds of manifest.
+    Kind, "kind of manifest",
+    /// What the run was started from.
+    Source = "source",
+    /// Frozen workloads and ordered trials.
+    Plan = "plan",
+    /// Hosts, software and targets of one block.
+    Environment = "environment",
+    /// What one shard did in one block.
+    ExecutionPart = "execution_part",
+    /// What was recorded while execute ran.
+    Recording = "recording",
+    /// The frozen raw evidence.
+    Collection = "collection",
+    /// Statistics and curated rows.
+    Summary = "summary",
+    /// Published numbers with their lineage.
+    Publication = "publication",
+    /// A run that was cancelled or failed.
+    RunEnd = "run_end",
+    /// One finished attempt, kept for resume.
+    Checkpoint = "checkpoint",
+);
+
+impl Kind {
+    /// The role whose key signs this kind.
+    pub fn signer(self) -> Role {
+        match self {
+            Self::Source | Self::RunEnd => Role::Source,
+            Self::Plan => Role::Plan,
+            Self::Environment => Role::Provision,
+            Self::ExecutionPart | Self::Checkpoint => Role::Execute,
+            Self::Recording | Self::Collection => Role::Collect,
+            Self::Summary => Role::Reduce,
+            Self::Publication => Role::Publish,
+        }
+    }
+
+    /// The kinds that a manifest of this kind may take as inputs.
+    pub fn may_take(self) -> &'static [Self] {
+        match self {
+            Self::Source => &[],
+            Self::Plan => &[Self::Source],
+            Self::Environment => &[Self::Plan],
+            Self::ExecutionPart | Self::Recording | Self::Checkpoint => &[Self::Plan, Self::Environment],
+            Self::Collection => &[Self::Plan, Self::Environment, Self::ExecutionPart, Self::Recording],
+            Self::Summary => &[Self::Plan, Self::Environment, Self::Collection, Self::Summary],
+            Self::Publication => &[
+                Self::Source,
+                Self::Plan,
+                Self::Environment,
+                Self::ExecutionPart,
+                Self::Recording,
+                Self::Collection,
+                Self::Summary,
+            ],
+            Self::RunEnd => Self::ALL,
+        }
+    }
+}
+
+/// A manifest that this one was made from: both its bytes and the signature over them are pinned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct InputRef {
+    /// What kind of manifest it is.
+    pub kind: Kind,
+    /// The digest of the manifest's bytes.
+    pub manifest: Digest,
+    /// The digest of the bundle that was verified.
+    pub bundle: Digest,
+}
+
+/// What every manifest says before its body.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Header {
+    /// What kind of manifest this is.
+    pub kind: Kind,
+    /// The version of the format: [`VERSION`].
+    pub version: String,
+    /// The run that this manifest belongs to.
+    pub run_id: RunId,
+    /// The role that made and signed it.
+    pub stage: Role,
+    /// What it was made from, sorted.
+    pub inputs: Vec<InputRef>,
+}
+
+/// The typed part of a manifest.
+pub trait Body: Serialize + DeserializeOwned + JsonSchema + Clone + fmt::Debug + PartialEq {
+    /// The kind that the header names.
+    const KIND: Kind;
+
+    /// The artifacts that this manifest gives out; together with the manifest they are the subjects of its bundle.
+    fn artifacts(&self) -> Vec<&Artifact>;
+
+    /// Takes the typed manifest out of a document, if it is of this kind.
+    fn of(document: &Document) -> Option<&Manifest<Self>>;
+
+    /// The digest of the body alone: for a Plan this is the `plan_digest`, equal for equal plans of different runs.
+    fn digest(&self) -> Result<Digest, CanonicalError> {
+        Ok(Digest::of(&canonical_json(self)?))
+    }
+}
+
+/// A header and a typed body.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[serde(bound(serialize = "B: Body", deserialize = "B: Body"))]
+pub struct Manifest<B: Body> {
+    /// What every manifest says.
+    pub header: Header,
+    /// What this kind says.
+    pub body: B,
+}
+
+impl<B: Body> Manifest<B> {
+    /// A manifest of `run_id` made from `inputs`. The inputs are sorted, so that their order never changes the bytes.
+    pub fn new(run_id: RunId, mut inputs: Vec<InputRef>, body: B) -> Self {
+        inputs.sort_unstable();
+        inputs.dedup();
+        let header = Header { kind: B::KIND, version: VERSION.to_owned(), run_id, stage: B::KIND.signer(), inputs };
+        Self { header, body }
+    }
+
+    /// The canonical bytes: what is stored, signed and named by digest.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, CanonicalError> {
+        canonical_json(self)
+    }
+}
+
+/// Why bytes are not a manifest.
+#[derive(Debug, thiserror::Error)]
+pub enum DocumentError {
+    /// Larger than [`MAX_MANIFEST_BYTES`].
+    #[error("the manifest has {0} bytes, more than the limit of {MAX_MANIFEST_BYTES}")]
+    TooLarge(u64),
+    /// Not JSON, or not the fields of its kind.
+    #[error("the {what} does not parse")]
+    Parse {
+        /// What was being read.
+        what: String,
+        /// Where and why.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// A version that this build does not know.
+    #[error("the manifest has version `{0}`; this build reads `{VERSION}`")]
+    UnknownVersion(String),
+    /// Signed by a role that does not make this kind.
+    #[error("a {kind} is made by `{expected}`, but the header says `{found}`")]
+    WrongStage {
+        /// The kind in the header.
+        kind: Kind,
+        /// The role that makes it.
+        expected: Role,
+        /// The role in the header.
+        found: Role,
+    },
+    /// An input of a kind that this kind is never made from.
+    #[error("a {kind} is not made from a {input}")]
+    WrongInput {
+        /// The kind in the header.
+        kind: Kind,
+        /// The input's kind.
+        input: Kind,
+    },
+    /// The bytes are not the canonical form of what they say.
+    #[error("the {0} is not in canonical form")]
+    NotCanonical(Kind),
+    /// Canonicalisation refused a value.
+    #[error("the manifest has no canonical form")]
+    Canonical(#[from] CanonicalError),
+    /// Two outputs share a name.
+    #[error("two outputs of the {kind} are called `{name}`")]
+    DuplicateOutput {
+        /// The kind in the header.
+        kind: Kind,
+        /// The name.
+        name: String,
+    },
+    /// An output name that cannot be a file name inside a folder.
+    #[error("the {kind} names an output `{name}`, which is not a plain relative path")]
+    BadOutputName {
+        /// The kind in the header.
+        kind: Kind,
+        /// The name.
+        name: String,
+    },
+}
+
+macro_rules! documents {
+    ($($variant:ident),+) => {
+        /// A manifest of any kind.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum Document {
+            $(#[doc = concat!("A ", stringify!($variant), ".")] $variant(Manifest<$variant>)),+
+        }
+
+        impl Document {
+            /// The header.
+            pub fn header(&self) -> &Header {
+                match self { $(Self::$variant(manifest) => &manifest.header),+ }
+            }
+
+            /// The artifacts that it gives out.
+            pub fn artifacts(&self) -> Vec<&Artifact> {
+                match self { $(Self::$variant(manifest) => manifest.body.artifacts()),+ }
+            }
+
+            /// The canonical bytes.
+            pub fn to_bytes(&self) -> Result<Vec<u8>, CanonicalError> {
+                match self { $(Self::$variant(manifest) => manifest.to_bytes()),+ }
+            }
+
+            fn read(kind: Kind, bytes: &[u8]) -> Result<Self, serde_json::Error> {
+                match kind { $(Kind::$variant => serde_json::from_slice(bytes).map(Self::$variant)),+ }
+            }
+        }
+
+        $(impl From<Manifest<$variant>> for Document {
+            fn from(manifest: Manifest<$variant>) -> Self {
+                Self::$variant(manifest)
+            }
+        })+
+
+        /// The JSON Schema of a manifest kind, generated from the types.
+        pub fn schema(kind: Kind) -> serde_json::Value {
+            match kind { $(Kind::$variant => schemars::schema_for!(Manifest<$variant>).to_value()),+ }
+        }
+    };
+}
+documents!(Source, Plan, Environment, ExecutionPart, Recording, Collection, Summary, Publication, RunEnd, Checkpoint);
+
+macro_rules! body {
+    ($type:ident, |$body:ident| $artifacts:expr) => {
+        impl crate::Body for $type {
+            const KIND: crate::Kind = crate::Kind::$type;
+
+            fn artifacts(&self) -> Vec<&crate::Artifact> {
+                let $body = self;
+                $artifacts
+            }
+
+            fn of(document: &crate::Document) -> Option<&crate::Manifest<Self>> {
+                match document {
+                    crate::Document::$type(manifest) => Some(manifest),
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+pub(crate) use body;
+
+/// Just enough of a manifest to know how to read the rest.
+#[derive(Deserialize)]
+struct Peek {
+    header: PeekHeader,
+}
+
+#[derive(Deserialize)]
+struct PeekHeader {
+    kind: Kind,
+    version: String,
+}
+
+impl Document {
+    /// Reads a manifest from bytes that may be hostile.
+    ///
+    /// Accepts only the canonical form: the document that was read must write the very same bytes, which refuses duplicate
+    /// keys, unknown fields, other spellings of numbers and trailing bytes in one rule.
+    pub fn parse(bytes: &[u8]) -> Result<Self, DocumentError> {
+        if bytes.len() as u64 > MAX_MANIFEST_BYTES {
+            return Err(DocumentError::TooLarge(bytes.len() as u64));
+        }
+        let peek: Peek =
+            serde_json::from_slice(bytes).map_err(|source| DocumentError::Parse { what: "manifest's header".into(), source })?;
+        if peek.header.version != VERSION {
+            return Err(DocumentError::UnknownVersion(peek.header.version.chars().take(QUOTED).collect()));
+        }
+        let kind = peek.header.kind;
+        let document = Self::read(kind, bytes).map_err(|source| DocumentError::Parse { what: kind.to_string(), source })?;
+        document.check()?;
+        if document.to_bytes()? != bytes {
+            return Err(DocumentError::NotCanonical(kind));
+        }
+        Ok(document)
+    }
+
+    /// The kind of manifest.
+    pub fn kind(&self) -> Kind {
+        self.header().kind
+    }
+
+    fn check(&self) -> Result<(), DocumentError> {
+        let Header { kind, stage, ref inputs, .. } = *self.header();
+        if stage != kind.signer() {
+            return Err(DocumentError::WrongStage { kind, expected: kind.signer(), found: stage });
+        }
+        if let Some(input) = inputs.iter().find(|input| !kind.may_take().contains(&input.kind)) {
+            return Err(DocumentError::WrongInput { kind, input: input.kind });
+        }
+        check_output_names(kind, &self.artifacts())
+    }
+}
+
+/// Outputs have distinct names that stay inside a folder, because that is what they become when a run is published.
+fn check_output_names(kind: Kind, artifacts: &[&Artifact]) -> Result<(), DocumentError> {
+    let mut names: Vec<_> = artifacts.iter().map(|artifact| artifact.name.as_str()).collect();
+    names.sort_unstable();
+    if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(DocumentError::DuplicateOutput { kind, name: pair[0].to_owned() });
+    }
+    match names.into_iter().find(|name| !is_plain_path(name)) {
+        Some(name) => Err(DocumentError::BadOutputName { kind, name: name.chars().take(QUOTED).collect() }),
+        None => Ok(()),
+    }
+}
+
+fn is_plain_path(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/=@+".contains(&byte);
+    name.len() <= 512 && name.bytes().all(plain) && name.split('/').all(|part| !part.is_empty() && part != "." && part != "..")
+}

@@ -1,0 +1,23 @@
+//! The documents that the stages hand to each other: what they say, how they are written, and how they are named by digest.
+//!
+//! Everything here is pure: no file, no clock, no key. A [`Manifest`] is a [`Header`] and a typed body, written as canonical
+//! JSON (RFC 8785), so that equal documents have equal bytes and a digest names exactly one of them.
+
+mod artifact;
+mod bodies;
+mod canonical;
+mod digest;
+mod document;
+mod ids;
+mod instant;
+
+pub use artifact::{Artifact, Count};
+pub use bodies::{
+    collection::*, common::*, environment::*, execution::*, plan::*, publication::*, recording::*, run_end::*, source::*,
+    summary::*,
+};
+pub use canonical::{CanonicalError, MAX_EXACT_INTEGER, canonical_json, canonical_value};
+pub use digest::{Digest, DigestError, Hasher};
+pub use document::{Body, Document, DocumentError, Header, InputRef, Kind, MAX_MANIFEST_BYTES, Manifest, Role, VERSION, schema};
+pub use ids::{CaseId, IdError, MAX_NAME, Name, PointId, RunId, TrialId};
+pub use instant::{Instant, InstantError};
