@@ -1,0 +1,149 @@
+//! What each stage takes and gives.
+
+use std::fmt;
+
+use assay_manifest::{Kind, Role};
+use serde::{Deserialize, Serialize};
+
+/// How many manifests of a kind a stage takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arity {
+    /// Exactly one.
+    One,
+    /// At least one.
+    Many,
+    /// Any number, none included.
+    Any,
+}
+
+impl Arity {
+    /// Whether `count` manifests are as many as it asks for.
+    pub fn admits(self, count: usize) -> bool {
+        match self {
+            Self::One => count == 1,
+            Self::Many => count >= 1,
+            Self::Any => true,
+        }
+    }
+}
+
+impl fmt::Display for Arity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::One => "exactly one",
+            Self::Many => "at least one",
+            Self::Any => "any number of",
+        })
+    }
+}
+
+/// The kinds of manifest that a stage takes, and how many of each.
+pub type Takes = &'static [(Kind, Arity)];
+
+/// A stage by the name under which its results are kept. The recorder is the collect stage's second part: same key, own results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StageName {
+    /// Freezes workloads and orders trials.
+    Plan,
+    /// Brings targets up, or proves that they are there.
+    Provision,
+    /// Measures.
+    Execute,
+    /// Records while execute measures.
+    Record,
+    /// Freezes the raw evidence.
+    Collect,
+    /// Computes statistics and curated rows.
+    Reduce,
+    /// Publishes what the claim rules allow.
+    Publish,
+}
+
+impl StageName {
+    /// All of them, in the order of the chain.
+    pub const ALL: [Self; 7] =
+        [Self::Plan, Self::Provision, Self::Execute, Self::Record, Self::Collect, Self::Reduce, Self::Publish];
+
+    /// The name as it stands in the store and on the command line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Plan => "plan",
+            Self::Provision => "provision",
+            Self::Execute => "execute",
+            Self::Record => "record",
+            Self::Collect => "collect",
+            Self::Reduce => "reduce",
+            Self::Publish => "publish",
+        }
+    }
+
+    /// The role whose key signs its manifest.
+    pub fn role(self) -> Role {
+        self.gives().signer()
+    }
+
+    /// The kind of manifest that it gives.
+    pub fn gives(self) -> Kind {
+        match self {
+            Self::Plan => Kind::Plan,
+            Self::Provision => Kind::Environment,
+            Self::Execute => Kind::ExecutionPart,
+            Self::Record => Kind::Recording,
+            Self::Collect => Kind::Collection,
+            Self::Reduce => Kind::Summary,
+            Self::Publish => Kind::Publication,
+        }
+    }
+
+    /// The kinds that it takes.
+    pub fn takes(self) -> Takes {
+        use Arity::{Any, Many, One};
+        match self {
+            Self::Plan => &[(Kind::Source, One)],
+            Self::Provision => &[(Kind::Plan, One)],
+            Self::Execute | Self::Record => &[(Kind::Plan, One), (Kind::Environment, One)],
+            Self::Collect => {
+                &[(Kind::Plan, One), (Kind::Environment, Many), (Kind::ExecutionPart, Many), (Kind::Recording, Any)]
+            }
+            Self::Reduce => &[(Kind::Plan, One), (Kind::Environment, Many), (Kind::Collection, One), (Kind::Summary, Any)],
+            Self::Publish => &[
+                (Kind::Source, One),
+                (Kind::Plan, One),
+                (Kind::Environment, Many),
+                (Kind::ExecutionPart, Many),
+                (Kind::Recording, Any),
+                (Kind::Collection, One),
+                (Kind::Summary, One),
+            ],
+        }
+    }
+}
+
+impl fmt::Display for StageName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl std::str::FromStr for StageName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|stage| stage.as_str() == text).ok_or_else(|| format!("`{text}` is not a stage"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_stage_takes_its_manifest_may_name() {
+        for stage in StageName::ALL {
+            for (kind, _) in stage.takes() {
+                assert!(stage.gives().may_take().contains(kind), "{stage} takes {kind}");
+            }
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Which links between manifests must agree.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use assay_manifest::{Body, CanonicalError, Collection, Digest, Document, ExecutionPart, InputRef, Kind, Manifest, Plan, RunId};
+
+/// A manifest whose bytes and signature were checked, and the digests that name it.
+#[derive(Clone, Copy)]
+pub struct Member<'a> {
+    /// The manifest.
+    pub document: &'a Document,
+    /// How other manifests name it.
+    pub reference: InputRef,
+}
+
+/// Two manifests that do not belong together, or one that is missing.
+#[derive(Debug, thiserror::Error)]
+pub enum BrokenLink {
+    /// A manifest of another run.
+    #[error("the {kind} belongs to run `{found}`, not to `{expected}`")]
+    OtherRun {
+        /// The manifest.
+        kind: Kind,
+        /// The run of the others.
+        expected: RunId,
+        /// Its own run.
+        found: RunId,
+    },
+    /// A manifest was made from another input than the one that is here.
+    #[error("the {of} was made from another {}: manifest {}, bundle {}", .input.kind, .input.manifest, .input.bundle)]
+    OtherInput {
+        /// The manifest.
+        of: Kind,
+        /// The input that it names.
+        input: InputRef,
+    },
+    /// A manifest that another one was made from is missing.
+    #[error("the {of} was made from a {} that is missing: manifest {}", .input.kind, .input.manifest)]
+    MissingInput {
+        /// The manifest.
+        of: Kind,
+        /// The input that it names.
+        input: InputRef,
+    },
+    /// A kind of manifest that the chain needs is missing.
+    #[error("the chain has no {0}")]
+    MissingKind(Kind),
+    /// More manifests of a kind than the chain can have.
+    #[error("the chain has {count} manifests of kind {kind}, where one is expected")]
+    TooMany {
+        /// The kind.
+        kind: Kind,
+        /// How many there are.
+        count: usize,
+    },
+    /// A body names another plan.
+    #[error("the {kind} follows plan {found}, not {expected}")]
+    OtherPlan {
+        /// The manifest.
+        kind: Kind,
+        /// The digest of the plan that is here.
+        expected: Digest,
+        /// The digest that it names.
+        found: Digest,
+    },
+    /// A Summary of another Collection, or a Publication of another Summary.
+    #[error("the {kind} names the {of} {found}, but the chain holds {expected}")]
+    OtherEvidence {
+        /// The manifest.
+        kind: Kind,
+        /// What it names.
+        of: Kind,
+        /// The digest in the chain.
+        expected: Digest,
+        /// The digest that it names.
+        found: Digest,
+    },
+    /// The trials of a Collection are not those of the Plan.
+    #[error("the collection does not account for the plan's trials: {0}")]
+    Trials(String),
+    /// An attempt of an execution part is not in the Collection, or the other way round.
+    #[error("the collection and the execution parts disagree: {0}")]
+    Attempts(String),
+    /// A block has no Environment.
+    #[error("block {0} has no environment of its own")]
+    Block(u32),
+    /// The plan has no canonical form.
+    #[error("the plan has no digest")]
+    Canonical(#[from] CanonicalError),
+}
+
+impl BrokenLink {
+    /// A stable word for the kind of breakage.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::OtherRun { .. } => "other_run",
+            Self::OtherInput { .. } => "other_input",
+            Self::MissingInput { .. } => "missing_input",
+            Self::MissingKind(_) => "missing_stage",
+            Self::TooMany { .. } => "too_many",
+            Self::OtherPlan { .. } => "other_plan",
+            Self::OtherEvidence { .. } => "other_evidence",
+            Self::Trials(_) => "trials_unaccounted",
+            Self::Attempts(_) => "attempts_unaccounted",
+            Self::Block(_) => "block_without_environment",
+            Self::Canonical(_) => "not_canonical",
+        }
+    }
+}
+
+/// Checks that manifests belong together: one run, one plan, and no manifest made from something else than what is here.
+///
+/// Baseline Summaries of other runs are not members: they are compared against, not part of the chain.
+pub fn check_links(run_id: &RunId, members: &[Member<'_>]) -> Result<(), BrokenLink> {
+    for member in members {
+        let header = member.document.header();
+        if header.run_id != *run_id {
+            return Err(BrokenLink::OtherRun {
+                kind: header.kind,
+                expected: run_id.clone(),
+                found: header.run_id.clone(),
+            });
+        }
+    }
+    check_inputs(members)?;
+    check_plan(members)?;
+    check_evidence(members)
+}
+
+/// Where a kind is present, whatever names that kind must name one that is present.
+fn check_inputs(members: &[Member<'_>]) -> Result<(), BrokenLink> {
+    let known: BTreeSet<InputRef> = members.iter().map(|member| member.reference).collect();
+    let kinds: BTreeSet<Kind> = known.iter().map(|reference| reference.kind).collect();
+    for (of, input) in links(members) {
+        let baseline = of == Kind::Summary && input.kind == Kind::Summary;
+        if kinds.contains(&input.kind) && !known.contains(&input) && !baseline {
+            return Err(BrokenLink::OtherInput { of, input });
+        }
+    }
+    Ok(())
+}
+
+fn links<'a>(members: &'a [Member<'_>]) -> impl Iterator<Item = (Kind, InputRef)> + 'a {
+    members.iter().flat_map(|member| {
+        let header = member.document.header();
+        header.inputs.iter().map(move |input| (header.kind, *input))
+    })
+}
+
+fn check_plan(members: &[Member<'_>]) -> Result<(), BrokenLink> {
+    let Some(plan) = of_kind::<Plan>(members).next() else { return Ok(()) };
+    let expected = plan.body.digest()?;
+    for member in members {
+        if let Some(found) = named_plan(member.document).filter(|found| *found != expected) {
+            return Err(BrokenLink::OtherPlan { kind: member.document.kind(), expected, found });
+        }
+    }
+    Ok(())
+}
+
+fn named_plan(document: &Document) -> Option<Digest> {
+    Some(match document {
+        Document::Source(_) | Document::Plan(_) | Document::RunEnd(_) => return None,
+        Document::Environment(manifest) => manifest.body.plan_digest,
+        Document::ExecutionPart(manifest) => manifest.body.plan_digest,
+        Document::Recording(manifest) => manifest.body.plan_digest,
+        Document::Collection(manifest) => manifest.body.plan_digest,
+        Document::Summary(manifest) => manifest.body.plan_digest,
+        Document::Publication(manifest) => manifest.body.plan_digest,
+        Document::Checkpoint(manifest) => manifest.body.plan_digest,
+    })
+}
+
+/// A Summary is of the Collection that is here, a Publication of the Summary that is here.
+fn check_evidence(members: &[Member<'_>]) -> Result<(), BrokenLink> {
+    for member in members {
+        let (of, found) = match member.document {
+            Document::Summary(manifest) => (Kind::Collection, manifest.body.artifact_manifest_digest),
+            Document::Publication(manifest) => (Kind::Summary, manifest.body.summary),
+            _ => continue,
+        };
+        let here = members.iter().find(|other| other.reference.kind == of).map(|other| other.reference.manifest);
+        if let Some(expected) = here.filter(|expected| *expected != found) {
+            return Err(BrokenLink::OtherEvidence { kind: member.document.kind(), of, expected, found });
+        }
+    }
+    Ok(())
+}
+
+/// Checks that a run's chain is whole: every kind is there, every named input is there, every block has its environment, and
+/// every planned trial and every attempt is accounted for.
+pub fn check_complete(run_id: &RunId, members: &[Member<'_>]) -> Result<(), BrokenLink> {
+    check_links(run_id, members)?;
+    for kind in [Kind::Source, Kind::Plan, Kind::Collection, Kind::Summary, Kind::Publication] {
+        match members.iter().filter(|member| member.document.kind() == kind).count() {
+            0 => return Err(BrokenLink::MissingKind(kind)),
+            1 => {}
+            count => return Err(BrokenLink::TooMany { kind, count }),
+        }
+    }
+    for kind in [Kind::Environment, Kind::ExecutionPart] {
+        if !members.iter().any(|member| member.document.kind() == kind) {
+            return Err(BrokenLink::MissingKind(kind));
+        }
+    }
+    let known: BTreeSet<InputRef> = members.iter().map(|member| member.reference).collect();
+    let baseline = |(of, input): &(Kind, InputRef)| *of == Kind::Summary && input.kind == Kind::Summary;
+    if let Some((of, input)) = links(members).find(|link| !known.contains(&link.1) && !baseline(link)) {
+        return Err(BrokenLink::MissingInput { of, input });
+    }
+    check_blocks(members)?;
+    check_trials(members)
+}
+
+fn check_blocks(members: &[Member<'_>]) -> Result<(), BrokenLink> {
+    let environments: BTreeSet<_> =
+        of_kind::<assay_manifest::Environment>(members).map(|manifest| manifest.body.block).collect();
+    match of_kind::<ExecutionPart>(members).find(|part| !environments.contains(&part.body.block)) {
+        Some(part) => Err(BrokenLink::Block(part.body.block.index)),
+        None => Ok(()),
+    }
+}
+
+/// The plan's trials, the collection's and the attempts of the execution parts are the same, one for one.
+fn check_trials(members: &[Member<'_>]) -> Result<(), BrokenLink> {
+    let (Some(plan), Some(collection)) = (of_kind::<Plan>(members).next(), of_kind::<Collection>(members).next()) else {
+        return Ok(());
+    };
+    let planned: Vec<_> = plan.body.trials.iter().map(|trial| &trial.trial_id).collect();
+    let collected: Vec<_> = collection.body.trials.iter().map(|trial| &trial.trial_id).collect();
+    if planned != collected {
+        return Err(BrokenLink::Trials(format!("{} planned, {} collected, or in another order", planned.len(), collected.len())));
+    }
+    let executed = executed_attempts(members);
+    let accounted: BTreeSet<_> = collection
+        .body
+        .trials
+        .iter()
+        .flat_map(|trial| trial.attempts.iter().map(|attempt| (attempt.part, trial.trial_id.clone(), attempt.attempt)))
+        .collect();
+    match executed.symmetric_difference(&accounted).next() {
+        Some((part, trial, attempt)) => {
+            Err(BrokenLink::Attempts(format!("attempt {attempt} of trial `{trial}` in the part {part} is on one side only")))
+        }
+        None => Ok(()),
+    }
+}
+
+fn executed_attempts(members: &[Member<'_>]) -> BTreeSet<(Digest, assay_manifest::TrialId, u32)> {
+    let parts: BTreeMap<Digest, &Manifest<ExecutionPart>> =
+        members.iter().filter_map(|member| Some((member.reference.manifest, ExecutionPart::of(member.document)?))).collect();
+    parts
+        .iter()
+        .flat_map(|(digest, part)| {
+            part.body.attempts.iter().map(|attempt| (*digest, attempt.trial_id.clone(), attempt.attempt))
+        })
+        .collect()
+}
+
+fn of_kind<'a, B: Body + 'a>(members: &'a [Member<'_>]) -> impl Iterator<Item = &'a Manifest<B>> {
+    members.iter().filter_map(|member| B::of(member.document))
+}

@@ -1,0 +1,183 @@
+//! The Sigstore bundle v0.3: what stands beside a manifest as `manifest.sigstore.json`.
+//!
+//! Written in the shape of a bundle that cosign makes with a key and without a log. There is no `tlogEntries` member: the
+//! JSON mapping leaves empty lists out, and npm `@sigstore/bundle` 5.0.1, sigstore-go and cosign read it as empty.
+//! Read strictly: whatever this build could not check is refused by its name, never skipped.
+
+use assay_manifest::Digest;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+
+use crate::dsse::{Envelope, PAYLOAD_TYPE};
+use crate::text::{from_base64, quoted, to_base64};
+
+/// The media type of the one bundle format that is written and read.
+pub const MEDIA_TYPE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
+
+/// The largest bundle that is read: a thousand subjects and twenty thousand dependencies fit, an endless file does not.
+pub const MAX_BUNDLE_BYTES: usize = 16 << 20;
+
+/// Why bytes are not a bundle that this build can check.
+#[derive(Debug, thiserror::Error)]
+pub enum BundleError {
+    /// Larger than [`MAX_BUNDLE_BYTES`].
+    #[error("the bundle has {0} bytes, more than the limit of {MAX_BUNDLE_BYTES}")]
+    TooLarge(usize),
+    /// Not JSON, or not the members of a bundle.
+    #[error("the bundle does not parse")]
+    Malformed(#[source] serde_json::Error),
+    /// A member that is missing or not what it should be.
+    #[error("the bundle's `{0}` is missing or malformed")]
+    Member(&'static str),
+    /// A bundle of another version.
+    #[error("the bundle has media type `{0}`; this build reads `{MEDIA_TYPE}`")]
+    UnknownVersion(String),
+    /// A certificate instead of a key.
+    #[error("keyless bundles need a certificate authority and a log to check against, which this build does not have")]
+    Keyless,
+    /// A signature over raw bytes instead of a statement.
+    #[error("the bundle signs a message, not a statement, so it says nothing about who made what from what")]
+    MessageSignature,
+    /// No signature, or more than one.
+    #[error("the bundle has {0} signatures; expected exactly one")]
+    SignatureCount(usize),
+    /// The envelope holds something else than a statement.
+    #[error("the bundle holds a payload of type `{0}`; expected `{PAYLOAD_TYPE}`")]
+    WrongPayloadType(String),
+    /// Log entries or timestamps, which key mode cannot check.
+    #[error("the bundle has `{0}`, which this build cannot check")]
+    Uncheckable(&'static str),
+}
+
+/// A bundle with a key's fingerprint and one envelope.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bundle {
+    /// The fingerprint of the key that the bundle claims, from its hint.
+    pub key: Digest,
+    /// The signed statement.
+    pub envelope: Envelope,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct WireBundle {
+    media_type: String,
+    verification_material: WireMaterial,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dsse_envelope: Option<WireEnvelope>,
+    #[serde(skip_serializing)]
+    message_signature: Option<IgnoredAny>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct WireMaterial {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    public_key: Option<WireKey>,
+    #[serde(skip_serializing)]
+    certificate: Option<IgnoredAny>,
+    #[serde(skip_serializing)]
+    x509_certificate_chain: Option<IgnoredAny>,
+    #[serde(skip_serializing)]
+    tlog_entries: Option<Vec<IgnoredAny>>,
+    #[serde(skip_serializing)]
+    timestamp_verification_data: Option<IgnoredAny>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WireKey {
+    hint: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct WireEnvelope {
+    payload: String,
+    payload_type: String,
+    signatures: Vec<WireSignature>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WireSignature {
+    sig: String,
+}
+
+/// Just enough of a bundle to know its version, so that an older one is refused as such and not for its other members.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Peek {
+    media_type: String,
+}
+
+impl Bundle {
+    /// The bytes of the bundle: compact JSON, equal for equal bundles.
+    pub(crate) fn to_bytes(&self) -> Result<Vec<u8>, serde_json::Error> {
+        let public_key = WireKey { hint: to_base64(self.key.as_bytes()) };
+        let envelope = WireEnvelope {
+            payload: to_base64(&self.envelope.payload),
+            payload_type: PAYLOAD_TYPE.to_owned(),
+            signatures: vec![WireSignature { sig: to_base64(&self.envelope.signature) }],
+        };
+        serde_json::to_vec(&WireBundle {
+            media_type: MEDIA_TYPE.to_owned(),
+            verification_material: WireMaterial {
+                public_key: Some(public_key),
+                certificate: None,
+                x509_certificate_chain: None,
+                tlog_entries: None,
+                timestamp_verification_data: None,
+            },
+            dsse_envelope: Some(envelope),
+            message_signature: None,
+        })
+    }
+
+    /// Reads a bundle from bytes that may be hostile. Nothing in it is believed yet.
+    pub fn parse(bytes: &[u8]) -> Result<Self, BundleError> {
+        if bytes.len() > MAX_BUNDLE_BYTES {
+            return Err(BundleError::TooLarge(bytes.len()));
+        }
+        let peek: Peek = serde_json::from_slice(bytes).map_err(BundleError::Malformed)?;
+        if peek.media_type != MEDIA_TYPE {
+            return Err(BundleError::UnknownVersion(quoted(&peek.media_type)));
+        }
+        let wire: WireBundle = serde_json::from_slice(bytes).map_err(BundleError::Malformed)?;
+        if wire.message_signature.is_some() {
+            return Err(BundleError::MessageSignature);
+        }
+        let key = read_material(wire.verification_material)?;
+        let envelope = read_envelope(wire.dsse_envelope.ok_or(BundleError::Member("dsseEnvelope"))?)?;
+        Ok(Self { key, envelope })
+    }
+}
+
+fn read_material(material: WireMaterial) -> Result<Digest, BundleError> {
+    if material.certificate.is_some() || material.x509_certificate_chain.is_some() {
+        return Err(BundleError::Keyless);
+    }
+    if material.tlog_entries.is_some_and(|entries| !entries.is_empty()) {
+        return Err(BundleError::Uncheckable("tlogEntries"));
+    }
+    if material.timestamp_verification_data.is_some() {
+        return Err(BundleError::Uncheckable("timestampVerificationData"));
+    }
+    let hint = material.public_key.ok_or(BundleError::Member("verificationMaterial.publicKey"))?.hint;
+    let fingerprint = from_base64(&hint).and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
+    fingerprint.map(Digest::from_bytes).ok_or(BundleError::Member("verificationMaterial.publicKey.hint"))
+}
+
+fn read_envelope(envelope: WireEnvelope) -> Result<Envelope, BundleError> {
+    if envelope.payload_type != PAYLOAD_TYPE {
+        return Err(BundleError::WrongPayloadType(quoted(&envelope.payload_type)));
+    }
+    let [signature] = envelope.signatures.as_slice() else {
+        return Err(BundleError::SignatureCount(envelope.signatures.len()));
+    };
+    let decode = |text: &str, member| from_base64(text).ok_or(BundleError::Member(member));
+    Ok(Envelope {
+        payload: decode(&envelope.payload, "dsseEnvelope.payload")?,
+        signature: decode(&signature.sig, "dsseEnvelope.signatures[0].sig")?,
+    })
+}

@@ -1,0 +1,240 @@
+//! Why a manifest is not believed: one named refusal for each thing that can be broken.
+
+use assay_manifest::{Digest, DocumentError, Instant, Kind, Role, RunId};
+
+use crate::bundle::BundleError;
+use crate::statement::StatementError;
+use crate::subjects::SubjectError;
+
+/// Why a manifest is not believed. All of these end with exit code 20.
+#[derive(Debug, thiserror::Error)]
+pub enum VerifyError {
+    /// The manifest is larger than any that is read.
+    #[error("the manifest has {0} bytes, more than the limit of {limit}", limit = assay_manifest::MAX_MANIFEST_BYTES)]
+    ManifestTooLarge(u64),
+    /// The bundle is not one that this build can check.
+    #[error("the bundle is not acceptable")]
+    Bundle(#[source] BundleError),
+    /// No key for the bundle's hint.
+    #[error("the bundle is signed with the key {fingerprint}, which {} does not have", whom(policy.as_deref()))]
+    UnknownKey {
+        /// The fingerprint that the bundle claims.
+        fingerprint: Digest,
+        /// The trust policy; none if keys were looked for beside the bundle.
+        policy: Option<String>,
+    },
+    /// The signature does not fit the payload and the key.
+    #[error("the signature is not by the key {0} over this statement")]
+    BadSignature(Digest),
+    /// The key is trusted, for other roles.
+    #[error("`{signer}` signs {signs}; it may not sign for {role}")]
+    WrongSigner {
+        /// The name in the trust policy.
+        signer: String,
+        /// What it may sign.
+        signs: String,
+        /// What it signed.
+        role: Role,
+    },
+    /// The time that the statement asserts is outside the key's validity.
+    #[error("the key of `{signer}` is not valid at {asserted}, the time that the statement asserts")]
+    KeyOutsideValidity {
+        /// The name in the trust policy.
+        signer: String,
+        /// What the statement says.
+        asserted: Instant,
+    },
+    /// The statement is not one that this build reads.
+    #[error("the statement is not acceptable")]
+    Statement(#[source] StatementError),
+    /// The statement has a predicate that this kind of manifest is not signed with.
+    #[error("a {kind} is signed with the predicate `{expected}`, but the statement has `{found}`")]
+    WrongPredicateType {
+        /// The kind of manifest, as far as it is known.
+        kind: Kind,
+        /// The predicate type of that kind.
+        expected: &'static str,
+        /// The predicate type of the statement.
+        found: &'static str,
+    },
+    /// The statement is about the building of something else.
+    #[error("the statement is about a {stated}, but the manifest is a {found}")]
+    WrongBuildType {
+        /// What the statement is about.
+        stated: Kind,
+        /// What the manifest is.
+        found: Kind,
+    },
+    /// The statement lacks a subject that the manifest calls for.
+    #[error("the statement lacks the subject `{0}`")]
+    SubjectMissing(String),
+    /// The statement has a subject that the manifest does not know.
+    #[error("the statement has a subject `{0}`, which the manifest does not give out")]
+    SubjectExtra(String),
+    /// A subject's digest is not the one of the manifest.
+    #[error("the subject `{name}` is {stated}, but the {side} is {found}", side = side(*is_manifest))]
+    SubjectDigestMismatch {
+        /// The subject.
+        name: String,
+        /// What the statement says.
+        stated: Digest,
+        /// What is there.
+        found: Digest,
+        /// Whether the subject is the manifest itself.
+        is_manifest: bool,
+    },
+    /// The manifest's outputs cannot be subjects.
+    #[error("the manifest's outputs cannot be subjects")]
+    Subjects(#[source] SubjectError),
+    /// The manifest is not one that this build reads.
+    #[error("the manifest is not acceptable")]
+    Manifest(#[source] DocumentError),
+    /// The manifest is of another kind than was asked for.
+    #[error("expected a {expected}, found a {found}")]
+    WrongKind {
+        /// What was asked for.
+        expected: Kind,
+        /// What it is.
+        found: Kind,
+    },
+    /// The manifest was made by another role than was asked for.
+    #[error("expected a manifest by {expected}, found one by {found}")]
+    WrongStage {
+        /// What was asked for.
+        expected: Role,
+        /// What it is.
+        found: Role,
+    },
+    /// The manifest, or its statement, belongs to another run.
+    #[error("expected a manifest of the run `{expected}`, found one of `{found}`")]
+    WrongRun {
+        /// What was asked for.
+        expected: RunId,
+        /// What it is.
+        found: RunId,
+    },
+    /// The manifest is not the one that is pinned.
+    #[error("the {kind} should be {pinned}, but is {found}")]
+    ManifestReplaced {
+        /// The kind of manifest.
+        kind: Kind,
+        /// What another manifest names as its input.
+        pinned: Digest,
+        /// What was found in its place.
+        found: Digest,
+    },
+    /// The bundle is not the one that is pinned.
+    #[error("the bundle of the {kind} should be {pinned}, but is {found}")]
+    BundleReplaced {
+        /// The kind of manifest.
+        kind: Kind,
+        /// What another manifest names as its input.
+        pinned: Digest,
+        /// What was found in its place.
+        found: Digest,
+    },
+    /// The statement does not name an input of the manifest.
+    #[error("the statement does not name the input {kind} {digest} of the manifest")]
+    DependencyMissing {
+        /// The kind of the input.
+        kind: Kind,
+        /// The digest, of its manifest or bundle, that is missing.
+        digest: Digest,
+    },
+}
+
+fn whom(policy: Option<&str>) -> String {
+    policy.map_or_else(|| "the folder of the bundle".to_owned(), |policy| format!("the trust policy `{policy}`"))
+}
+
+fn side(is_manifest: bool) -> &'static str {
+    if is_manifest { "manifest" } else { "manifest's output" }
+}
+
+impl VerifyError {
+    /// A stable word for machines.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::ManifestTooLarge(_) => "manifest_too_large",
+            Self::Bundle(error) => bundle_code(error),
+            Self::UnknownKey { .. } => "unknown_key",
+            Self::BadSignature(_) => "bad_signature",
+            Self::WrongSigner { .. } => "wrong_signer",
+            Self::KeyOutsideValidity { .. } => "key_outside_validity",
+            Self::Statement(error) => statement_code(error),
+            Self::WrongPredicateType { .. } => "wrong_predicate_type",
+            Self::WrongBuildType { .. } => "wrong_build_type",
+            Self::SubjectMissing(_) => "subject_missing",
+            Self::SubjectExtra(_) => "subject_extra",
+            Self::SubjectDigestMismatch { .. } => "subject_digest_mismatch",
+            Self::Subjects(_) => "subject_name_taken",
+            Self::Manifest(error) => manifest_code(error),
+            Self::WrongKind { .. } => "wrong_kind",
+            Self::WrongStage { .. } => "wrong_stage",
+            Self::WrongRun { .. } => "wrong_run",
+            Self::ManifestReplaced { .. } => "manifest_replaced",
+            Self::BundleReplaced { .. } => "bundle_replaced",
+            Self::DependencyMissing { .. } => "dependency_missing",
+        }
+    }
+
+    /// What a person can do, where there is something.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::UnknownKey { policy: Some(_), .. } => {
+                Some("if you know whose key this is, add it to the trust policy by a reviewed change")
+            }
+            Self::UnknownKey { policy: None, .. } => Some("put the public key (PEM) beside the bundle, or give --trust"),
+            Self::WrongSigner { .. } => Some("each role has its own key; see `signs` in the trust policy"),
+            Self::KeyOutsideValidity { .. } => Some("see `not_before` and `not_after` of the signer in the trust policy"),
+            Self::SubjectDigestMismatch { .. } | Self::ManifestReplaced { .. } | Self::BundleReplaced { .. } => {
+                Some("the bytes changed or were swapped; fetch them again from the store they were published from")
+            }
+            Self::Bundle(BundleError::Keyless) => Some("sign with a key, or verify this bundle with cosign"),
+            Self::Bundle(BundleError::Uncheckable(_)) => {
+                Some("sign without a log, as `assay` and `cosign --tlog-upload=false` do")
+            }
+            Self::Bundle(BundleError::UnknownVersion(_))
+            | Self::Statement(StatementError::UnknownType(_))
+            | Self::Manifest(DocumentError::UnknownVersion(_)) => Some("another version of assay may read it"),
+            _ => None,
+        }
+    }
+}
+
+fn bundle_code(error: &BundleError) -> &'static str {
+    match error {
+        BundleError::TooLarge(_) => "bundle_too_large",
+        BundleError::Malformed(_) | BundleError::Member(_) => "bundle_malformed",
+        BundleError::UnknownVersion(_) => "unknown_bundle_version",
+        BundleError::Keyless => "keyless_bundle",
+        BundleError::MessageSignature => "message_signature_bundle",
+        BundleError::SignatureCount(_) => "signature_count",
+        BundleError::WrongPayloadType(_) => "wrong_payload_type",
+        BundleError::Uncheckable(_) => "uncheckable_evidence",
+    }
+}
+
+fn statement_code(error: &StatementError) -> &'static str {
+    match error {
+        StatementError::Malformed(_) | StatementError::Field(_) => "statement_malformed",
+        StatementError::NotCanonical => "statement_not_canonical",
+        StatementError::UnknownType(_) => "unknown_statement_version",
+        StatementError::UnknownPredicateType(_) => "unknown_predicate_type",
+        StatementError::UnknownBuildType(_) => "unknown_build_type",
+        StatementError::TooMany { .. } => "statement_too_long",
+        StatementError::DuplicateSubject(_) => "subject_duplicate",
+        StatementError::Descriptor { .. } => "dependency_malformed",
+    }
+}
+
+fn manifest_code(error: &DocumentError) -> &'static str {
+    match error {
+        DocumentError::UnknownVersion(_) => "unknown_version",
+        DocumentError::WrongStage { .. } => "wrong_stage",
+        DocumentError::WrongInput { .. } => "wrong_input",
+        DocumentError::NotCanonical(_) => "manifest_not_canonical",
+        DocumentError::TooLarge(_) => "manifest_too_large",
+        _ => "manifest_malformed",
+    }
+}

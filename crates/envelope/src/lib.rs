@@ -1,0 +1,44 @@
+//! The signatures of Assay: who said what about which bytes, and whether to believe it.
+//!
+//! A manifest is signed by wrapping an in-toto Statement, whose subjects are the manifest and its outputs, in a DSSE envelope
+//! inside a Sigstore bundle ([`sign`]). It is believed by [`verify`], the only maker of [`Verified`]: code that takes a
+//! `Verified<T>` cannot be handed bytes whose signature, signer and digests were not checked.
+//!
+//! Only this crate sees a private key, and it does no I/O: keys, bundles and trust come in as bytes and values.
+//!
+//! # What key mode proves, and what it does not
+//!
+//! A signature by a listed key over digests. Time is *asserted*: it is what the signer wrote into the statement, so a validity
+//! window keeps an honest signer's old key from being used by mistake, and does not stop a thief from dating back.
+
+mod bundle;
+mod descriptor;
+mod dsse;
+mod error;
+mod keybox;
+mod keys;
+mod predicate;
+mod sign;
+mod statement;
+mod subjects;
+mod text;
+mod trust;
+mod verify;
+mod wire;
+
+pub use bundle::{Bundle, BundleError, MAX_BUNDLE_BYTES, MEDIA_TYPE};
+pub use descriptor::ResourceDescriptor;
+pub use dsse::{Envelope, PAYLOAD_TYPE, pae};
+pub use error::VerifyError;
+pub use keybox::ScryptCost;
+pub use keys::{KeyError, MAX_KEY_BYTES, PublicKey, SecretKey, Signer};
+pub use p256::elliptic_curve::zeroize::Zeroizing;
+pub use predicate::{
+    GateResult, PROVENANCE, Predicate, Provenance, TEST_RESULT, TestResult, VERIFICATION_SUMMARY, VerificationResult,
+    VerificationSummary, build_type, predicate_type,
+};
+pub use sign::{SignError, Signable, Signed, sign};
+pub use statement::{MAX_DEPENDENCIES, MAX_SUBJECTS, STATEMENT_TYPE, Statement, StatementError};
+pub use subjects::{MAX_OUTPUT_SUBJECTS, OUTPUTS_INDEX, SubjectError, bundle_name, manifest_name, outputs_index};
+pub use trust::{SignerIdentity, Trust, TrustError, TrustPolicy, TrustedSigner};
+pub use verify::{Expect, Verified, verify};

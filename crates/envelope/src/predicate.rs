@@ -1,0 +1,165 @@
+//! What a signer says about a manifest, in three predicates that other tools know.
+//!
+//! Domain data is never here: it stands in the manifest, which is a subject.
+
+use assay_manifest::{Digest, InputRef, Instant, Kind, Role, RunId};
+use serde::{Deserialize, Serialize};
+
+use crate::descriptor::ResourceDescriptor;
+
+/// SLSA provenance: how a manifest was made. For every kind but the Publication.
+pub const PROVENANCE: &str = "https://slsa.dev/provenance/v1";
+/// The result of a gate.
+pub const TEST_RESULT: &str = "https://in-toto.io/attestation/test-result/v0.1";
+/// What was verified before something was published. For the Publication.
+pub const VERIFICATION_SUMMARY: &str = "https://slsa.dev/verification_summary/v1";
+
+/// The predicate type under which a kind of manifest is signed: what `--type` of cosign must name.
+pub fn predicate_type(kind: Kind) -> &'static str {
+    if kind == Kind::Publication { VERIFICATION_SUMMARY } else { PROVENANCE }
+}
+
+/// The build type of a kind of manifest; none for the Publication, which has no provenance but a verification summary.
+///
+/// It follows the kind, not only the role, so that a recorder's statement can never stand for a collection's.
+pub fn build_type(kind: Kind) -> Option<String> {
+    let word = match kind {
+        Kind::Publication => return None,
+        Kind::Recording => "recording",
+        Kind::Checkpoint => "checkpoint",
+        Kind::RunEnd => "run-end",
+        _ => kind.signer().as_str(),
+    };
+    Some(format!("https://assay.dev/build/{word}/v1alpha1"))
+}
+
+/// What a signer says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Predicate {
+    /// How the manifest was made.
+    Provenance(Provenance),
+    /// What was verified before it was published.
+    VerificationSummary(VerificationSummary),
+    /// How a gate decided. No kind of manifest is signed with it.
+    TestResult(TestResult),
+}
+
+impl Predicate {
+    /// Its type, an address.
+    pub fn type_uri(&self) -> &'static str {
+        match self {
+            Self::Provenance(_) => PROVENANCE,
+            Self::VerificationSummary(_) => VERIFICATION_SUMMARY,
+            Self::TestResult(_) => TEST_RESULT,
+        }
+    }
+
+    /// When the signer says that it was done. Nothing but the signer's word stands behind it.
+    pub fn asserted_time(&self) -> Option<Instant> {
+        match self {
+            Self::Provenance(provenance) => Some(provenance.finished_on),
+            Self::VerificationSummary(summary) => Some(summary.time_verified),
+            Self::TestResult(_) => None,
+        }
+    }
+}
+
+impl From<Provenance> for Predicate {
+    fn from(provenance: Provenance) -> Self {
+        Self::Provenance(provenance)
+    }
+}
+
+impl From<VerificationSummary> for Predicate {
+    fn from(summary: VerificationSummary) -> Self {
+        Self::VerificationSummary(summary)
+    }
+}
+
+/// How a manifest was made: SLSA provenance v1.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Provenance {
+    /// The role that made it; must be the header's.
+    pub role: Role,
+    /// The run that it belongs to; must be the header's.
+    pub run_id: RunId,
+    /// What a person chose: pipeline, commit, stage, parameters. A JSON object.
+    pub external_parameters: serde_json::Value,
+    /// What the machinery chose: where it ran, seeds. A JSON object.
+    pub internal_parameters: serde_json::Value,
+    /// What it was made from: commit, images, datasets. The header's inputs are added by [`crate::sign`].
+    pub resolved_dependencies: Vec<ResourceDescriptor>,
+    /// The digest of the stage's binary.
+    pub builder_binary: Digest,
+    /// The version of Assay.
+    pub builder_version: String,
+    /// Names this invocation of the stage, such as the Job's UID.
+    pub invocation_id: String,
+    /// When it began.
+    pub started_on: Instant,
+    /// When it ended; validity windows of keys are compared with this.
+    pub finished_on: Instant,
+}
+
+/// What was verified before something was published: SLSA verification summary v1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VerificationSummary {
+    /// The digest of the verifying binary.
+    pub verifier_binary: Digest,
+    /// When it verified; validity windows of keys are compared with this.
+    pub time_verified: Instant,
+    /// Where what was verified can be had.
+    pub resource_uri: String,
+    /// Address and digest of the trust policy.
+    pub policy: (String, Digest),
+    /// What was verified. The header's inputs are added by [`crate::sign`].
+    pub input_attestations: Vec<InputRef>,
+    /// The outcome.
+    pub result: VerificationResult,
+    /// The levels that were reached; words of our own, which must not begin with `SLSA_`.
+    pub levels: Vec<String>,
+}
+
+/// The outcome of a verification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum VerificationResult {
+    /// Everything held.
+    Passed,
+    /// Something did not.
+    Failed,
+}
+
+/// How a gate decided: in-toto test result v0.1.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TestResult {
+    /// The outcome.
+    pub result: GateResult,
+    /// The digests of policy and baseline.
+    pub configuration: Vec<ResourceDescriptor>,
+    /// Where the verdict can be read.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub url: Option<String>,
+    /// The benchmark case ids that passed.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub passed_tests: Vec<String>,
+    /// The benchmark case ids that were inconclusive.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub warned_tests: Vec<String>,
+    /// The benchmark case ids that regressed.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub failed_tests: Vec<String>,
+}
+
+/// The outcome of a gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum GateResult {
+    /// Nothing regressed.
+    Passed,
+    /// Inconclusive, and the policy does not block on it.
+    Warned,
+    /// Something regressed.
+    Failed,
+}

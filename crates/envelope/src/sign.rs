@@ -1,0 +1,162 @@
+//! Signing: a manifest and what is said about it become canonical bytes and a bundle.
+
+use assay_manifest::{Body, CanonicalError, Digest, Document, DocumentError, Header, InputRef, Kind, Manifest, Role, RunId};
+
+use crate::bundle::{Bundle, MAX_BUNDLE_BYTES};
+use crate::descriptor::of_input;
+use crate::dsse::Envelope;
+use crate::keys::Signer;
+use crate::predicate::{Predicate, predicate_type};
+use crate::statement::{Statement, StatementError};
+use crate::subjects::{self, SubjectError};
+
+/// What can be signed: manifests, typed or not.
+pub trait Signable: private::Sealed {
+    /// The canonical bytes.
+    fn to_bytes(&self) -> Result<Vec<u8>, CanonicalError>;
+}
+
+mod private {
+    pub trait Sealed {}
+    impl Sealed for assay_manifest::Document {}
+    impl<B: assay_manifest::Body> Sealed for assay_manifest::Manifest<B> {}
+}
+
+impl Signable for Document {
+    fn to_bytes(&self) -> Result<Vec<u8>, CanonicalError> {
+        Document::to_bytes(self)
+    }
+}
+
+impl<B: Body> Signable for Manifest<B> {
+    fn to_bytes(&self) -> Result<Vec<u8>, CanonicalError> {
+        Manifest::to_bytes(self)
+    }
+}
+
+/// Why something was not signed.
+#[derive(Debug, thiserror::Error)]
+pub enum SignError {
+    /// The manifest has no canonical form.
+    #[error("the manifest has no canonical form")]
+    Canonical(#[source] CanonicalError),
+    /// The manifest would not be read again.
+    #[error("the manifest would not be accepted by a reader")]
+    Manifest(#[source] DocumentError),
+    /// The outputs cannot be subjects.
+    #[error("the manifest's outputs cannot be subjects")]
+    Subjects(#[source] SubjectError),
+    /// A predicate that this kind is not signed with.
+    #[error("a {kind} is signed with the predicate `{expected}`, not `{found}`")]
+    WrongPredicate {
+        /// The kind of manifest.
+        kind: Kind,
+        /// The predicate type of that kind.
+        expected: &'static str,
+        /// What was given.
+        found: &'static str,
+    },
+    /// The predicate is about another role.
+    #[error("the manifest was made by {header}, but the provenance says {provenance}")]
+    WrongRole {
+        /// The role in the header.
+        header: Role,
+        /// The role in the provenance.
+        provenance: Role,
+    },
+    /// The predicate is about another run.
+    #[error("the manifest belongs to the run `{header}`, but the provenance says `{provenance}`")]
+    WrongRun {
+        /// The run in the header.
+        header: RunId,
+        /// The run in the provenance.
+        provenance: RunId,
+    },
+    /// The statement would not be read again.
+    #[error("the statement would not be accepted by a reader")]
+    Statement(#[source] StatementError),
+    /// The key did not sign.
+    #[error("the key did not sign")]
+    Key(#[source] p256::ecdsa::Error),
+    /// The bundle has no JSON form.
+    #[error("the bundle has no JSON form")]
+    Bundle(#[source] serde_json::Error),
+    /// The bundle would be larger than any that is read.
+    #[error("the bundle would have {0} bytes, more than the limit of {MAX_BUNDLE_BYTES}")]
+    TooLarge(usize),
+}
+
+/// A manifest's bytes and the bundle over them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signed {
+    /// The kind of manifest.
+    pub kind: Kind,
+    /// The canonical bytes of the manifest.
+    pub manifest: Vec<u8>,
+    /// The bytes of the bundle.
+    pub bundle: Vec<u8>,
+    /// The digest of the manifest.
+    pub manifest_digest: Digest,
+    /// The digest of the bundle.
+    pub bundle_digest: Digest,
+}
+
+impl Signed {
+    /// How the next manifest names this one.
+    pub fn as_input(&self) -> InputRef {
+        InputRef { kind: self.kind, manifest: self.manifest_digest, bundle: self.bundle_digest }
+    }
+}
+
+/// Signs a manifest. The subjects are the manifest and its outputs; the header's inputs are added to what `predicate` lists.
+///
+/// The same manifest, key and predicate give the same bytes. What would not verify is refused here, before the key is used.
+pub fn sign(document: &impl Signable, signer: &Signer, predicate: impl Into<Predicate>) -> Result<Signed, SignError> {
+    let manifest = document.to_bytes().map_err(SignError::Canonical)?;
+    let document = Document::parse(&manifest).map_err(SignError::Manifest)?;
+    let predicate = complete(predicate.into(), document.header())?;
+    let manifest_digest = Digest::of(&manifest);
+    let statement = Statement {
+        kind: Some(document.kind()),
+        subjects: subjects::of(&document, manifest_digest).map_err(SignError::Subjects)?,
+        predicate,
+    };
+    let bundle = seal(&statement, signer)?;
+    Ok(Signed { kind: document.kind(), bundle_digest: Digest::of(&bundle), manifest, bundle, manifest_digest })
+}
+
+pub(crate) fn seal(statement: &Statement, signer: &Signer) -> Result<Vec<u8>, SignError> {
+    let payload = statement.to_bytes().map_err(SignError::Statement)?;
+    let envelope = Envelope::seal(payload, signer).map_err(SignError::Key)?;
+    let bundle = Bundle { key: signer.public_key().fingerprint(), envelope }.to_bytes().map_err(SignError::Bundle)?;
+    if bundle.len() > MAX_BUNDLE_BYTES { Err(SignError::TooLarge(bundle.len())) } else { Ok(bundle) }
+}
+
+/// Checks that the predicate is about this manifest, and adds the manifest's inputs to it so that none can be forgotten.
+fn complete(mut predicate: Predicate, header: &Header) -> Result<Predicate, SignError> {
+    let (expected, found) = (predicate_type(header.kind), predicate.type_uri());
+    if found != expected {
+        return Err(SignError::WrongPredicate { kind: header.kind, expected, found });
+    }
+    match &mut predicate {
+        Predicate::Provenance(provenance) => {
+            if provenance.role != header.stage {
+                return Err(SignError::WrongRole { header: header.stage, provenance: provenance.role });
+            }
+            if provenance.run_id != header.run_id {
+                return Err(SignError::WrongRun { header: header.run_id.clone(), provenance: provenance.run_id.clone() });
+            }
+            let listed = &mut provenance.resolved_dependencies;
+            let inputs: Vec<_> = header.inputs.iter().flat_map(of_input).collect();
+            listed.retain(|descriptor| !inputs.contains(descriptor));
+            listed.extend(inputs);
+        }
+        Predicate::VerificationSummary(summary) => {
+            summary.input_attestations.extend(&header.inputs);
+            summary.input_attestations.sort_unstable();
+            summary.input_attestations.dedup();
+        }
+        Predicate::TestResult(_) => {}
+    }
+    Ok(predicate)
+}

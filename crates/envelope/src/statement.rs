@@ -1,0 +1,202 @@
+//! The in-toto Statement v1: which bytes, by digest, a signer speaks about, and what it says.
+
+use std::collections::BTreeMap;
+
+use assay_manifest::{Digest, Kind, canonical_json, canonical_value};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::descriptor::ResourceDescriptor;
+use crate::predicate::{PROVENANCE, Predicate, TEST_RESULT, TestResult, VERIFICATION_SUMMARY};
+use crate::text::quoted;
+use crate::wire::{WireProvenance, WireSummary};
+
+/// The type of the one statement format that is written and read.
+pub const STATEMENT_TYPE: &str = "https://in-toto.io/Statement/v1";
+
+/// The most subjects of a statement: where sigstore-go stops too.
+pub const MAX_SUBJECTS: usize = 1_024;
+
+/// The most dependencies, attestations or tests that a statement lists: a publication over ten thousand blocks fits.
+pub const MAX_DEPENDENCIES: usize = 20_000;
+
+/// Why bytes are not a statement of ours.
+#[derive(Debug, thiserror::Error)]
+pub enum StatementError {
+    /// Not JSON, or not the members of a statement.
+    #[error("the statement does not parse")]
+    Malformed(#[source] serde_json::Error),
+    /// The bytes are not the canonical form of what they say.
+    #[error("the statement is not in canonical form")]
+    NotCanonical,
+    /// Another statement format.
+    #[error("the statement has type `{0}`; this build reads `{STATEMENT_TYPE}`")]
+    UnknownType(String),
+    /// A predicate that no manifest is signed with.
+    #[error("the statement has predicate type `{0}`, which this build does not read")]
+    UnknownPredicateType(String),
+    /// A build that no role of Assay does.
+    #[error("the statement has build type `{0}`, which this build does not read")]
+    UnknownBuildType(String),
+    /// A member that is missing or not what it should be.
+    #[error("the statement's `{0}` is missing or malformed")]
+    Field(&'static str),
+    /// A list that is longer than its limit.
+    #[error("the statement has {found} {what}, more than the limit of {limit}")]
+    TooMany {
+        /// What there are too many of.
+        what: &'static str,
+        /// How many.
+        found: usize,
+        /// The most that are read.
+        limit: usize,
+    },
+    /// Two subjects share a name.
+    #[error("the statement names the subject `{0}` twice")]
+    DuplicateSubject(String),
+    /// A resource descriptor that names nothing, or names it badly.
+    #[error("the statement's dependency `{name}` is malformed: {problem}")]
+    Descriptor {
+        /// What it is called, as far as it is.
+        name: String,
+        /// What is wrong.
+        problem: &'static str,
+    },
+}
+
+/// What a signer says about which bytes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Statement {
+    /// The kind of manifest that it claims to be about; none for a gate's result.
+    pub kind: Option<Kind>,
+    /// The digests that it speaks about, by name.
+    pub subjects: BTreeMap<String, Digest>,
+    /// What it says.
+    pub predicate: Predicate,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct WireStatement {
+    #[serde(rename = "_type")]
+    statement_type: String,
+    subject: Vec<WireSubject>,
+    predicate_type: String,
+    predicate: Value,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WireSubject {
+    name: String,
+    digest: WireDigest,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WireDigest {
+    sha256: String,
+}
+
+impl Statement {
+    /// The canonical bytes: what is signed. They are read back, so that nothing is signed that would not verify.
+    pub(crate) fn to_bytes(&self) -> Result<Vec<u8>, StatementError> {
+        let wire = WireStatement {
+            statement_type: STATEMENT_TYPE.to_owned(),
+            subject: self.subjects.iter().map(|(name, digest)| WireSubject::new(name, digest)).collect(),
+            predicate_type: self.predicate.type_uri().to_owned(),
+            predicate: self.write_predicate()?,
+        };
+        let bytes = canonical_json(&wire).map_err(|_| StatementError::NotCanonical)?;
+        Self::parse(&bytes)?;
+        Ok(bytes)
+    }
+
+    fn write_predicate(&self) -> Result<Value, StatementError> {
+        match (&self.predicate, self.kind) {
+            (Predicate::Provenance(provenance), Some(kind)) => serde_json::to_value(WireProvenance::of(kind, provenance)?),
+            (Predicate::VerificationSummary(summary), _) => serde_json::to_value(WireSummary::of(summary)),
+            (Predicate::TestResult(result), _) => serde_json::to_value(result),
+            (Predicate::Provenance(_), None) => return Err(StatementError::Field("predicate.buildDefinition.buildType")),
+        }
+        .map_err(StatementError::Malformed)
+    }
+
+    /// Reads a statement from bytes that may be hostile.
+    ///
+    /// Accepts only the canonical form, which refuses duplicate members and other spellings in one rule: two verifiers can
+    /// never read two different statements out of the same bytes.
+    pub fn parse(bytes: &[u8]) -> Result<Self, StatementError> {
+        let value: Value = serde_json::from_slice(bytes).map_err(StatementError::Malformed)?;
+        if canonical_value(&value).ok().as_deref() != Some(bytes) {
+            return Err(StatementError::NotCanonical);
+        }
+        let wire: WireStatement = read(value)?;
+        if wire.statement_type != STATEMENT_TYPE {
+            return Err(StatementError::UnknownType(quoted(&wire.statement_type)));
+        }
+        let subjects = read_subjects(wire.subject)?;
+        let (kind, predicate) = read_predicate(&wire.predicate_type, wire.predicate)?;
+        Ok(Self { kind, subjects, predicate })
+    }
+}
+
+fn read<T: DeserializeOwned>(value: Value) -> Result<T, StatementError> {
+    serde_json::from_value(value).map_err(StatementError::Malformed)
+}
+
+impl WireSubject {
+    fn new(name: &str, digest: &Digest) -> Self {
+        Self { name: name.to_owned(), digest: WireDigest { sha256: digest.hex() } }
+    }
+}
+
+fn read_subjects(wire: Vec<WireSubject>) -> Result<BTreeMap<String, Digest>, StatementError> {
+    check_count("subjects", wire.len(), MAX_SUBJECTS)?;
+    let mut subjects = BTreeMap::new();
+    for WireSubject { name, digest } in wire {
+        let digest = Digest::from_hex(&digest.sha256).map_err(|_| StatementError::Field("subject[].digest.sha256"))?;
+        if subjects.insert(name.clone(), digest).is_some() {
+            return Err(StatementError::DuplicateSubject(quoted(&name)));
+        }
+    }
+    Ok(subjects)
+}
+
+fn read_predicate(predicate_type: &str, value: Value) -> Result<(Option<Kind>, Predicate), StatementError> {
+    match predicate_type {
+        PROVENANCE => {
+            let (kind, provenance) = read::<WireProvenance>(value)?.read()?;
+            check_descriptors("dependencies", &provenance.resolved_dependencies)?;
+            Ok((Some(kind), provenance.into()))
+        }
+        VERIFICATION_SUMMARY => {
+            let summary = read::<WireSummary>(value)?.read()?;
+            check_count("attestations", summary.input_attestations.len(), MAX_DEPENDENCIES)?;
+            Ok((Some(Kind::Publication), summary.into()))
+        }
+        TEST_RESULT => {
+            let result: TestResult = read(value)?;
+            check_descriptors("configurations", &result.configuration)?;
+            Ok((None, Predicate::TestResult(result)))
+        }
+        other => Err(StatementError::UnknownPredicateType(quoted(other))),
+    }
+}
+
+fn check_count(what: &'static str, found: usize, limit: usize) -> Result<(), StatementError> {
+    if found <= limit { Ok(()) } else { Err(StatementError::TooMany { what, found, limit }) }
+}
+
+fn check_descriptors(what: &'static str, descriptors: &[ResourceDescriptor]) -> Result<(), StatementError> {
+    check_count(what, descriptors.len(), MAX_DEPENDENCIES)?;
+    let bad = descriptors.iter().find_map(|descriptor| descriptor.problem().map(|problem| (descriptor, problem)));
+    match bad {
+        None => Ok(()),
+        Some((descriptor, problem)) => {
+            let name = descriptor.name.as_deref().or(descriptor.uri.as_deref()).unwrap_or("unnamed");
+            Err(StatementError::Descriptor { name: quoted(name), problem })
+        }
+    }
+}

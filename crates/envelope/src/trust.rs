@@ -1,0 +1,253 @@
+//! Whom to believe: which key may sign what, and when. Never taken from what is being verified.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use assay_manifest::{Digest, Instant, Role};
+
+use crate::error::VerifyError;
+use crate::keys::PublicKey;
+
+/// A key that may sign some roles' manifests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrustedSigner {
+    /// Whose key it is.
+    pub name: String,
+    /// The key.
+    pub key: PublicKey,
+    /// What it may sign.
+    pub signs: BTreeSet<Role>,
+    /// The first instant at which it may sign. Compared with the time that the signer asserts.
+    pub not_before: Option<Instant>,
+    /// The last instant at which it may sign. Compared with the time that the signer asserts.
+    pub not_after: Option<Instant>,
+}
+
+impl TrustedSigner {
+    /// A signer without a validity window.
+    pub fn new(name: impl Into<String>, key: PublicKey, signs: impl IntoIterator<Item = Role>) -> Self {
+        Self { name: name.into(), key, signs: signs.into_iter().collect(), not_before: None, not_after: None }
+    }
+
+    fn is_valid_at(&self, time: Instant) -> bool {
+        self.not_before.is_none_or(|first| first <= time) && self.not_after.is_none_or(|last| time <= last)
+    }
+}
+
+/// Who may sign what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrustPolicy {
+    /// What the policy is called.
+    pub name: String,
+    /// The digest of the file that it was read from, where there was one.
+    pub digest: Option<Digest>,
+    /// The signers. A key may stand in it more than once.
+    pub signers: Vec<TrustedSigner>,
+}
+
+/// Why a fingerprint cannot serve as trust.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TrustError {
+    /// The key with the pinned fingerprint is not at hand.
+    #[error("no public key with the pinned fingerprint {0} is at hand")]
+    PinnedKeyMissing(Digest),
+}
+
+impl TrustError {
+    /// What a person can do.
+    pub fn hint(&self) -> &'static str {
+        "put the public key (PEM) beside the bundles, or check the fingerprint"
+    }
+}
+
+impl TrustPolicy {
+    /// Trust in the one key with this fingerprint, for every role. A fingerprint cannot verify, so the key itself must be among
+    /// `candidates`; where it comes from does not matter, because the fingerprint decides.
+    pub fn pinned(fingerprint: Digest, candidates: &[PublicKey]) -> Result<Self, TrustError> {
+        let key = candidates.iter().find(|key| key.fingerprint() == fingerprint);
+        let key = key.ok_or(TrustError::PinnedKeyMissing(fingerprint))?;
+        let signer = TrustedSigner::new("pinned", key.clone(), Role::ALL.iter().copied());
+        Ok(Self { name: "pinned".to_owned(), digest: None, signers: vec![signer] })
+    }
+
+    /// The policy as a definition file, such as the local trust root.
+    pub fn to_yaml(&self) -> String {
+        let mut yaml = format!(
+            "apiVersion: assay.dev/v1alpha1\nkind: TrustPolicy\nmetadata:\n  name: {}\nspec:\n  signers:\n",
+            yaml_text(&self.name)
+        );
+        for signer in &self.signers {
+            write_signer(signer, &mut yaml);
+        }
+        yaml
+    }
+
+    fn identify(&self, fingerprint: Digest, role: Role, time: Option<Instant>) -> Result<SignerIdentity, VerifyError> {
+        let with_key = self.signers.iter().filter(|signer| signer.key.fingerprint() == fingerprint);
+        let (allowed, others): (Vec<_>, Vec<_>) = with_key.partition(|signer| signer.signs.contains(&role));
+        let valid = allowed.iter().find(|signer| time.is_some_and(|time| signer.is_valid_at(time)));
+        match (valid, allowed.first(), others.first(), time) {
+            (Some(signer), ..) => Ok(SignerIdentity { name: signer.name.clone(), fingerprint, established: true }),
+            (None, Some(signer), _, Some(time)) => {
+                Err(VerifyError::KeyOutsideValidity { signer: signer.name.clone(), asserted: time })
+            }
+            (None, None, Some(signer), _) => {
+                let signs = signer.signs.iter().map(|role| role.as_str()).collect::<Vec<_>>().join(", ");
+                Err(VerifyError::WrongSigner { signer: signer.name.clone(), signs, role })
+            }
+            _ => Err(VerifyError::UnknownKey { fingerprint, policy: Some(self.name.clone()) }),
+        }
+    }
+}
+
+fn write_signer(signer: &TrustedSigner, yaml: &mut String) {
+    let signs: Vec<_> = signer.signs.iter().map(|role| role.as_str()).collect();
+    // Writing to a String cannot fail.
+    let _ = write!(yaml, "    - name: {}\n      key: |\n", yaml_text(&signer.name));
+    for line in signer.key.to_pem().lines() {
+        let _ = writeln!(yaml, "        {line}");
+    }
+    let _ = writeln!(yaml, "      signs: [{}]", signs.join(", "));
+    for (member, instant) in [("not_before", signer.not_before), ("not_after", signer.not_after)] {
+        if let Some(instant) = instant {
+            let _ = writeln!(yaml, "      {member}: \"{instant}\"");
+        }
+    }
+}
+
+/// A text as a YAML scalar: every JSON string is a double-quoted scalar, so nothing in a name can end it early.
+fn yaml_text(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// Whom to believe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// The signers of a policy.
+    Policy(TrustPolicy),
+    /// Nobody: signatures are checked with keys found beside the bundle, which shows that nothing changed since somebody
+    /// signed, and leaves open who that was.
+    None {
+        /// The keys that were found.
+        candidates: Vec<PublicKey>,
+    },
+}
+
+impl Trust {
+    /// The key with this fingerprint.
+    pub(crate) fn key(&self, fingerprint: Digest) -> Result<&PublicKey, VerifyError> {
+        let found = match self {
+            Self::Policy(policy) => policy.signers.iter().map(|signer| &signer.key).find(|key| key.fingerprint() == fingerprint),
+            Self::None { candidates } => candidates.iter().find(|key| key.fingerprint() == fingerprint),
+        };
+        let policy = match self {
+            Self::Policy(policy) => Some(policy.name.clone()),
+            Self::None { .. } => None,
+        };
+        found.ok_or(VerifyError::UnknownKey { fingerprint, policy })
+    }
+
+    /// Who signs for `role` with this key at the time that the statement asserts.
+    pub(crate) fn identify(&self, key: Digest, role: Role, time: Option<Instant>) -> Result<SignerIdentity, VerifyError> {
+        match self {
+            Self::Policy(policy) => policy.identify(key, role, time),
+            Self::None { .. } => {
+                Ok(SignerIdentity { name: format!("not established ({})", key.short()), fingerprint: key, established: false })
+            }
+        }
+    }
+}
+
+/// Who signed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignerIdentity {
+    /// The name in the trust policy, or words that say that there is none.
+    pub name: String,
+    /// The fingerprint of the key.
+    pub fingerprint: Digest,
+    /// Whether a trust policy says so. If not, the command ends with exit code 21.
+    pub established: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SecretKey;
+
+    fn key(byte: u8) -> PublicKey {
+        SecretKey::from_scalar(&[byte; 32]).public_key()
+    }
+
+    fn policy(signers: Vec<TrustedSigner>) -> TrustPolicy {
+        TrustPolicy { name: "team".into(), digest: None, signers }
+    }
+
+    fn at(second: i64) -> Instant {
+        Instant::from_unix_ns(second * 1_000_000_000)
+    }
+
+    fn code(policy: &TrustPolicy, key: &PublicKey, role: Role, second: i64) -> &'static str {
+        policy.identify(key.fingerprint(), role, Some(at(second))).map_or_else(|refusal| refusal.code(), |_| "ok")
+    }
+
+    #[test]
+    fn a_key_signs_what_the_policy_lists() {
+        let policy = policy(vec![TrustedSigner::new("runner", key(1), [Role::Plan, Role::Execute])]);
+        assert_eq!(code(&policy, &key(1), Role::Plan, 0), "ok");
+        assert_eq!(code(&policy, &key(1), Role::Publish, 0), "wrong_signer");
+        assert_eq!(code(&policy, &key(2), Role::Plan, 0), "unknown_key");
+    }
+
+    #[test]
+    fn a_validity_window_includes_both_ends() {
+        let window = |name, from, to| {
+            let signer = TrustedSigner::new(name, key(1), [Role::Plan]);
+            TrustedSigner { not_before: Some(at(from)), not_after: Some(at(to)), ..signer }
+        };
+        let one = policy(vec![window("old", 10, 20)]);
+        for (second, expected) in [(9, "key_outside_validity"), (10, "ok"), (20, "ok"), (21, "key_outside_validity")] {
+            assert_eq!(code(&one, &key(1), Role::Plan, second), expected, "at {second}");
+        }
+        let two = policy(vec![window("old", 10, 20), window("new", 30, 40)]);
+        assert_eq!(two.identify(key(1).fingerprint(), Role::Plan, Some(at(35))).expect("valid").name, "new");
+    }
+
+    #[test]
+    fn a_pinned_fingerprint_needs_its_key_and_signs_everything() {
+        let pinned = TrustPolicy::pinned(key(1).fingerprint(), &[key(2), key(1)]).expect("the key is there");
+        assert!(Role::ALL.iter().all(|role| code(&pinned, &key(1), *role, 0) == "ok"));
+        assert_eq!(code(&pinned, &key(2), Role::Plan, 0), "unknown_key");
+        let missing = TrustPolicy::pinned(key(3).fingerprint(), &[key(1)]);
+        assert_eq!(missing, Err(TrustError::PinnedKeyMissing(key(3).fingerprint())));
+    }
+
+    #[test]
+    fn without_trust_the_signer_is_not_established() {
+        let trust = Trust::None { candidates: vec![key(1)] };
+        let identity = trust.identify(key(1).fingerprint(), Role::Plan, None).expect("consistent");
+        assert!(!identity.established);
+        assert!(trust.key(key(2).fingerprint()).is_err());
+    }
+
+    #[test]
+    fn a_policy_is_written_as_a_definition() {
+        let mut signer = TrustedSigner::new("local \"plan\"", key(1), [Role::Plan, Role::Source]);
+        signer.not_after = Some(at(20));
+        insta::assert_snapshot!(policy(vec![signer]).to_yaml(), @r#"
+        apiVersion: assay.dev/v1alpha1
+        kind: TrustPolicy
+        metadata:
+          name: "team"
+        spec:
+          signers:
+            - name: "local \"plan\""
+              key: |
+                -----BEGIN PUBLIC KEY-----
+                MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEb/A7lJJBzh2t1DUZ5pYOCoW0Gmmg
+                XDKBA6orzhWUyhY8T3U6Vb8B3FP2wLDH7ueLQMb/fSWpbiKCuYnO9xwUSg==
+                -----END PUBLIC KEY-----
+              signs: [source, plan]
+              not_after: "1970-01-01T00:00:20.000000000Z"
+        "#);
+    }
+}

@@ -1,0 +1,230 @@
+//! Verifying: bytes from anywhere become [`Verified`], or a refusal with a name.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use assay_manifest::{Body, Digest, Document, Header, InputRef, Instant, Kind, MAX_MANIFEST_BYTES, Manifest, Role, RunId};
+
+use crate::bundle::Bundle;
+use crate::descriptor::of_input;
+use crate::error::VerifyError;
+use crate::predicate::{Predicate, predicate_type};
+use crate::statement::Statement;
+use crate::subjects::{self, manifest_name};
+use crate::trust::{SignerIdentity, Trust};
+
+/// What the verifier knows beforehand. What is `None` is not compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Expect<'a> {
+    /// The run that the manifest must belong to.
+    pub run_id: Option<&'a RunId>,
+    /// The kind that it must be of.
+    pub kind: Option<Kind>,
+    /// The role that must have made it.
+    pub stage: Option<Role>,
+    /// The digests that another manifest, verified before, pins for its input.
+    pub input: Option<&'a InputRef>,
+}
+
+/// A value whose signature, signer and digests were checked, with the bytes that they were checked on.
+///
+/// Only [`verify`] makes one, so a function that takes a `Verified<T>` cannot be handed anything else:
+///
+/// ```compile_fail,E0451
+/// # use assay_envelope::Verified;
+/// # fn forge(honest: Verified<&str>) -> Verified<&str> {
+/// Verified { value: "whatever I like", ..honest }
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Verified<T> {
+    value: T,
+    bytes: Vec<u8>,
+    input: InputRef,
+    signer: SignerIdentity,
+    predicate: Predicate,
+}
+
+impl<T> Verified<T> {
+    /// What was verified.
+    pub fn value(&self) -> &T {
+        &self.value
+    }
+
+    /// The bytes of the manifest.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The digest of the manifest.
+    pub fn manifest_digest(&self) -> Digest {
+        self.input.manifest
+    }
+
+    /// The digest of the bundle.
+    pub fn bundle_digest(&self) -> Digest {
+        self.input.bundle
+    }
+
+    /// Who signed.
+    pub fn signer(&self) -> &SignerIdentity {
+        &self.signer
+    }
+
+    /// What the signer says about it.
+    pub fn predicate(&self) -> &Predicate {
+        &self.predicate
+    }
+
+    /// When the signer says that it was done: "asserted", in the words of a report.
+    pub fn asserted_time(&self) -> Option<Instant> {
+        self.predicate.asserted_time()
+    }
+
+    /// How the next manifest names this one.
+    pub fn as_input(&self) -> InputRef {
+        self.input
+    }
+}
+
+impl Verified<Document> {
+    /// The same manifest with its type, if it is of that kind.
+    pub fn downcast<B: Body>(self) -> Result<Verified<Manifest<B>>, VerifyError> {
+        let Self { value, bytes, input, signer, predicate } = self;
+        match B::of(&value) {
+            Some(manifest) => Ok(Verified { value: manifest.clone(), bytes, input, signer, predicate }),
+            None => Err(VerifyError::WrongKind { expected: B::KIND, found: value.kind() }),
+        }
+    }
+}
+
+/// Verifies a manifest with the bundle that stands beside it.
+///
+/// In this order, so that nothing is read before what vouches for it was checked: sizes; pinned digests; the bundle's shape; the
+/// key that its hint names; the signature over the exact payload bytes; the statement; that its signer may sign for the role of
+/// that statement at the time that it asserts; the manifest's digest. Only now is the manifest parsed, and compared: kind and
+/// predicate, run, every subject both ways, every input, and what the caller expects.
+///
+/// Time is asserted: the validity of a key is compared with what the statement itself says.
+pub fn verify(manifest: &[u8], bundle: &[u8], trust: &Trust, expect: &Expect<'_>) -> Result<Verified<Document>, VerifyError> {
+    if manifest.len() as u64 > MAX_MANIFEST_BYTES {
+        return Err(VerifyError::ManifestTooLarge(manifest.len() as u64));
+    }
+    let (manifest_digest, bundle_digest) = (Digest::of(manifest), Digest::of(bundle));
+    expect.check_pins(manifest_digest, bundle_digest)?;
+    let Bundle { key: fingerprint, envelope } = Bundle::parse(bundle).map_err(VerifyError::Bundle)?;
+    if !envelope.is_signed_by(trust.key(fingerprint)?) {
+        return Err(VerifyError::BadSignature(fingerprint));
+    }
+    let statement = Statement::parse(&envelope.payload).map_err(VerifyError::Statement)?;
+    let stated = stated_kind(&statement, expect)?;
+    let signer = trust.identify(fingerprint, stated.signer(), statement.predicate.asserted_time())?;
+    check_manifest_digest(&statement.subjects, stated, manifest_digest)?;
+    let document = Document::parse(manifest).map_err(VerifyError::Manifest)?;
+    check_statement(&statement, stated, &document, manifest_digest)?;
+    expect.check_header(document.header())?;
+    let input = InputRef { kind: document.kind(), manifest: manifest_digest, bundle: bundle_digest };
+    Ok(Verified { value: document, bytes: manifest.to_vec(), input, signer, predicate: statement.predicate })
+}
+
+impl Expect<'_> {
+    fn check_pins(&self, manifest: Digest, bundle: Digest) -> Result<(), VerifyError> {
+        match self.input {
+            Some(&InputRef { kind, manifest: pinned, .. }) if pinned != manifest => {
+                Err(VerifyError::ManifestReplaced { kind, pinned, found: manifest })
+            }
+            Some(&InputRef { kind, bundle: pinned, .. }) if pinned != bundle => {
+                Err(VerifyError::BundleReplaced { kind, pinned, found: bundle })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_header(&self, header: &Header) -> Result<(), VerifyError> {
+        for expected in [self.kind, self.input.map(|input| input.kind)].into_iter().flatten() {
+            if expected != header.kind {
+                return Err(VerifyError::WrongKind { expected, found: header.kind });
+            }
+        }
+        match (self.stage, self.run_id) {
+            (Some(expected), _) if expected != header.stage => Err(VerifyError::WrongStage { expected, found: header.stage }),
+            (_, Some(expected)) => check_run(expected, &header.run_id),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn check_run(expected: &RunId, found: &RunId) -> Result<(), VerifyError> {
+    if expected == found {
+        return Ok(());
+    }
+    Err(VerifyError::WrongRun { expected: expected.clone(), found: found.clone() })
+}
+
+/// The kind of manifest that the statement claims to be about. A gate's result is about none.
+fn stated_kind(statement: &Statement, expect: &Expect<'_>) -> Result<Kind, VerifyError> {
+    let kind = expect.kind.unwrap_or(Kind::Summary);
+    let found = statement.predicate.type_uri();
+    statement.kind.ok_or(VerifyError::WrongPredicateType { kind, expected: predicate_type(kind), found })
+}
+
+fn check_manifest_digest(subjects: &BTreeMap<String, Digest>, kind: Kind, found: Digest) -> Result<(), VerifyError> {
+    let name = manifest_name(kind);
+    match subjects.get(&name) {
+        Some(stated) if *stated == found => Ok(()),
+        Some(&stated) => Err(VerifyError::SubjectDigestMismatch { name, stated, found, is_manifest: true }),
+        None => Err(VerifyError::SubjectMissing(name)),
+    }
+}
+
+fn check_statement(statement: &Statement, stated: Kind, document: &Document, manifest: Digest) -> Result<(), VerifyError> {
+    let kind = document.kind();
+    let (expected, found) = (predicate_type(kind), statement.predicate.type_uri());
+    if expected != found {
+        return Err(VerifyError::WrongPredicateType { kind, expected, found });
+    }
+    if stated != kind {
+        return Err(VerifyError::WrongBuildType { stated, found: kind });
+    }
+    let subjects = subjects::of(document, manifest).map_err(VerifyError::Subjects)?;
+    check_subjects(&subjects, &statement.subjects)?;
+    check_inputs(&statement.predicate, document.header())
+}
+
+/// Both ways: everything that the manifest gives out is a subject, and nothing else is.
+fn check_subjects(expected: &BTreeMap<String, Digest>, stated: &BTreeMap<String, Digest>) -> Result<(), VerifyError> {
+    for (name, &found) in expected {
+        match stated.get(name) {
+            Some(&digest) if digest == found => {}
+            Some(&stated) => {
+                return Err(VerifyError::SubjectDigestMismatch { name: name.clone(), stated, found, is_manifest: false });
+            }
+            None => return Err(VerifyError::SubjectMissing(name.clone())),
+        }
+    }
+    match stated.keys().find(|name| !expected.contains_key(*name)) {
+        Some(extra) => Err(VerifyError::SubjectExtra(crate::text::quoted(extra))),
+        None => Ok(()),
+    }
+}
+
+fn check_inputs(predicate: &Predicate, header: &Header) -> Result<(), VerifyError> {
+    let missing = match predicate {
+        Predicate::Provenance(provenance) => {
+            check_run(&header.run_id, &provenance.run_id)?;
+            let listed: BTreeSet<_> = provenance.resolved_dependencies.iter().collect();
+            let inputs = header.inputs.iter().flat_map(|input| of_input(input).map(|descriptor| (input.kind, descriptor)));
+            let mut missing = inputs.filter(|(_, descriptor)| !listed.contains(descriptor));
+            missing.find_map(|(kind, descriptor)| descriptor.sha256().map(|digest| (kind, digest)))
+        }
+        Predicate::VerificationSummary(summary) => {
+            let listed: BTreeSet<_> = summary.input_attestations.iter().collect();
+            let missing = header.inputs.iter().find(|input| !listed.contains(input));
+            missing.map(|input| (input.kind, input.bundle))
+        }
+        Predicate::TestResult(_) => None,
+    };
+    match missing {
+        Some((kind, digest)) => Err(VerifyError::DependencyMissing { kind, digest }),
+        None => Ok(()),
+    }
+}

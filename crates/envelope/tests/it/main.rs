@@ -1,0 +1,7 @@
+//! The envelope from outside: what is signed verifies, whatever changes is refused by its name, and other tools agree.
+
+mod foreign;
+mod hostile;
+mod mutations;
+mod round_trip;
+mod support;

@@ -1,0 +1,212 @@
+//! Checking, without a repository, that files are a commit's.
+//!
+//! The commit's id covers the commit, which names its root folder's id, which covers that folder, and so on down to the bytes
+//! of each file. Every id is computed here again; none is believed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use assay_manifest::GitObjectKind;
+
+use crate::object::{CommitInfo, Entry, MalformedObject, Oid, OidError, parse_commit, parse_tree};
+use crate::path::{PathError, check_path};
+use crate::repository::MAX_FILES;
+use crate::walk::{self, PathProblem};
+
+/// The most objects that travel with a Source: the folders on the way to its files, and one commit.
+pub const MAX_OBJECTS: usize = 20_000;
+
+/// A commit or tree as it travels with a Source: its content without the `kind size` header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RawObject {
+    /// The id that it claims.
+    pub oid: Oid,
+    /// What it claims to be.
+    pub kind: GitObjectKind,
+    /// The content.
+    pub bytes: Vec<u8>,
+}
+
+/// A file that claims to be the commit's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OfflineFile<'a> {
+    /// The path from the repository's root.
+    pub path: &'a str,
+    /// Whether it claims to be executable.
+    pub executable: bool,
+    /// The content.
+    pub bytes: &'a [u8],
+}
+
+/// Why files are not shown to be a commit's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OfflineError {
+    /// There is more than a Source can hold.
+    #[error("there are {count} {what}, and at most {limit} are allowed")]
+    TooMany {
+        /// Objects or files.
+        what: &'static str,
+        /// How many there are.
+        count: usize,
+        /// How many may be.
+        limit: usize,
+    },
+    /// An object that is needed was not handed over.
+    #[error("the {kind} {oid} is missing")]
+    ObjectMissing {
+        /// Commit or tree.
+        kind: &'static str,
+        /// Its id.
+        oid: Oid,
+    },
+    /// An object's content has another id than the one that it claims.
+    #[error("the {kind} {claimed} has the content of {found}")]
+    OidMismatch {
+        /// Commit or tree.
+        kind: &'static str,
+        /// The claim.
+        claimed: Oid,
+        /// The id of the content.
+        found: Oid,
+    },
+    /// An object carries the marks of an attack on SHA-1.
+    #[error("the id of `{what}` cannot be trusted")]
+    Collision {
+        /// The object's claimed id, or the file's path.
+        what: String,
+        /// The attack.
+        source: OidError,
+    },
+    /// An object cannot be read.
+    #[error("the {kind} {oid} is malformed")]
+    Malformed {
+        /// Commit or tree.
+        kind: &'static str,
+        /// Its id.
+        oid: Oid,
+        /// What is wrong with it.
+        source: MalformedObject,
+    },
+    /// A path names no place in a repository.
+    #[error(transparent)]
+    Path(#[from] PathError),
+    /// A path leads to something that is no file.
+    #[error(transparent)]
+    NoFile(#[from] PathProblem),
+    /// A path stands twice in the list of files.
+    #[error("`{path}` is listed twice")]
+    FileTwice {
+        /// The path.
+        path: String,
+    },
+    /// The commit has no such file.
+    #[error("`{path}` is not in the commit")]
+    PathAbsent {
+        /// The path.
+        path: String,
+    },
+    /// The file is executable in the commit and not here, or the other way round.
+    #[error("`{path}` is {} in the commit", if *executable { "executable" } else { "not executable" })]
+    ModeDiffers {
+        /// The path.
+        path: String,
+        /// Whether the commit says that it is executable.
+        executable: bool,
+    },
+    /// The file's content is not the commit's.
+    #[error("the content of `{path}` is the blob {found}, and the commit has {expected}")]
+    ContentDiffers {
+        /// The path.
+        path: String,
+        /// The blob in the commit.
+        expected: Oid,
+        /// The blob that the content is.
+        found: Oid,
+    },
+}
+
+/// Checks that every file is the commit's, from nothing but bytes: what the commit says.
+///
+/// `objects` are the commit and every folder on the way to a file; more of them do no harm, once their ids are right.
+pub fn check_offline(commit: Oid, objects: &[RawObject], files: &[OfflineFile<'_>]) -> Result<CommitInfo, OfflineError> {
+    at_most(MAX_OBJECTS, objects.len(), "objects")?;
+    at_most(MAX_FILES, files.len(), "files")?;
+    let mut folders = Folders { objects: index(objects)?, parsed: BTreeMap::new() };
+    let info = folders.commit(commit)?;
+    let mut seen = BTreeSet::new();
+    for file in files {
+        if !seen.insert(file.path) {
+            return Err(OfflineError::FileTwice { path: file.path.to_owned() });
+        }
+        check_file(&mut folders, info.tree, file)?;
+    }
+    Ok(info)
+}
+
+fn at_most(limit: usize, count: usize, what: &'static str) -> Result<(), OfflineError> {
+    if count <= limit { Ok(()) } else { Err(OfflineError::TooMany { what, count, limit }) }
+}
+
+fn kind_name(kind: GitObjectKind) -> &'static str {
+    match kind {
+        GitObjectKind::Commit => "commit",
+        GitObjectKind::Tree => "tree",
+    }
+}
+
+/// The objects by kind and id, each id computed anew.
+fn index(objects: &[RawObject]) -> Result<BTreeMap<(&'static str, Oid), &[u8]>, OfflineError> {
+    objects.iter().map(|object| Ok(((kind_name(object.kind), check_oid(object)?), object.bytes.as_slice()))).collect()
+}
+
+fn check_oid(object: &RawObject) -> Result<Oid, OfflineError> {
+    let (kind, claimed) = (kind_name(object.kind), object.oid);
+    match oid_of(kind, &object.bytes, || claimed.to_string())? {
+        found if found == claimed => Ok(found),
+        found => Err(OfflineError::OidMismatch { kind, claimed, found }),
+    }
+}
+
+fn oid_of(kind: &str, bytes: &[u8], what: impl FnOnce() -> String) -> Result<Oid, OfflineError> {
+    Oid::of(kind, bytes).map_err(|source| OfflineError::Collision { what: what(), source })
+}
+
+/// The folders that were handed over, each parsed once.
+struct Folders<'a> {
+    objects: BTreeMap<(&'static str, Oid), &'a [u8]>,
+    parsed: BTreeMap<Oid, Rc<[Entry]>>,
+}
+
+impl<'a> Folders<'a> {
+    fn object(&self, kind: &'static str, oid: Oid) -> Result<&'a [u8], OfflineError> {
+        self.objects.get(&(kind, oid)).copied().ok_or(OfflineError::ObjectMissing { kind, oid })
+    }
+
+    fn commit(&self, oid: Oid) -> Result<CommitInfo, OfflineError> {
+        parse_commit(self.object("commit", oid)?).map_err(|source| OfflineError::Malformed { kind: "commit", oid, source })
+    }
+
+    fn folder(&mut self, oid: Oid) -> Result<Rc<[Entry]>, OfflineError> {
+        if let Some(entries) = self.parsed.get(&oid) {
+            return Ok(entries.clone());
+        }
+        let entries = parse_tree(self.object("tree", oid)?);
+        let entries: Rc<[Entry]> = entries.map_err(|source| OfflineError::Malformed { kind: "tree", oid, source })?.into();
+        self.parsed.insert(oid, entries.clone());
+        Ok(entries)
+    }
+}
+
+fn check_file(folders: &mut Folders<'_>, root: Oid, file: &OfflineFile<'_>) -> Result<(), OfflineError> {
+    let path = || file.path.to_owned();
+    check_path(file.path)?;
+    let entry = walk::find(root, file.path, |oid| folders.folder(oid))?;
+    let entry = entry.ok_or_else(|| OfflineError::PathAbsent { path: path() })?;
+    if entry.executable != file.executable {
+        return Err(OfflineError::ModeDiffers { path: path(), executable: entry.executable });
+    }
+    match oid_of("blob", file.bytes, path)? {
+        found if found == entry.oid => Ok(()),
+        found => Err(OfflineError::ContentDiffers { path: path(), expected: entry.oid, found }),
+    }
+}

@@ -1,0 +1,6 @@
+//! Real repositories, made by the `git` program.
+
+mod offline;
+mod reading;
+mod remote;
+mod support;

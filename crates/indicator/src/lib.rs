@@ -1,0 +1,15 @@
+//! What an indicator says: from the bytes that its script printed to a checked result.
+//!
+//! A script prints one JSON document with a `name`, an object `@parameters` and an object `@result`. What it prints is hostile:
+//! anything else is [`Malformed`] and never becomes a number. Everything here is pure; the bytes themselves are kept elsewhere.
+
+mod json;
+mod malformed;
+mod output;
+
+pub use json::{MAX_BYTES, MAX_DEPTH, MAX_SAMPLES, MAX_VALUES};
+pub use malformed::{Malformed, Place};
+pub use output::{MAX_PATH_BYTES, MAX_PATHS, Output, Value, parse};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+//! A flag that says "stop", and wakes whoever waits.
+
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use rustix::event::EventfdFlags;
+use rustix::process::Signal;
+
+use crate::poll;
+
+/// Says once, to everyone who holds a clone, that the work is to stop. Cheap to clone; never taken back.
+///
+/// The flag is an eventfd that is written once and never read, so its descriptor stays readable and a poll on it wakes at once.
+#[derive(Clone, Debug)]
+pub struct Cancel(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    event: OwnedFd,
+    reason: OnceLock<Reason>,
+}
+
+#[derive(Debug)]
+struct Reason {
+    text: String,
+    signal: Option<Signal>,
+}
+
+impl Cancel {
+    /// A flag that nobody has raised. Fails where no descriptor is left.
+    pub fn new() -> io::Result<Self> {
+        let event = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self(Arc::new(Inner { event, reason: OnceLock::new() })))
+    }
+
+    /// Raises the flag. The first reason stays.
+    pub fn cancel(&self, reason: impl Into<String>) {
+        self.raise(Reason { text: reason.into(), signal: None });
+    }
+
+    fn raise(&self, reason: Reason) {
+        if self.0.reason.set(reason).is_ok() {
+            // Writing 1 into a counter that is 0 cannot fail.
+            let _ = rustix::io::write(&self.0.event, &1_u64.to_ne_bytes());
+        }
+    }
+
+    /// Whether the flag is raised.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.reason.get().is_some()
+    }
+
+    /// Why the flag was raised, if it is.
+    pub fn reason(&self) -> Option<&str> {
+        self.0.reason.get().map(|reason| reason.text.as_str())
+    }
+
+    /// The signal that raised the flag, if one did.
+    pub(crate) fn signal(&self) -> Option<Signal> {
+        self.0.reason.get().and_then(|reason| reason.signal)
+    }
+
+    /// A descriptor that is readable from the moment the flag is raised. For polling only: reading it would lower it for others.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.0.event.as_fd()
+    }
+
+    /// Waits until the flag is raised, but no longer than `limit`: whether it is raised. Used where one would sleep.
+    pub fn wait_timeout(&self, limit: Duration) -> bool {
+        // A poll on one open eventfd has no failure but a lack of kernel memory; then the flag itself still answers.
+        let _ = poll::first_readable(&[self.fd()], poll::deadline(Instant::now(), Some(limit)));
+        self.is_cancelled()
+    }
+}
+
+/// A flag that these signals raise, from now on and for the life of the process. The signals no longer end the process; a
+/// repeated one changes nothing.
+pub fn cancel_on_signals(signals: &[Signal]) -> io::Result<Cancel> {
+    let cancel = Cancel::new()?;
+    let raised = cancel.clone();
+    let mut arriving = signal_hook::iterator::Signals::new(signals.iter().map(|signal| signal.as_raw()))?;
+    std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        for number in arriving.forever() {
+            raised.raise(Reason { text: signal_name(number), signal: Signal::from_named_raw(number) });
+        }
+    })?;
+    Ok(cancel)
+}
+
+fn signal_name(number: i32) -> String {
+    signal_hook::low_level::signal_name(number).map_or_else(|| format!("signal {number}"), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_reason_stays_and_every_clone_sees_it() {
+        let cancel = Cancel::new().expect("an eventfd");
+        let clone = cancel.clone();
+        assert!(!clone.is_cancelled());
+        assert_eq!(clone.reason(), None);
+        cancel.cancel("enough");
+        cancel.cancel("again");
+        assert_eq!(clone.reason(), Some("enough"));
+        assert!(clone.wait_timeout(Duration::MAX), "the descriptor stays readable");
+        assert!(clone.wait_timeout(Duration::MAX), "a wait does not lower the flag");
+    }
+
+    #[test]
+    fn a_wait_ends_without_a_cancel() {
+        let cancel = Cancel::new().expect("an eventfd");
+        assert!(!cancel.wait_timeout(Duration::from_millis(1)));
+    }
+
+    #[test]
+    fn a_cancel_wakes_a_waiter_in_another_thread() {
+        let cancel = Cancel::new().expect("an eventfd");
+        let waiter = std::thread::spawn({
+            let cancel = cancel.clone();
+            move || cancel.wait_timeout(Duration::from_secs(3600))
+        });
+        cancel.cancel("enough");
+        assert!(waiter.join().expect("the waiter ends"));
+    }
+}

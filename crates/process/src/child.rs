@@ -1,0 +1,248 @@
+//! A running child, and how it ended.
+
+use std::fmt;
+use std::fs::File;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal};
+
+use crate::spawner::{Spawner, Started};
+use crate::{Cancel, Error, Usage, poll, reaper, tree};
+
+/// How long a killed child may take to end. Longer than any orderly exit of a large process, so that only a hang in the kernel
+/// exceeds it.
+pub const KILL_LIMIT: Duration = Duration::from_secs(30);
+
+/// A running child. Dropped without [`Child::wait`] or [`Child::stop`], it is killed with everything in its group.
+#[derive(Debug)]
+#[must_use = "a child that is dropped is killed"]
+pub struct Child {
+    pid: Pid,
+    pidfd: OwnedFd,
+    started: Instant,
+    stdout: Option<OwnedFd>,
+    stderr: Option<OwnedFd>,
+    grace: Duration,
+    reaped: bool,
+    // The parent-death signal follows the spawner's thread, which therefore has to outlive the child.
+    _spawner: Spawner,
+}
+
+/// How a child ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Its exit code, or the signal that ended it.
+    pub status: Status,
+    /// Whether it was ended because of its time limit.
+    pub timed_out: bool,
+    /// Whether it was ended because of a cancel.
+    pub cancelled: bool,
+    /// Descendants that were still running when it ended, and were ended with it. Counted in a reaper only.
+    pub leftovers: u32,
+    /// What it and its descendants used: those it waited for, and in a reaper (see [`crate::become_reaper`]) also the orphans
+    /// that were ended with it. While another child of this process runs, orphans stay, and are counted for the last one.
+    pub usage: Usage,
+    /// Wall time from just before the fork until its end was seen, in nanoseconds.
+    pub wall_ns: u64,
+}
+
+/// An exit code or a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// The child exited with this code.
+    Exited(i32),
+    /// This signal ended the child.
+    Signaled(i32),
+}
+
+impl Status {
+    /// Reads what `wait4` reports for a child that has ended.
+    pub(crate) fn from_raw(raw: i32) -> Self {
+        if libc::WIFSIGNALED(raw) { Self::Signaled(libc::WTERMSIG(raw)) } else { Self::Exited(libc::WEXITSTATUS(raw)) }
+    }
+
+    /// Whether the child exited with code 0.
+    pub fn is_success(self) -> bool {
+        self == Self::Exited(0)
+    }
+
+    /// The code with which a shell would pass this on: the exit code, or 128 and the signal's number.
+    pub fn exit_code(self) -> u8 {
+        let code = match self {
+            Self::Exited(code) => code,
+            Self::Signaled(signal) => 128 + signal,
+        };
+        (code & 0xff) as u8
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exited(code) => write!(f, "exit code {code}"),
+            Self::Signaled(signal) => match signal_hook::low_level::signal_name(*signal) {
+                Some(name) => write!(f, "signal {signal} ({name})"),
+                None => write!(f, "signal {signal}"),
+            },
+        }
+    }
+}
+
+/// What ended a wait.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Woken {
+    Ended,
+    Cancelled,
+    TimedOut,
+}
+
+impl Child {
+    pub(crate) fn new(started: Started, grace: Duration, spawner: Spawner) -> Self {
+        let Started { pid, pidfd, at, stdout, stderr } = started;
+        Self { pid, pidfd, started: at, stdout, stderr, grace, reaped: false, _spawner: spawner }
+    }
+
+    /// The process id, which is also the id of its process group.
+    pub fn pid(&self) -> i32 {
+        reaper::raw(self.pid)
+    }
+
+    /// Whether the child has ended. Its descendants may still run until [`Child::wait`].
+    pub fn has_ended(&self) -> bool {
+        reaper::has_ended(self.pid)
+    }
+
+    /// The read end of standard output, once, where the command asked for [`crate::Output::Pipe`].
+    pub fn take_stdout(&mut self) -> Option<File> {
+        self.stdout.take().map(File::from)
+    }
+
+    /// The read end of standard error, once, where the command asked for [`crate::Output::Pipe`].
+    pub fn take_stderr(&mut self) -> Option<File> {
+        self.stderr.take().map(File::from)
+    }
+
+    /// Waits until the child has ended, by itself or because of the limit (counted from its start) or a cancel.
+    ///
+    /// At the limit or at a cancel its group gets SIGTERM, and after the command's grace the group and everything below it
+    /// SIGKILL. Whatever remains of its group when it has ended is killed as well; so are orphans, in a reaper, once no other
+    /// child of this process runs.
+    pub fn wait(self, limit: Option<Duration>, cancel: &Cancel) -> Result<Ended, Error> {
+        self.wait_then(limit, cancel, |_| Signal::TERM)
+    }
+
+    /// Ends the child now: SIGTERM to its group, after the command's grace SIGKILL. A child that has ended already is reported
+    /// as it ended, and not as cancelled.
+    pub fn stop(mut self) -> Result<Ended, Error> {
+        let woken = if self.has_ended() { Woken::Ended } else { Woken::Cancelled };
+        if woken == Woken::Cancelled {
+            self.end(Signal::TERM)?;
+        }
+        self.finish(woken)
+    }
+
+    /// Waits like [`Child::wait`]; `signal` says what the group gets at a cancel.
+    pub(crate) fn wait_then(
+        mut self,
+        limit: Option<Duration>,
+        cancel: &Cancel,
+        signal: impl FnOnce(&Cancel) -> Signal,
+    ) -> Result<Ended, Error> {
+        let woken = self.sleep(poll::deadline(self.started, limit), Some(cancel))?;
+        match woken {
+            Woken::Ended => {}
+            Woken::Cancelled => self.end(signal(cancel))?,
+            Woken::TimedOut => self.end(Signal::TERM)?,
+        }
+        self.finish(woken)
+    }
+
+    /// Sleeps until the child has ended, the deadline is over, or a cancel comes. An end that is there already wins.
+    fn sleep(&self, deadline: Option<Instant>, cancel: Option<&Cancel>) -> Result<Woken, Error> {
+        let mut fds = vec![self.pidfd.as_fd()];
+        fds.extend(cancel.map(Cancel::fd));
+        let readable = poll::first_readable(&fds, deadline).map_err(Error::system("wait for a child process"))?;
+        Ok(match readable {
+            Some(0) => Woken::Ended,
+            Some(_) => Woken::Cancelled,
+            None => Woken::TimedOut,
+        })
+    }
+
+    /// Asks the group to end, and after the grace makes it.
+    fn end(&mut self, signal: Signal) -> Result<(), Error> {
+        self.signal_group(signal);
+        if self.sleep(poll::deadline(Instant::now(), Some(self.grace)), None)? == Woken::Ended {
+            return Ok(());
+        }
+        self.kill()
+    }
+
+    /// Kills everything below the child, the child, and its group.
+    fn kill(&mut self) -> Result<(), Error> {
+        tree::kill_tree(self.pid);
+        self.signal_group(Signal::KILL);
+        match self.sleep(poll::deadline(Instant::now(), Some(KILL_LIMIT)), None)? {
+            Woken::Ended => Ok(()),
+            _ => Err(Error::Unkillable { pid: self.pid(), waited: KILL_LIMIT }),
+        }
+    }
+
+    /// Signals the whole group. Its number cannot have been reused: the leader is not reaped.
+    fn signal_group(&self, signal: Signal) {
+        // It fails only where nobody is left to signal.
+        let _ = rustix::process::kill_process_group(self.pid, signal);
+    }
+
+    /// Takes the ended child out of the process table, and with it what it left behind.
+    fn finish(&mut self, woken: Woken) -> Result<Ended, Error> {
+        let wall = self.started.elapsed();
+        self.signal_group(Signal::KILL);
+        let mut family = reaper::family();
+        self.reaped = true;
+        let (status, mut usage) = family.reap_awaited(self.pid).map_err(Error::system("reap a child process"))?;
+        let swept = family.sweep_orphans();
+        usage += swept.usage;
+        Ok(Ended {
+            status,
+            timed_out: woken == Woken::TimedOut,
+            cancelled: woken == Woken::Cancelled,
+            leftovers: u32::try_from(swept.killed).unwrap_or(u32::MAX),
+            usage,
+            wall_ns: u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX),
+        })
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if self.reaped {
+            return;
+        }
+        if let Err(error) = self.kill().and_then(|()| self.finish(Woken::Cancelled)) {
+            tracing::warn!(pid = self.pid(), %error, "a child process was left behind");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_is_passed_on_as_a_shell_does() {
+        assert_eq!(Status::Exited(0).exit_code(), 0);
+        assert_eq!(Status::Exited(50).exit_code(), 50);
+        assert_eq!(Status::Signaled(15).exit_code(), 143);
+        assert!(Status::Exited(0).is_success());
+        assert!(!Status::Signaled(9).is_success());
+    }
+
+    #[test]
+    fn a_status_names_its_signal() {
+        assert_eq!(Status::Exited(3).to_string(), "exit code 3");
+        assert_eq!(Status::Signaled(9).to_string(), "signal 9 (SIGKILL)");
+        assert_eq!(Status::Signaled(99).to_string(), "signal 99");
+    }
+}

@@ -1,0 +1,30 @@
+//! Child processes that leave nothing behind.
+//!
+//! A measurement is worth little when something of the last one still runs. So every child is started by one long-lived thread
+//! (the [`Spawner`]), is the leader of its own process group, dies with its parent, inherits only what it was given, and is
+//! waited for with a limit and a [`Cancel`] that wakes at once. In a process that called [`become_reaper`], whatever a child
+//! leaves behind comes back and is ended too, even what left its session.
+//!
+//! Linux 5.11 or newer: this crate stands on pidfds, `close_range` and the child subreaper.
+
+mod cancel;
+mod child;
+mod command;
+mod error;
+mod poll;
+mod reaper;
+mod spawner;
+mod supervise;
+mod sys;
+mod tree;
+mod usage;
+
+pub use cancel::{Cancel, cancel_on_signals};
+pub use child::{Child, Ended, KILL_LIMIT, Status};
+pub use command::{Command, FdThree, Input, MAX_PIPE_BYTES, Output, pipe_holding};
+pub use error::Error;
+pub use reaper::{SWEEP_LIMIT, Swept, become_reaper, kill_descendants};
+pub use rustix::process::Signal;
+pub use spawner::Spawner;
+pub use supervise::supervise;
+pub use usage::Usage;

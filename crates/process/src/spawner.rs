@@ -1,0 +1,124 @@
+//! The one thread that starts all children.
+
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::process::CommandExt as _;
+use std::sync::mpsc;
+use std::time::Instant;
+
+use rustix::process::{Pid, PidfdFlags, Signal};
+
+use crate::Error;
+use crate::child::Child;
+use crate::command::{Command, FdThree};
+use crate::reaper::{self, Family};
+use crate::sys::{self, BeforeExec, PassedFd};
+
+/// How often a start is tried again because descriptor 3 changed hands meanwhile. One more try nearly always does.
+const MAX_TRIES: usize = 8;
+
+/// Starts children from one long-lived thread.
+///
+/// The kernel sends the parent-death signal when the *thread* that forked ends, not the process. A child that a short-lived
+/// worker had started would be killed in the middle of its work. The thread lives as long as any clone of the spawner and any
+/// [`Child`] that it started.
+#[derive(Clone, Debug)]
+pub struct Spawner(mpsc::Sender<Order>);
+
+/// A command for the thread, and where the answer goes.
+struct Order {
+    command: Command,
+    answer: mpsc::SyncSender<Result<Started, Error>>,
+}
+
+/// A child that was just started.
+pub(crate) struct Started {
+    pub(crate) pid: Pid,
+    pub(crate) pidfd: OwnedFd,
+    pub(crate) at: Instant,
+    pub(crate) stdout: Option<OwnedFd>,
+    pub(crate) stderr: Option<OwnedFd>,
+}
+
+impl Spawner {
+    /// Starts the thread.
+    pub fn start() -> io::Result<Self> {
+        let (orders, incoming) = mpsc::channel::<Order>();
+        std::thread::Builder::new().name("spawner".to_owned()).spawn(move || {
+            for order in incoming {
+                // Whoever asked waits for the answer below.
+                let _ = order.answer.send(start(order.command));
+            }
+        })?;
+        Ok(Self(orders))
+    }
+
+    /// Starts a child, as the leader of its own process group. Returns once the program runs, or could not be executed.
+    pub fn spawn(&self, command: Command) -> Result<Child, Error> {
+        let grace = command.grace;
+        let (answer, answered) = mpsc::sync_channel(1);
+        let gone = || Error::System { what: "reach the spawner thread", source: io::ErrorKind::BrokenPipe.into() };
+        self.0.send(Order { command, answer }).map_err(|_| gone())?;
+        let started = answered.recv().map_err(|_| gone())??;
+        Ok(Child::new(started, grace, self.clone()))
+    }
+}
+
+fn start(command: Command) -> Result<Started, Error> {
+    let mut started = try_to_start(&command);
+    for _ in 1..MAX_TRIES {
+        match &started {
+            Err(Error::Start { source, .. }) if source.kind() == io::ErrorKind::WouldBlock => started = try_to_start(&command),
+            _ => break,
+        }
+    }
+    started
+}
+
+fn try_to_start(command: &Command) -> Result<Started, Error> {
+    let failed = |source| Error::Start { program: command.program.to_string_lossy().into_owned(), source };
+    let mut prepared = command.prepare()?;
+    let three = FdThreePlan::of(&command.fd_three).map_err(failed)?;
+    let parent = rustix::process::getpid();
+    let plan = BeforeExec { parent, death_signal: command.death_signal, fd_three: three.passed };
+    sys::before_exec(prepared.process_group(0), plan);
+
+    let mut family = reaper::family();
+    let at = Instant::now();
+    let child = prepared.spawn().map_err(failed)?;
+    adopt(&mut family, child, at).map_err(failed)
+}
+
+/// What becomes descriptor 3, and what keeps that number occupied until the child was made.
+struct FdThreePlan {
+    passed: PassedFd,
+    _held: Option<OwnedFd>,
+}
+
+impl FdThreePlan {
+    fn of(wanted: &FdThree) -> io::Result<Self> {
+        Ok(match wanted {
+            FdThree::Closed => Self { passed: PassedFd::Closed, _held: None },
+            FdThree::Inherited => Self { passed: PassedFd::Inherited, _held: None },
+            FdThree::Passed(fd) => {
+                let held = sys::hold_fd_three()?;
+                let passed = PassedFd::From { from: fd.as_raw_fd(), occupant: sys::identity_of_fd_three()? };
+                Self { passed, _held: held }
+            }
+        })
+    }
+}
+
+/// Notes a child that was just made, so that no sweep takes it for an orphan.
+fn adopt(family: &mut Family, mut child: std::process::Child, at: Instant) -> io::Result<Started> {
+    let pid = Pid::from_child(&child);
+    let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty()).inspect_err(|_| {
+        // A child that cannot be waited for is not kept.
+        let _ = rustix::process::kill_process_group(pid, Signal::KILL);
+        let _ = child.wait();
+    })?;
+    family.awaited.insert(reaper::raw(pid));
+    let stdout = child.stdout.take().map(OwnedFd::from);
+    let stderr = child.stderr.take().map(OwnedFd::from);
+    Ok(Started { pid, pidfd, at, stdout, stderr })
+}

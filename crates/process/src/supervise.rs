@@ -1,0 +1,63 @@
+//! The wrapper that stands between a runner and one stage or target.
+
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal};
+
+use crate::{
+    Cancel, Command, Error, FdThree, Input, Output, Spawner, Status, become_reaper, cancel_on_signals, kill_descendants,
+};
+
+/// Runs one program and ends with it: the whole body of a wrapper process.
+///
+/// The wrapper is the program's reaper, so nothing that the program starts can slip away. It asks the kernel for SIGTERM when
+/// its own parent is gone, which must be the process `parent`; the program in turn gets SIGKILL when the wrapper is gone. The
+/// program has the wrapper's input, outputs and descriptor 3, whatever the command says. The first SIGTERM or SIGINT is passed
+/// on to it once, and after `grace` it is killed; where the parent is gone it is killed at once. When it has ended, so has everything below the wrapper: then its status is
+/// returned, for the wrapper to exit with ([`Status::exit_code`]).
+///
+/// Whoever starts the wrapper sets its [`Command::death_signal`] to SIGTERM and gives it more grace than it gives its program:
+/// a wrapper that is killed cannot clean up.
+pub fn supervise(parent: i32, command: Command, grace: Duration) -> Result<Status, Error> {
+    become_reaper()?;
+    let cancel = cancel_on_signals(&[Signal::TERM, Signal::INT]).map_err(Error::system("handle signals"))?;
+    follow(parent)?;
+    let ended = run(parent, command, grace, &cancel);
+    // Also when waiting failed: nothing may outlive the wrapper.
+    let _ = kill_descendants()?;
+    ended
+}
+
+fn run(parent: i32, command: Command, grace: Duration, cancel: &Cancel) -> Result<Status, Error> {
+    let spawner = Spawner::start().map_err(Error::system("start the spawner thread"))?;
+    let child = spawner.spawn(with_own_descriptors(command, grace))?;
+    let ended = child.wait_then(None, cancel, |cancel| match cancel.signal() {
+        // Nobody is left to take what an orderly end would give, and whoever starts anew must not find the old one still at work.
+        _ if !is_parent(parent) => Signal::KILL,
+        Some(signal) => signal,
+        None => Signal::TERM,
+    })?;
+    Ok(ended.status)
+}
+
+fn with_own_descriptors(command: Command, grace: Duration) -> Command {
+    Command {
+        stdin: Input::Inherit,
+        stdout: Output::Inherit,
+        stderr: Output::Inherit,
+        fd_three: FdThree::Inherited,
+        death_signal: Signal::KILL,
+        grace,
+        ..command
+    }
+}
+
+/// Asks for SIGTERM when the parent is gone. A parent that went before that is noticed by its number.
+fn follow(parent: i32) -> Result<(), Error> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::TERM)).map_err(Error::system("follow the parent process"))?;
+    if is_parent(parent) { Ok(()) } else { Err(Error::ParentGone { expected: parent }) }
+}
+
+fn is_parent(pid: i32) -> bool {
+    rustix::process::getppid().map(Pid::as_raw_nonzero).map(std::num::NonZeroI32::get) == Some(pid)
+}

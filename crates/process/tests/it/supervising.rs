@@ -1,0 +1,139 @@
+//! The wrapper between a runner and a program. The roles of runner and wrapper are played by this test program itself.
+
+use std::time::Duration;
+
+use assay_process::{Child, Command, FdThree, Output, Signal, Status, pipe_holding, supervise};
+
+use crate::support::{alone, never, others, ready, rest, sh, spawner, this_test};
+
+/// Hands a role the script that is to be supervised.
+const SCRIPT: &str = "ASSAY_TEST_SCRIPT";
+/// Hands the wrapper the number of its parent.
+const PARENT: &str = "ASSAY_TEST_PARENT";
+
+/// Plays the wrapper, when asked to.
+#[test]
+#[expect(clippy::exit, reason = "a wrapper ends with its program's code")]
+fn wrapper_role() {
+    let (Ok(script), Ok(parent)) = (std::env::var(SCRIPT), std::env::var(PARENT)) else { return };
+    let parent = parent.parse().expect("a number");
+    let code = match supervise(parent, sh(&script), Duration::from_millis(50)) {
+        Ok(status) => status.exit_code(),
+        Err(error) => {
+            println!("\nrefused: {error}");
+            99
+        }
+    };
+    std::process::exit(code.into());
+}
+
+/// Plays a runner that starts a wrapper, when asked to.
+#[test]
+fn runner_role() {
+    let (Ok(script), Err(_)) = (std::env::var(SCRIPT), std::env::var(PARENT)) else { return };
+    let wrapper = Command { stdout: Output::Inherit, ..wrapper(&script, std::process::id()) };
+    let _ = spawner().spawn(wrapper).expect("it starts").wait(None, &never());
+}
+
+fn wrapper(script: &str, parent: u32) -> Command {
+    let command = this_test("supervising::wrapper_role").env(SCRIPT, script).env(PARENT, parent.to_string());
+    // The wrapper has to clean up when its parent is gone, so it is asked and not killed.
+    Command { stdout: Output::Pipe, death_signal: Signal::TERM, ..command }
+}
+
+fn supervised(script: &str) -> Command {
+    wrapper(script, std::process::id())
+}
+
+fn signal(child: &Child, signal: Signal) {
+    let pid = rustix::process::Pid::from_raw(child.pid()).expect("a number");
+    rustix::process::kill_process(pid, signal).expect("sent");
+}
+
+/// The status with which a wrapper ends that gets a signal once its program is ready.
+fn status_after(sent: Signal, script: &str) -> Status {
+    let (child, output) = ready(supervised(script));
+    signal(&child, sent);
+    rest(output);
+    child.wait(None, &never()).expect("it ends").status
+}
+
+#[test]
+fn the_wrapper_exits_as_its_program_did() {
+    alone("supervising::the_wrapper_exits_as_its_program_did", || {
+        let status = |script: &str| crate::support::run(supervised(script)).1.status;
+        assert_eq!(status("exit 0"), Status::Exited(0));
+        assert_eq!(status("exit 30"), Status::Exited(30));
+        assert_eq!(status("kill -KILL $$"), Status::Exited(137));
+    });
+}
+
+#[test]
+fn signals_are_passed_on() {
+    alone("supervising::signals_are_passed_on", || {
+        let script = "trap 'exit 8' INT; trap 'exit 9' TERM; echo ready; sleep 1000 & wait";
+        assert_eq!(status_after(Signal::INT, script), Status::Exited(8));
+        assert_eq!(status_after(Signal::TERM, script), Status::Exited(9));
+    });
+}
+
+#[test]
+fn a_program_that_ignores_signals_is_killed() {
+    alone("supervising::a_program_that_ignores_signals_is_killed", || {
+        let script = "trap '' TERM INT; echo ready; while :; do sleep 1000; done";
+        assert_eq!(status_after(Signal::TERM, script), Status::Exited(137));
+    });
+}
+
+#[test]
+fn daemons_end_with_the_wrapper() {
+    alone("supervising::daemons_end_with_the_wrapper", || {
+        let (child, output) = ready(supervised("setsid sh -c 'setsid sleep 1000 & exec sleep 1000' & echo ready; exit 5"));
+        rest(output);
+        assert_eq!(child.wait(None, &never()).expect("it ends").status, Status::Exited(5));
+        assert_eq!(others(), 0);
+    });
+}
+
+#[test]
+fn descriptor_three_passes_through() {
+    alone("supervising::descriptor_three_passes_through", || {
+        let fd_three = FdThree::Passed(pipe_holding(b"a key\n").expect("it fits"));
+        let (output, _) = crate::support::run(Command { fd_three, ..supervised("echo; cat <&3; ls /proc/$$/fd") });
+        assert!(output.ends_with("\na key\n0\n1\n2\n3\n"), "{output}");
+    });
+}
+
+#[test]
+fn nothing_is_left_when_the_runner_is_killed() {
+    alone("supervising::nothing_is_left_when_the_runner_is_killed", || {
+        let script = "trap '' TERM; setsid sh -c 'echo ready; exec sleep 1000' & while :; do sleep 1000; done";
+        let runner = Command { stdout: Output::Pipe, ..this_test("supervising::runner_role").env(SCRIPT, script) };
+        let (child, output) = ready(runner);
+        signal(&child, Signal::KILL);
+        // The pipe ends when runner, wrapper, program and daemon are all gone. Nothing here ends any of them but the runner.
+        rest(output);
+        assert_eq!(child.wait(None, &never()).expect("it ends").status, Status::Signaled(9));
+        assert_eq!(others(), 0);
+    });
+}
+
+#[test]
+fn a_program_ends_with_a_killed_wrapper() {
+    alone("supervising::a_program_ends_with_a_killed_wrapper", || {
+        let (child, output) = ready(supervised("trap '' TERM; echo ready; exec sleep 1000"));
+        signal(&child, Signal::KILL);
+        rest(output);
+        assert_eq!(child.wait(None, &never()).expect("it ends").status, Status::Signaled(9));
+    });
+}
+
+#[test]
+fn a_wrapper_whose_parent_is_another_refuses() {
+    alone("supervising::a_wrapper_whose_parent_is_another_refuses", || {
+        let (output, ended) = crate::support::run(wrapper("echo started", 1));
+        assert_eq!(ended.status, Status::Exited(99));
+        assert!(output.contains("refused: the parent process 1 is gone"), "{output}");
+        assert!(!output.contains("started"), "{output}");
+    });
+}

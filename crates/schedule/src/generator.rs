@@ -1,0 +1,292 @@
+//! A counter-based generator: the value at an index depends on the key and the index, and on nothing that was drawn before.
+//!
+//! So a trial offers the same load from one shard or from a hundred, and a reader of its plan derives that load again.
+//!
+//! The format is stable, since a plan that was signed long ago must still mean the same load. Golden values in the tests hold it:
+//!
+//! - The key is `SHA-256("assay.dev/schedule/v1" || seed || parts || (length || bytes) of every part)`: the seed has 32
+//!   bytes, the number of parts and each length are 64-bit little-endian integers.
+//! - ChaCha8 in Bernstein's original layout (64-bit counter, 64-bit nonce) turns the key into one key stream for each nonce.
+//! - The value at index `i` is the 64-bit little-endian integer at byte `8 i` of the stream of nonce 0. Where that one has to be
+//!   rejected, the streams of nonce 1, 2 and so on hold its replacements at the same place.
+
+use std::num::NonZeroU64;
+
+use assay_manifest::{Digest, PointId};
+use rand_chacha::ChaCha8Rng;
+use rand_core::{RngCore as _, SeedableRng as _};
+use sha2::{Digest as _, Sha256};
+
+use crate::Seed;
+
+/// Separates these keys from every other use of SHA-256, and this format from a later one.
+const DOMAIN: &[u8] = b"assay.dev/schedule/v1";
+
+/// The first part of the path of every generator of load; the order of trials has its own.
+const LOAD: &str = "load";
+
+/// Random values by index.
+///
+/// A generator remembers where it read last, so that reading on is cheap. What it returns does not depend on that.
+#[derive(Clone)]
+pub struct Generator {
+    key: [u8; 32],
+    stream: ChaCha8Rng,
+    /// The index whose value the stream gives next; none past the last one.
+    next: Option<u64>,
+}
+
+/// Names one random sequence of one trial's load.
+///
+/// Target and variant are absent, so the two sides of a pair see the same load. The workload is named by its digest, so renaming
+/// a workload leaves its load alone, as it leaves its results comparable.
+#[derive(Clone, Copy, Debug)]
+pub struct LoadKey<'a> {
+    /// The seed of the workload.
+    pub seed: &'a Seed,
+    /// The workload's `workload_spec_digest`.
+    pub workload: &'a Digest,
+    /// The point.
+    pub point: &'a PointId,
+    /// The trial's number within the point, from 0.
+    pub trial: u32,
+    /// The phase of the trial, such as its warm-up.
+    pub phase: &'a str,
+    /// What the values are for, such as arrivals or lengths.
+    pub concern: &'a str,
+}
+
+impl LoadKey<'_> {
+    /// The generator of this sequence, to be read at global indices: those of the whole trial, never of one shard.
+    pub fn generator(&self) -> Generator {
+        let (workload, trial) = (self.workload.to_string(), self.trial.to_string());
+        Generator::keyed(self.seed, &[LOAD, &workload, self.point.as_str(), &trial, self.phase, self.concern])
+    }
+}
+
+impl Generator {
+    /// The generator of a seed and a path of words. Different paths give independent sequences.
+    pub fn keyed(seed: &Seed, path: &[&str]) -> Self {
+        let key = derive_key(seed, path);
+        Self { key, stream: ChaCha8Rng::from_seed(key), next: Some(0) }
+    }
+
+    /// The value at `index`: 64 random bits.
+    pub fn at(&mut self, index: u64) -> u64 {
+        if self.next != Some(index) {
+            self.stream.set_word_pos(word_of(index));
+        }
+        self.next = index.checked_add(1);
+        self.stream.next_u64()
+    }
+
+    /// A value below `bound` at `index`, each equally likely.
+    ///
+    /// Lemire, "Fast random integer generation in an interval" (2019), algorithm 5: the high half of a product, with the few
+    /// values rejected that would make some results likelier than others.
+    pub fn below(&mut self, index: u64, bound: NonZeroU64) -> u64 {
+        let bound = bound.get();
+        let surplus = bound.wrapping_neg() % bound;
+        let mut value = self.at(index);
+        let mut nonce: u64 = 0;
+        loop {
+            let product = u128::from(value) * u128::from(bound);
+            if product as u64 >= surplus {
+                return (product >> 64) as u64;
+            }
+            nonce = nonce.wrapping_add(1);
+            value = self.replacement(index, nonce);
+        }
+    }
+
+    /// A value in `[0, 1)` at `index`: one of the 2^53 equally spaced doubles, each equally likely.
+    pub fn unit_f64(&mut self, index: u64) -> f64 {
+        const SPACING: f64 = 1.0 / (1_u64 << 53) as f64;
+        (self.at(index) >> 11) as f64 * SPACING
+    }
+
+    /// `items` in random order. Draws the indices from 0 to one less than their number.
+    ///
+    /// Fisher and Yates' shuffle in Durstenfeld's form, from the front.
+    pub fn shuffled<T>(&mut self, mut items: Vec<T>) -> Vec<T> {
+        for index in 0..items.len() {
+            if let Some(left) = NonZeroU64::new((items.len() - index) as u64) {
+                items.swap(index, index + self.below(index as u64, left) as usize);
+            }
+        }
+        items
+    }
+
+    /// What stands in for the value at `index` after it was rejected `nonce` times.
+    fn replacement(&self, index: u64, nonce: u64) -> u64 {
+        let mut stream = ChaCha8Rng::from_seed(self.key);
+        stream.set_stream(nonce);
+        stream.set_word_pos(word_of(index));
+        stream.next_u64()
+    }
+}
+
+/// Where the value at `index` begins, in words of 32 bits.
+fn word_of(index: u64) -> u128 {
+    u128::from(index) * 2
+}
+
+fn derive_key(seed: &Seed, path: &[&str]) -> [u8; 32] {
+    let length = |length: usize| (length as u64).to_le_bytes();
+    let mut hasher = Sha256::new_with_prefix(DOMAIN);
+    hasher.update(seed.as_bytes());
+    hasher.update(length(path.len()));
+    for part in path {
+        hasher.update(length(part.len()));
+        hasher.update(part);
+    }
+    hasher.finalize().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn generator() -> Generator {
+        keyed(&["a", "path"])
+    }
+
+    fn keyed(path: &[&str]) -> Generator {
+        Generator::keyed(&Seed::new([7; 32]), path)
+    }
+
+    fn bound(bound: u64) -> NonZeroU64 {
+        NonZeroU64::new(bound).expect("not zero")
+    }
+
+    #[test]
+    fn the_format_is_stable() {
+        // Derived from the format's description by `tests/golden.py`, not by this code.
+        let mut generator = generator();
+        let indices = [0, 1, 31, 32, 1_000_000_007, u64::MAX];
+        let values = [
+            16_687_295_751_524_823_182,
+            14_348_578_498_905_373_374,
+            4_126_429_161_105_331_116,
+            17_339_806_826_770_744_587,
+            14_475_565_238_922_435_554,
+            6_226_034_321_639_881_986,
+        ];
+        assert_eq!(indices.map(|index| generator.at(index)), values);
+        // Such a bound rejects every other value: here those at the indices 2 and 4.
+        let half = bound((1 << 63) + 1);
+        let values = [
+            8_343_647_875_762_411_591,
+            7_174_289_249_452_686_687,
+            2_734_221_045_167_594_240,
+            8_012_609_163_354_615_349,
+            8_274_957_322_996_223_415,
+            6_415_628_603_357_773_876,
+        ];
+        assert_eq!([0, 1, 2, 3, 4, 5].map(|index| generator.below(index, half)), values);
+        let bits = [0.904_620_115_335_567_1_f64, 0.777_837_999_029_600_2, 0.834_206_579_772_645_7].map(f64::to_bits);
+        assert_eq!([0, 1, 2].map(|index| generator.unit_f64(index).to_bits()), bits);
+    }
+
+    #[test]
+    fn the_key_of_a_load_is_stable() {
+        let (seed, workload, point) = (Seed::new([7; 32]), Digest::of(b"workload"), PointId::new("c8").expect("an id"));
+        let key = LoadKey { seed: &seed, workload: &workload, point: &point, trial: 3, phase: "measure", concern: "arrivals" };
+        assert_eq!(key.generator().at(0), 8_315_725_841_181_904_786);
+    }
+
+    #[test]
+    fn every_part_of_a_load_key_counts() {
+        let seeds = [Seed::new([7; 32]), Seed::new([8; 32])];
+        let digests = [Digest::of(b"a"), Digest::of(b"b")];
+        let points = ["c1", "c2"].map(|point| PointId::new(point).expect("an id"));
+        let key = LoadKey {
+            seed: &seeds[0],
+            workload: &digests[0],
+            point: &points[0],
+            trial: 0,
+            phase: "measure",
+            concern: "arrivals",
+        };
+        let keys = [
+            key,
+            LoadKey { seed: &seeds[1], ..key },
+            LoadKey { workload: &digests[1], ..key },
+            LoadKey { point: &points[1], ..key },
+            LoadKey { trial: 1, ..key },
+            LoadKey { phase: "warm-up", ..key },
+            LoadKey { concern: "lengths", ..key },
+        ];
+        let values: std::collections::BTreeSet<u64> = keys.iter().map(|key| key.generator().at(0)).collect();
+        assert_eq!(values.len(), keys.len());
+    }
+
+    #[test]
+    fn parts_do_not_run_into_each_other() {
+        let paths: [&[&str]; 6] = [&[], &[""], &["ab"], &["a", "b"], &["", "ab"], &["ab", ""]];
+        let values: std::collections::BTreeSet<u64> = paths.iter().map(|path| keyed(path).at(0)).collect();
+        assert_eq!(values.len(), paths.len());
+    }
+
+    #[test]
+    fn values_below_a_bound_are_equally_likely() {
+        // Chi-square over 6 cells: 20.5 is passed by chance once in a thousand keys, and this key is fixed.
+        let mut counts = [0_u32; 6];
+        let mut generator = generator();
+        for index in 0..60_000 {
+            counts[generator.below(index, bound(6)) as usize] += 1;
+        }
+        let chi_square: f64 = counts.iter().map(|count| (f64::from(*count) - 10_000.0).powi(2) / 10_000.0).sum();
+        assert!(chi_square < 20.5, "{counts:?}");
+    }
+
+    #[test]
+    fn a_shuffle_reaches_every_order() {
+        let orders: std::collections::BTreeSet<Vec<u8>> =
+            (0..200).map(|round: u32| keyed(&[&round.to_string()]).shuffled(vec![1, 2, 3, 4])).collect();
+        assert_eq!(orders.len(), 24);
+    }
+
+    proptest! {
+        #[test]
+        fn the_order_of_asking_does_not_matter(indices in prop::collection::vec(prop_oneof![0..100_u64, any::<u64>()], 1..50)) {
+            let mut remembering = generator();
+            for index in indices {
+                prop_assert_eq!(remembering.at(index), generator().at(index));
+            }
+        }
+
+        #[test]
+        fn a_hundred_shards_see_what_one_sees(shards in 1..100_u64) {
+            let mut one = generator();
+            let whole: Vec<u64> = (0..200).map(|index| one.at(index)).collect();
+            let mut striped = vec![0; 200];
+            for shard in 0..shards {
+                let mut own = generator();
+                for index in (shard..200).step_by(shards as usize) {
+                    striped[index as usize] = own.at(index);
+                }
+            }
+            prop_assert_eq!(striped, whole);
+        }
+
+        #[test]
+        fn a_bound_is_kept(index in any::<u64>(), limit in 1..=u64::MAX) {
+            prop_assert!(generator().below(index, bound(limit)) < limit);
+        }
+
+        #[test]
+        fn a_unit_value_stays_below_one(index in any::<u64>()) {
+            prop_assert!((0.0..1.0).contains(&generator().unit_f64(index)));
+        }
+
+        #[test]
+        fn a_shuffle_keeps_every_item(items in prop::collection::vec(any::<u8>(), 0..50)) {
+            let (mut before, mut after) = (items.clone(), generator().shuffled(items));
+            before.sort_unstable();
+            after.sort_unstable();
+            prop_assert_eq!(after, before);
+        }
+    }
+}

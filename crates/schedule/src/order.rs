@@ -1,0 +1,727 @@
+//! In which order the trials of a run are measured.
+//!
+//! A machine drifts while it is measured: it warms up, its caches fill, its neighbours wake. So trials are interleaved: trial `r`
+//! of every point runs in round `r`, and the points of a round run in an order of their own. What the drift does, it then does to
+//! every point alike. Where two sides are compared, the order of the sides is drawn for every second round and mirrored in the
+//! round after it (ABBA or BAAB), so that a steady drift cancels out of their difference and neither side is always the second one.
+//!
+//! Rounds do not depend on how many there are: a plan of more trials begins with the order of the plan of fewer.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use assay_manifest::{
+    Case, CaseId, Comparison, Digest, Hasher, Isolation, Name, Placement, PlannedTrial, PointId, Side, TrialId,
+};
+
+use crate::{Generator, Seed};
+
+/// The most trials of one run. At ten seconds each they take eleven days, and the plan that lists them has 25 MB.
+pub const MAX_TRIALS: u64 = 100_000;
+
+/// The first part of the path of every generator of the order.
+const ORDER: &str = "order";
+
+/// What the order of the trials depends on, besides the cases and the seed.
+#[derive(Clone, Copy, Debug)]
+pub struct OrderRules<'a> {
+    /// Trials per point.
+    pub trials: u32,
+    /// What is compared.
+    pub comparison: Option<&'a Comparison>,
+    /// How the sides share the machine.
+    pub placement: Placement,
+    /// How far trials are kept apart.
+    pub isolation: Isolation,
+}
+
+/// Which side of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Compared against.
+    Baseline,
+    /// Judged.
+    Candidate,
+}
+
+impl std::fmt::Display for Role {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Baseline => "baseline",
+            Self::Candidate => "candidate",
+        })
+    }
+}
+
+/// Why trials cannot be ordered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OrderError {
+    /// More than [`MAX_TRIALS`].
+    #[error("{0} trials are planned, more than the limit of {MAX_TRIALS}")]
+    TooManyTrials(u64),
+    /// The same measurement would be planned twice under one name.
+    #[error("point `{point_id}` of case `{case_id}` is listed twice")]
+    RepeatedPoint {
+        /// The case.
+        case_id: CaseId,
+        /// The point.
+        point_id: PointId,
+    },
+    /// Nothing differs, so nothing can be told.
+    #[error("baseline and candidate are both target `{target}` with variant `{variant}`")]
+    SameSide {
+        /// The target of both.
+        target: Name,
+        /// The variant of both.
+        variant: Name,
+    },
+    /// No case belongs to that side.
+    #[error("no case has the {role}'s target `{target}` with variant `{variant}`")]
+    AbsentSide {
+        /// Which side.
+        role: Role,
+        /// Its target.
+        target: Name,
+        /// Its variant.
+        variant: Name,
+    },
+    /// One side would be measured where the other is not.
+    #[error("point `{point_id}` of workload `{workload}` has no {missing} to be paired with")]
+    Unpaired {
+        /// The workload.
+        workload: Name,
+        /// The point.
+        point_id: PointId,
+        /// The side that lacks it.
+        missing: Role,
+    },
+}
+
+/// The trials of all `cases` in the order in which they run.
+///
+/// - Trial `r` of every point runs in round `r`; the points of a round are shuffled.
+/// - `coexist`: the two sides of a comparison run next to each other at every workload and point, in an order drawn for that pair.
+///   All trials are in one block.
+/// - `alternate`: a round has one block per side (target and variant), also where nothing is compared. The sides of a comparison
+///   follow each other; the other sides come before or after them. All sides take the points in the same order. Blocks of one
+///   side that follow each other, as in ABBA, stay two blocks: the block is what such a design randomises.
+/// - `restart_target`: the same order, and every trial is a block of its own.
+///
+/// The order of two sides is mirrored in every second round, so each comes first in half of the rounds, up to one. Blocks are
+/// numbered from 0 as they run. Equal arguments give equal orders, on every machine.
+pub fn order_trials(cases: &[Case], rules: &OrderRules<'_>, seed: &Seed) -> Result<Vec<PlannedTrial>, OrderError> {
+    let layout = Layout::of(cases, rules.comparison)?;
+    let rounds = layout.checked_rounds(rules.trials)?;
+    let mut planned = Vec::new();
+    let stretches = (0..rounds).flat_map(|round| {
+        let stretches = match rules.placement {
+            Placement::Coexist => vec![layout.coexisting(round, seed)],
+            Placement::Alternate => layout.alternating(round, seed),
+        };
+        stretches.into_iter().map(move |stretch| (round, stretch))
+    });
+    for (number, (round, stretch)) in stretches.enumerate() {
+        for spot in stretch {
+            let block = match (rules.isolation, rules.placement) {
+                (Isolation::RestartTarget, _) => planned.len(),
+                (_, Placement::Alternate) => number,
+                (_, Placement::Coexist) => 0,
+            };
+            // Neither number passes MAX_TRIALS: no stretch is empty.
+            planned.push(spot.trial(round, block as u32));
+        }
+    }
+    Ok(planned)
+}
+
+/// The digest that a plan states of its order: the SHA-256 of one line `<block> <trial id>` for each trial, each ended by a newline.
+///
+/// Trial ids hold neither blanks nor line ends, so different orders have different lines.
+pub fn order_digest(trials: &[PlannedTrial]) -> Digest {
+    let mut hasher = Hasher::new();
+    for trial in trials {
+        hasher.update(format!("{} {}\n", trial.block, trial.trial_id).as_bytes());
+    }
+    hasher.finish()
+}
+
+/// A point of a case.
+#[derive(Clone, Copy)]
+struct Spot<'a> {
+    case_id: &'a CaseId,
+    point_id: &'a PointId,
+}
+
+impl Spot<'_> {
+    fn trial(&self, index: u32, block: u32) -> PlannedTrial {
+        PlannedTrial {
+            trial_id: TrialId::of(self.case_id, self.point_id, index),
+            case_id: self.case_id.clone(),
+            point_id: self.point_id.clone(),
+            index,
+            block,
+        }
+    }
+}
+
+/// A target in a variant.
+type SideName<'a> = (&'a Name, &'a Name);
+
+/// A point of a workload, with its spot on each side.
+struct Place<'a> {
+    workload: &'a Name,
+    point_id: &'a PointId,
+    spots: BTreeMap<SideName<'a>, Spot<'a>>,
+}
+
+/// What keeps together in a round: the two sides of a comparison, or one thing by itself.
+#[derive(Clone, Copy)]
+enum Unit<T> {
+    Alone(T),
+    Pair { baseline: T, candidate: T },
+}
+
+impl<T> Unit<T> {
+    fn into_order(self, candidate_first: bool) -> Vec<T> {
+        match self {
+            Self::Alone(one) => vec![one],
+            Self::Pair { baseline, candidate } if candidate_first => vec![candidate, baseline],
+            Self::Pair { baseline, candidate } => vec![baseline, candidate],
+        }
+    }
+}
+
+/// The two sides of a comparison.
+#[derive(Clone, Copy)]
+struct Compared<'a> {
+    baseline: SideName<'a>,
+    candidate: SideName<'a>,
+}
+
+/// The cases, seen as places and sides.
+struct Layout<'a> {
+    /// In the order in which the cases name them first.
+    places: Vec<Place<'a>>,
+    /// Each has a spot somewhere.
+    sides: BTreeSet<SideName<'a>>,
+    compared: Option<Compared<'a>>,
+}
+
+impl<'a> Layout<'a> {
+    fn of(cases: &'a [Case], comparison: Option<&'a Comparison>) -> Result<Self, OrderError> {
+        let places = places(cases)?;
+        let sides = places.iter().flat_map(|place| place.spots.keys().copied()).collect();
+        let compared = comparison.map(|comparison| Compared::of(comparison, &sides)).transpose()?;
+        if let Some(compared) = compared {
+            places.iter().try_for_each(|place| compared.check_paired(place))?;
+        }
+        Ok(Self { places, sides, compared })
+    }
+
+    /// The number of rounds: one for each trial of a point, and none where there is no point.
+    fn checked_rounds(&self, trials: u32) -> Result<u32, OrderError> {
+        let spots: usize = self.places.iter().map(|place| place.spots.len()).sum();
+        match (spots as u64).saturating_mul(u64::from(trials)) {
+            0 => Ok(0),
+            1..=MAX_TRIALS => Ok(trials),
+            count => Err(OrderError::TooManyTrials(count)),
+        }
+    }
+
+    /// A round in which all sides are up: units of spots, shuffled.
+    fn coexisting(&self, round: u32, seed: &Seed) -> Vec<Spot<'a>> {
+        let mut sides_first = generator(seed, "pairs", round / 2);
+        let units = self.places.iter().enumerate().flat_map(|(index, place)| {
+            let candidate_first = coin(&mut sides_first, index) ^ is_mirrored(round);
+            self.units(&place.spots).into_iter().map(move |unit| unit.into_order(candidate_first))
+        });
+        generator(seed, "points", round).shuffled(units.collect()).into_iter().flatten().collect()
+    }
+
+    /// A round in which one side is up at a time: for each side, its spots in the order of the round.
+    fn alternating(&self, round: u32, seed: &Seed) -> Vec<Vec<Spot<'a>>> {
+        let places = generator(seed, "points", round).shuffled(self.places.iter().collect());
+        let spots_of = |side| places.iter().filter_map(|place| place.spots.get(&side).copied()).collect();
+        self.sides_in_order(round, seed).into_iter().map(spots_of).collect()
+    }
+
+    /// The sides as they follow each other: drawn for an even round, mirrored in the odd round after it.
+    fn sides_in_order(&self, round: u32, seed: &Seed) -> Vec<SideName<'a>> {
+        let named: BTreeMap<SideName<'a>, SideName<'a>> = self.sides.iter().map(|side| (*side, *side)).collect();
+        let candidate_first = coin(&mut generator(seed, "pairs", round / 2), 0);
+        let units = generator(seed, "sides", round / 2).shuffled(self.units(&named));
+        let mut sides: Vec<_> = units.into_iter().flat_map(|unit| unit.into_order(candidate_first)).collect();
+        if is_mirrored(round) {
+            sides.reverse();
+        }
+        sides
+    }
+
+    /// What belongs to the two sides of the comparison as one pair, and the rest alone.
+    fn units<T: Copy>(&self, by_side: &BTreeMap<SideName<'a>, T>) -> Vec<Unit<T>> {
+        let pair = self.compared.and_then(|sides| {
+            Some(Unit::Pair { baseline: *by_side.get(&sides.baseline)?, candidate: *by_side.get(&sides.candidate)? })
+        });
+        let is_alone = |side: &SideName<'a>| self.compared.is_none_or(|sides| !sides.contains(*side));
+        let alone = by_side.iter().filter(|(side, _)| is_alone(side)).map(|(_, one)| Unit::Alone(*one));
+        pair.into_iter().chain(alone).collect()
+    }
+}
+
+impl<'a> Compared<'a> {
+    fn of(comparison: &'a Comparison, sides: &BTreeSet<SideName<'a>>) -> Result<Self, OrderError> {
+        let find = |role, side: &'a Side| {
+            let name = (&side.target, &side.variant);
+            let absent = || OrderError::AbsentSide { role, target: side.target.clone(), variant: side.variant.clone() };
+            if sides.contains(&name) { Ok(name) } else { Err(absent()) }
+        };
+        let baseline = find(Role::Baseline, &comparison.baseline)?;
+        let candidate = find(Role::Candidate, &comparison.candidate)?;
+        if baseline == candidate {
+            return Err(OrderError::SameSide { target: baseline.0.clone(), variant: baseline.1.clone() });
+        }
+        Ok(Self { baseline, candidate })
+    }
+
+    fn contains(&self, side: SideName<'a>) -> bool {
+        side == self.baseline || side == self.candidate
+    }
+
+    fn check_paired(&self, place: &Place<'a>) -> Result<(), OrderError> {
+        let has = |side| place.spots.contains_key(&side);
+        let missing = match (has(self.baseline), has(self.candidate)) {
+            (true, false) => Role::Candidate,
+            (false, true) => Role::Baseline,
+            _ => return Ok(()),
+        };
+        Err(OrderError::Unpaired { workload: place.workload.clone(), point_id: place.point_id.clone(), missing })
+    }
+}
+
+fn places(cases: &[Case]) -> Result<Vec<Place<'_>>, OrderError> {
+    let mut places: Vec<Place<'_>> = Vec::new();
+    let mut known: BTreeMap<(&Name, &PointId), usize> = BTreeMap::new();
+    for case in cases {
+        for point in &case.points {
+            let (workload, point_id) = (&case.workload, &point.point_id);
+            let index = *known.entry((workload, point_id)).or_insert(places.len());
+            if index == places.len() {
+                places.push(Place { workload, point_id, spots: BTreeMap::new() });
+            }
+            let spot = Spot { case_id: &case.case_id, point_id };
+            if places[index].spots.insert((&case.target, &case.variant), spot).is_some() {
+                return Err(OrderError::RepeatedPoint { case_id: case.case_id.clone(), point_id: point_id.clone() });
+            }
+        }
+    }
+    Ok(places)
+}
+
+fn generator(seed: &Seed, concern: &str, number: u32) -> Generator {
+    Generator::keyed(seed, &[ORDER, concern, &number.to_string()])
+}
+
+fn coin(generator: &mut Generator, index: usize) -> bool {
+    generator.at(index as u64) >> 63 == 1
+}
+
+/// Rounds come in twos: the second runs its sides in the mirror image of the first.
+fn is_mirrored(round: u32) -> bool {
+    round % 2 == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use assay_manifest::{Point, PointKind};
+    use proptest::prelude::*;
+
+    const SEED: Seed = Seed::new([7; 32]);
+
+    fn name(text: &str) -> Name {
+        Name::new(text).expect("a name")
+    }
+
+    /// A case from its id and its points, such as `w.t.default: p1 p2`.
+    fn case(line: &str) -> Case {
+        let (case_id, points) = line.split_once(':').expect("an id and points");
+        let case_id = CaseId::new(case_id).expect("a case id");
+        let [workload, target, variant] = case_id.names().map(name);
+        let point = |id: &str| Point {
+            point_id: PointId::new(id).expect("a point id"),
+            kind: PointKind::Parameters,
+            value: BTreeMap::new(),
+            load_recipe_digest: None,
+        };
+        let points = points.split_whitespace().map(point).collect();
+        Case { case_id, workload, target, variant, points }
+    }
+
+    fn cases(lines: &[&str]) -> Vec<Case> {
+        lines.iter().map(|line| case(line)).collect()
+    }
+
+    /// Compares targets `a` (baseline) and `b` in their default variants.
+    fn a_with_b() -> Comparison {
+        compare("a", "b")
+    }
+
+    fn compare(baseline: &str, candidate: &str) -> Comparison {
+        let side = |target| Side { target: name(target), variant: name("default") };
+        Comparison {
+            baseline: side(baseline),
+            candidate: side(candidate),
+            variable_under_test: "runtime_version".to_owned(),
+            other: None,
+        }
+    }
+
+    const PLAIN: OrderRules<'static> =
+        OrderRules { trials: 3, comparison: None, placement: Placement::Coexist, isolation: Isolation::None };
+
+    /// The order, one line for each round of a block.
+    fn order(lines: &[&str], rules: OrderRules<'_>) -> Vec<String> {
+        let mut order: Vec<String> = Vec::new();
+        for trial in order_trials(&cases(lines), &rules, &SEED).expect("an order") {
+            let line = format!("block {} round {}:", trial.block, trial.index);
+            if !order.last().is_some_and(|last| last.starts_with(&line)) {
+                order.push(line);
+            }
+            let [workload, target, _] = trial.case_id.names();
+            let spot = format!(" {workload}.{target}.{}", trial.point_id);
+            order.last_mut().expect("a line").push_str(&spot);
+        }
+        order
+    }
+
+    fn refusal(lines: &[&str], rules: OrderRules<'_>) -> String {
+        order_trials(&cases(lines), &rules, &SEED).expect_err("a refusal").to_string()
+    }
+
+    #[test]
+    fn without_a_comparison_points_are_interleaved() {
+        assert_eq!(
+            order(&["w.t.default: p1 p2", "v.t.default: p1"], PLAIN),
+            [
+                "block 0 round 0: w.t.p2 v.t.p1 w.t.p1",
+                "block 0 round 1: w.t.p2 v.t.p1 w.t.p1",
+                "block 0 round 2: w.t.p1 w.t.p2 v.t.p1",
+            ]
+        );
+    }
+
+    #[test]
+    fn compared_sides_run_next_to_each_other() {
+        let comparison = a_with_b();
+        let rules = OrderRules { trials: 4, comparison: Some(&comparison), ..PLAIN };
+        assert_eq!(
+            order(&["w.a.default: p1 p2", "w.b.default: p1 p2", "w.c.default: p1"], rules),
+            [
+                "block 0 round 0: w.c.p1 w.b.p2 w.a.p2 w.b.p1 w.a.p1",
+                "block 0 round 1: w.c.p1 w.a.p2 w.b.p2 w.a.p1 w.b.p1",
+                "block 0 round 2: w.a.p1 w.b.p1 w.c.p1 w.a.p2 w.b.p2",
+                "block 0 round 3: w.b.p2 w.a.p2 w.c.p1 w.b.p1 w.a.p1",
+            ]
+        );
+    }
+
+    #[test]
+    fn alternating_sides_have_blocks_of_their_own() {
+        let comparison = a_with_b();
+        let rules = OrderRules { comparison: Some(&comparison), placement: Placement::Alternate, ..PLAIN };
+        assert_eq!(
+            order(&["w.a.default: p1 p2", "v.a.default: p1", "w.b.default: p1 p2", "v.b.default: p1"], rules),
+            [
+                "block 0 round 0: w.b.p2 v.b.p1 w.b.p1",
+                "block 1 round 0: w.a.p2 v.a.p1 w.a.p1",
+                "block 2 round 1: w.a.p2 v.a.p1 w.a.p1",
+                "block 3 round 1: w.b.p2 v.b.p1 w.b.p1",
+                "block 4 round 2: w.a.p1 w.a.p2 v.a.p1",
+                "block 5 round 2: w.b.p1 w.b.p2 v.b.p1",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_third_side_does_not_come_between_the_compared_ones() {
+        let comparison = a_with_b();
+        let rules = OrderRules { comparison: Some(&comparison), placement: Placement::Alternate, ..PLAIN };
+        assert_eq!(
+            order(&["w.a.default: p", "w.c.default: p", "w.b.default: p"], rules),
+            [
+                "block 0 round 0: w.b.p",
+                "block 1 round 0: w.a.p",
+                "block 2 round 0: w.c.p",
+                "block 3 round 1: w.c.p",
+                "block 4 round 1: w.a.p",
+                "block 5 round 1: w.b.p",
+                "block 6 round 2: w.c.p",
+                "block 7 round 2: w.a.p",
+                "block 8 round 2: w.b.p",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_restarted_target_makes_every_trial_a_block() {
+        let rules = OrderRules { trials: 2, isolation: Isolation::RestartTarget, ..PLAIN };
+        assert_eq!(
+            order(&["w.t.default: p1 p2"], rules),
+            ["block 0 round 0: w.t.p2", "block 1 round 0: w.t.p1", "block 2 round 1: w.t.p1", "block 3 round 1: w.t.p2",]
+        );
+    }
+
+    #[test]
+    fn restarting_the_target_does_not_change_the_order() {
+        let comparison = a_with_b();
+        let cases = cases(&["w.a.default: p1 p2 p3", "w.b.default: p1 p2 p3"]);
+        for placement in [Placement::Coexist, Placement::Alternate] {
+            let rules = OrderRules { trials: 5, comparison: Some(&comparison), placement, ..PLAIN };
+            let restarted = OrderRules { isolation: Isolation::RestartTarget, ..rules };
+            let ids = |rules| -> Vec<TrialId> {
+                order_trials(&cases, &rules, &SEED).expect("an order").into_iter().map(|trial| trial.trial_id).collect()
+            };
+            assert_eq!(ids(rules), ids(restarted));
+        }
+    }
+
+    #[test]
+    fn nothing_to_measure_is_an_empty_order() {
+        assert_eq!(order(&[], OrderRules { trials: u32::MAX, ..PLAIN }), [""; 0]);
+        assert_eq!(order(&["w.t.default:"], OrderRules { trials: u32::MAX, ..PLAIN }), [""; 0]);
+        assert_eq!(order(&["w.t.default: p"], OrderRules { trials: 0, ..PLAIN }), [""; 0]);
+    }
+
+    #[test]
+    fn the_number_of_trials_is_limited() {
+        let rules = |trials| OrderRules { trials, ..PLAIN };
+        let most = order_trials(&cases(&["w.t.default: p1 p2"]), &rules(50_000), &SEED).expect("an order");
+        assert_eq!(most.len(), 100_000);
+        assert_eq!(refusal(&["w.t.default: p1 p2"], rules(50_001)), "100002 trials are planned, more than the limit of 100000");
+        assert_eq!(
+            refusal(&["w.t.default: p1 p2"], rules(u32::MAX)),
+            "8589934590 trials are planned, more than the limit of 100000"
+        );
+    }
+
+    #[test]
+    fn a_point_is_listed_once() {
+        let text = "point `p` of case `w.t.default` is listed twice";
+        assert_eq!(refusal(&["w.t.default: p p"], PLAIN), text);
+        assert_eq!(refusal(&["w.t.default: p", "w.t.default: q p"], PLAIN), text);
+    }
+
+    #[test]
+    fn a_comparison_has_two_sides_that_differ() {
+        let refused = |lines, comparison| refusal(lines, OrderRules { comparison: Some(&comparison), ..PLAIN });
+        assert_eq!(
+            refused(&["w.a.default: p"], compare("a", "a")),
+            "baseline and candidate are both target `a` with variant `default`"
+        );
+        assert_eq!(
+            refused(&["w.a.default: p"], compare("a", "b")),
+            "no case has the candidate's target `b` with variant `default`"
+        );
+        assert_eq!(
+            refused(&["w.b.default: p", "w.a.fast: p"], compare("a", "b")),
+            "no case has the baseline's target `a` with variant `default`"
+        );
+        assert_eq!(
+            refused(&["w.a.default: p"], compare("a", "b")),
+            refused(&["w.a.default: p", "w.b.default:"], compare("a", "b")),
+        );
+    }
+
+    #[test]
+    fn every_compared_point_has_both_sides() {
+        for placement in [Placement::Coexist, Placement::Alternate] {
+            let refused = |lines| refusal(lines, OrderRules { comparison: Some(&a_with_b()), placement, ..PLAIN });
+            assert_eq!(
+                refused(&["w.a.default: p q", "w.b.default: p"]),
+                "point `q` of workload `w` has no candidate to be paired with"
+            );
+            assert_eq!(
+                refused(&["w.a.default: p", "w.b.default: p", "v.b.default: p"]),
+                "point `p` of workload `v` has no baseline to be paired with"
+            );
+        }
+    }
+
+    #[test]
+    fn the_digest_is_that_of_plain_lines() {
+        let trials = order_trials(&cases(&["w.t.default: p"]), &OrderRules { trials: 2, ..PLAIN }, &SEED).expect("an order");
+        assert_eq!(order_digest(&trials), Digest::of(b"0 w.t.default.p.t0\n0 w.t.default.p.t1\n"));
+        assert_eq!(order_digest(&[]), Digest::of(b""));
+    }
+
+    #[test]
+    fn the_digest_covers_order_and_blocks() {
+        let rules = OrderRules { trials: 2, ..PLAIN };
+        let trials = order_trials(&cases(&["w.t.default: p"]), &rules, &SEED).expect("an order");
+        let mut swapped = trials.clone();
+        swapped.reverse();
+        let mut moved = trials.clone();
+        moved[1].block = 1;
+        assert_ne!(order_digest(&trials), order_digest(&swapped));
+        assert_ne!(order_digest(&trials), order_digest(&moved));
+    }
+
+    #[test]
+    fn either_side_comes_first_at_some_point() {
+        let ids: Vec<String> = (0..20).map(|index| format!("p{index}")).collect();
+        let cases = cases(&[&format!("w.a.default: {}", ids.join(" ")), &format!("w.b.default: {}", ids.join(" "))]);
+        let comparison = a_with_b();
+        let rules = OrderRules { trials: 1, comparison: Some(&comparison), ..PLAIN };
+        let trials = order_trials(&cases, &rules, &SEED).expect("an order");
+        let first: BTreeSet<&CaseId> = trials.iter().step_by(2).map(|trial| &trial.case_id).collect();
+        assert_eq!(first.len(), 2);
+    }
+
+    /// Sides `a` and `b` compared, one more side, and the rules of their order.
+    #[derive(Debug)]
+    struct Example {
+        cases: Vec<Case>,
+        comparison: Option<Comparison>,
+        placement: Placement,
+        isolation: Isolation,
+        trials: u32,
+        seed: Seed,
+    }
+
+    impl Example {
+        fn rules(&self, trials: u32) -> OrderRules<'_> {
+            let (placement, isolation) = (self.placement, self.isolation);
+            OrderRules { trials, comparison: self.comparison.as_ref(), placement, isolation }
+        }
+
+        fn order_of(&self, trials: u32) -> Vec<PlannedTrial> {
+            order_trials(&self.cases, &self.rules(trials), &self.seed).expect("an order")
+        }
+
+        fn order(&self) -> Vec<PlannedTrial> {
+            self.order_of(self.trials)
+        }
+    }
+
+    fn target_of(trial: &PlannedTrial) -> &str {
+        trial.case_id.names()[1]
+    }
+
+    fn place_of(trial: &PlannedTrial) -> (&str, &PointId) {
+        (trial.case_id.names()[0], &trial.point_id)
+    }
+
+    fn examples() -> impl Strategy<Value = Example> {
+        let placements = prop_oneof![Just(Placement::Coexist), Just(Placement::Alternate)];
+        let isolations = prop_oneof![Just(Isolation::None), Just(Isolation::Flush), Just(Isolation::RestartTarget)];
+        let points = prop::collection::vec(1..6_usize, 1..4);
+        (points, any::<bool>(), placements, isolations, 0..8_u32, any::<[u8; 32]>()).prop_map(
+            |(points, is_compared, placement, isolation, trials, seed)| {
+                let sweep = |count| (0..count).map(|point| format!("p{point}")).collect::<Vec<_>>().join(" ");
+                let lines = points.iter().enumerate().flat_map(|(workload, count)| {
+                    ["a", "c", "b"].map(|target| format!("w{workload}.{target}.default: {}", sweep(*count)))
+                });
+                let cases = lines.map(|line| case(&line)).collect();
+                let comparison = is_compared.then(a_with_b);
+                Example { cases, comparison, placement, isolation, trials, seed: Seed::new(seed) }
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn every_trial_runs_once(example in examples()) {
+            let mut planned: Vec<TrialId> = example.order().into_iter().map(|trial| trial.trial_id).collect();
+            let mut expected = Vec::new();
+            for case in &example.cases {
+                for point in &case.points {
+                    expected.extend((0..example.trials).map(|index| TrialId::of(&case.case_id, &point.point_id, index)));
+                }
+            }
+            planned.sort();
+            expected.sort();
+            prop_assert_eq!(planned, expected);
+        }
+
+        #[test]
+        fn rounds_follow_each_other(example in examples()) {
+            prop_assert!(example.order().is_sorted_by_key(|trial| trial.index));
+        }
+
+        #[test]
+        fn blocks_are_numbered_as_they_run(example in examples()) {
+            let mut expected = 0;
+            for trial in example.order() {
+                prop_assert!(trial.block == expected || trial.block == expected + 1);
+                expected = trial.block;
+            }
+            let blocks = example.order().iter().map(|trial| trial.block).collect::<BTreeSet<_>>();
+            prop_assert!(blocks.first().is_none_or(|first| *first == 0));
+        }
+
+        #[test]
+        fn equal_arguments_give_equal_orders(example in examples()) {
+            prop_assert_eq!(example.order(), example.order());
+        }
+
+        #[test]
+        fn more_trials_begin_with_the_order_of_fewer(example in examples()) {
+            let (fewer, more) = (example.order(), example.order_of(example.trials + 3));
+            prop_assert!(more.starts_with(&fewer));
+        }
+
+        #[test]
+        fn pairs_are_adjacent_where_both_sides_are_up(mut example in examples()) {
+            (example.comparison, example.placement) = (Some(a_with_b()), Placement::Coexist);
+            let order: Vec<PlannedTrial> = example.order();
+            let mut rest = order.as_slice();
+            while let Some((first, after)) = rest.split_first() {
+                rest = after;
+                if target_of(first) != "c" {
+                    let second = &after[0];
+                    prop_assert_eq!((place_of(first), first.index), (place_of(second), second.index));
+                    prop_assert_eq!([target_of(first), target_of(second)].iter().collect::<BTreeSet<_>>().len(), 2);
+                    prop_assert_ne!(target_of(second), "c");
+                    rest = &after[1..];
+                }
+            }
+        }
+
+        #[test]
+        fn each_side_comes_first_in_half_of_the_rounds(mut example in examples()) {
+            example.comparison = Some(a_with_b());
+            let mut lead: BTreeMap<_, i32> = BTreeMap::new();
+            let order = example.order();
+            let mut seen = BTreeSet::new();
+            for trial in order.iter().filter(|trial| target_of(trial) != "c") {
+                if seen.insert((place_of(trial), trial.index)) {
+                    *lead.entry(place_of(trial)).or_default() += if target_of(trial) == "a" { 1 } else { -1 };
+                }
+            }
+            for lead in lead.values() {
+                prop_assert!(lead.abs() == (example.trials % 2).cast_signed(), "{lead}");
+            }
+        }
+
+        #[test]
+        fn an_alternating_block_is_one_side_of_one_round(mut example in examples()) {
+            (example.placement, example.isolation) = (Placement::Alternate, Isolation::None);
+            let order = example.order();
+            let mut by_block: BTreeMap<u32, BTreeSet<(u32, &str)>> = BTreeMap::new();
+            for trial in &order {
+                by_block.entry(trial.block).or_default().insert((trial.index, target_of(trial)));
+            }
+            prop_assert_eq!(by_block.len(), 3 * example.trials as usize);
+            prop_assert!(by_block.values().all(|sides| sides.len() == 1));
+        }
+
+        #[test]
+        fn alternating_sides_take_the_points_in_the_same_order(mut example in examples()) {
+            example.placement = Placement::Alternate;
+            let order = example.order();
+            let of_side = |side| -> Vec<_> {
+                order.iter().filter(|trial| target_of(trial) == side).map(|trial| (place_of(trial), trial.index)).collect()
+            };
+            prop_assert_eq!(of_side("a"), of_side("b"));
+        }
+    }
+}

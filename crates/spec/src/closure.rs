@@ -1,0 +1,208 @@
+//! The closure of a pipeline: every repository file that it names, directly or through its workloads.
+//!
+//! The caller reads (from a commit, a work tree, a map in a test); this module only says what to read next.
+
+use std::collections::BTreeMap;
+
+use assay_manifest::{Digest, Name};
+
+use crate::expand::unknown_workload;
+use crate::format::normal_path;
+use crate::freeze::Pins;
+use crate::pipeline::Pipeline;
+use crate::problem::{Problem, quote};
+use crate::workload::Workload;
+
+/// The most files of one closure: every workload at its own limit would be more than anyone reviews.
+pub const MAX_CLOSURE_FILES: usize = 10_000;
+/// The largest file: scripts and sources are small, and large data is fetched by digest.
+pub const MAX_FILE_BYTES: usize = 64 << 20;
+/// The size of all files together.
+pub const MAX_CLOSURE_BYTES: usize = 256 << 20;
+
+/// Everything that a pipeline names in its repository.
+#[derive(Clone, Debug)]
+pub struct Closure {
+    /// The files in the order in which they are named, each once: the pipeline, then each workload with its script, its files
+    /// and its README, then the queries.
+    pub files: Vec<ClosureFile>,
+    /// The pipeline.
+    pub pipeline: Pipeline,
+    /// Its workloads, in its order.
+    pub workloads: Vec<Workload>,
+}
+
+/// A file of a closure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClosureFile {
+    /// Its path from the repository's root, normalised.
+    pub path: String,
+    /// The digest of its bytes.
+    pub digest: Digest,
+    /// Its size in bytes.
+    pub size: usize,
+}
+
+/// Why there is no closure.
+#[derive(Debug, thiserror::Error)]
+pub enum ClosureError<E> {
+    /// The definitions do not hold.
+    #[error("the definitions have {} problem(s)", .0.len())]
+    Problems(Vec<Problem>),
+    /// A file could not be read.
+    #[error("failed to read `{path}`")]
+    Read {
+        /// Which file.
+        path: String,
+        /// Why.
+        #[source]
+        cause: E,
+    },
+}
+
+/// Answers the bytes of a file by its path from the repository's root, or `None` where there is no such file.
+pub type ReadFile<'r, E> = dyn FnMut(&str) -> Result<Option<Vec<u8>>, E> + 'r;
+
+/// Finds and parses everything that the pipeline at `path` names. `read` is asked once for each path.
+///
+/// # Errors
+/// All problems of all definitions in one go, or the first failure of `read`.
+pub fn closure<E>(path: &str, read: &mut ReadFile<'_, E>) -> Result<Closure, ClosureError<E>> {
+    let mut walk = Walk { read, files: Vec::new(), known: BTreeMap::new(), bytes: 0, problems: Vec::new() };
+    let Some(pipeline) = walk.pipeline(path)? else { return Err(ClosureError::Problems(walk.problems)) };
+    let workloads = walk.workloads(&pipeline)?;
+    walk.queries(&pipeline)?;
+    if walk.problems.is_empty() {
+        Ok(Closure { files: walk.files, pipeline, workloads })
+    } else {
+        Err(ClosureError::Problems(walk.problems))
+    }
+}
+
+impl Closure {
+    /// The digests of a workload's own files, as [`Workload::freeze`] takes them.
+    pub fn pins_of(&self, workload: &Workload) -> Pins {
+        let folder = format!("{}/", Workload::folder_of(&workload.name));
+        let inside = self.files.iter().filter_map(|file| Some((file.path.strip_prefix(&folder)?.to_owned(), file.digest)));
+        Pins { contents: inside.collect(), images: BTreeMap::new() }
+    }
+}
+
+struct Walk<'r, E> {
+    read: &'r mut ReadFile<'r, E>,
+    files: Vec<ClosureFile>,
+    /// Whether each path that was asked for exists.
+    known: BTreeMap<String, bool>,
+    bytes: usize,
+    problems: Vec<Problem>,
+}
+
+impl<E> Walk<'_, E> {
+    fn pipeline(&mut self, path: &str) -> Result<Option<Pipeline>, ClosureError<E>> {
+        let path = match normal_path(path) {
+            Ok(path) => path,
+            Err(rule) => {
+                let message = format!("{} is not a path in the repository: {rule}", quote(path));
+                self.problems.push(Problem::of_file(path, message));
+                return Ok(None);
+            }
+        };
+        let Some(bytes) = self.file(&path, || Problem::of_file(&path, "there is no such pipeline"))? else { return Ok(None) };
+        let pipeline = Pipeline::parse(&path, &bytes).map_err(|problems| self.problems.extend(problems));
+        Ok(pipeline.ok())
+    }
+
+    fn workloads(&mut self, pipeline: &Pipeline) -> Result<Vec<Workload>, ClosureError<E>> {
+        let mut workloads = Vec::new();
+        for (index, name) in pipeline.spec.workloads.iter().enumerate() {
+            if let Some(workload) = self.workload(pipeline, index, name)? {
+                self.parts(&workload)?;
+                workloads.push(workload);
+            }
+        }
+        Ok(workloads)
+    }
+
+    fn workload(&mut self, pipeline: &Pipeline, index: usize, name: &Name) -> Result<Option<Workload>, ClosureError<E>> {
+        let path = Workload::path_of(name);
+        let bytes = self.file(&path, || unknown_workload(pipeline, index, name, std::iter::empty()))?;
+        let workload =
+            bytes.and_then(|bytes| Workload::parse(&path, &bytes).map_err(|problems| self.problems.extend(problems)).ok());
+        Ok(workload)
+    }
+
+    fn parts(&mut self, workload: &Workload) -> Result<(), ClosureError<E>> {
+        let folder = Workload::folder_of(&workload.name);
+        for (index, part) in workload.mutable_parts().paths.iter().enumerate() {
+            let has_script = workload.mutable_parts().paths.len() > workload.spec.files.len();
+            let place = match (has_script, index) {
+                (true, 0) => "spec.script.path".to_owned(),
+                (true, index) => format!("spec.files[{}]", index - 1),
+                (false, index) => format!("spec.files[{index}]"),
+            };
+            let path = format!("{folder}/{part}");
+            let missing = || {
+                let problem = workload.places.problem(&place, format!("there is no file {}", quote(&path)));
+                problem.with_hint("paths are relative to the workload's folder")
+            };
+            self.file(&path, missing)?;
+        }
+        self.optional_file(&format!("{folder}/README.md"))?;
+        Ok(())
+    }
+
+    fn queries(&mut self, pipeline: &Pipeline) -> Result<(), ClosureError<E>> {
+        for (index, path) in pipeline.spec.publish.queries.iter().enumerate() {
+            let place = format!("spec.publish.queries[{index}]");
+            let missing = || {
+                let problem = pipeline.places.problem(&place, format!("there is no file {}", quote(path)));
+                problem.with_hint("paths of queries are relative to the repository's root")
+            };
+            self.file(path, missing)?;
+        }
+        Ok(())
+    }
+
+    /// The bytes of a file that must be there. A file that is named twice is read once, and its bytes are not needed again.
+    fn file(&mut self, path: &str, missing: impl FnOnce() -> Problem) -> Result<Option<Vec<u8>>, ClosureError<E>> {
+        if self.known.get(path) == Some(&true) {
+            return Ok(None);
+        }
+        let bytes = self.optional_file(path)?;
+        if self.known.get(path) == Some(&false) {
+            self.problems.push(missing());
+        }
+        Ok(bytes)
+    }
+
+    fn optional_file(&mut self, path: &str) -> Result<Option<Vec<u8>>, ClosureError<E>> {
+        if self.known.contains_key(path) || self.over_limit(path) {
+            return Ok(None);
+        }
+        let read = (self.read)(path).map_err(|cause| ClosureError::Read { path: path.to_owned(), cause })?;
+        self.known.insert(path.to_owned(), read.is_some());
+        let Some(bytes) = read else { return Ok(None) };
+        if bytes.len() > MAX_FILE_BYTES {
+            let message = format!("the file has {} bytes; at most {MAX_FILE_BYTES} are allowed", bytes.len());
+            self.problems.push(Problem::of_file(path, message));
+        }
+        self.bytes = self.bytes.saturating_add(bytes.len());
+        self.files.push(ClosureFile { path: path.to_owned(), digest: Digest::of(&bytes), size: bytes.len() });
+        Ok(Some(bytes))
+    }
+
+    /// Whether the closure is as large as it may be; said once.
+    fn over_limit(&mut self, path: &str) -> bool {
+        let message = if self.files.len() >= MAX_CLOSURE_FILES {
+            format!("the pipeline names more than {MAX_CLOSURE_FILES} files")
+        } else if self.bytes > MAX_CLOSURE_BYTES {
+            format!("the pipeline's files have more than {MAX_CLOSURE_BYTES} bytes together")
+        } else {
+            return false;
+        };
+        if !self.problems.iter().any(|problem| problem.message == message) {
+            self.problems.push(Problem::of_file(path, message));
+        }
+        true
+    }
+}

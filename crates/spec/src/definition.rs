@@ -1,0 +1,192 @@
+//! A file becomes a definition: which kind it is, whether it holds, and what it says.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::check::check;
+use crate::checked::Checked;
+use crate::field::Table;
+use crate::pipeline::Pipeline;
+use crate::problem::{Problem, Problems, Source, Span, did_you_mean, quote};
+use crate::tables::{API_VERSION, PIPELINE, TRUST_POLICY, WORKLOAD};
+use crate::trust::TrustPolicy;
+use crate::workload::Workload;
+use crate::yaml::{Node, Value, parse};
+
+/// What a file can define.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DefinitionKind {
+    /// Chains stages over workloads.
+    Pipeline,
+    /// A description of work.
+    Workload,
+    /// Who may sign what.
+    TrustPolicy,
+}
+
+impl DefinitionKind {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Pipeline, Self::Workload, Self::TrustPolicy];
+
+    /// The word in a file's `kind`.
+    pub fn as_str(self) -> &'static str {
+        self.table().name
+    }
+
+    pub(crate) fn table(self) -> &'static Table {
+        match self {
+            Self::Pipeline => &PIPELINE,
+            Self::Workload => &WORKLOAD,
+            Self::TrustPolicy => &TRUST_POLICY,
+        }
+    }
+}
+
+impl std::fmt::Display for DefinitionKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl std::str::FromStr for DefinitionKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let kind = Self::ALL.into_iter().find(|kind| kind.as_str() == text);
+        kind.ok_or_else(|| {
+            format!("{} is not a kind of definition: expected one of Pipeline, Workload, TrustPolicy", quote(text))
+        })
+    }
+}
+
+/// A file that holds.
+#[derive(Clone, Debug)]
+pub enum Definition {
+    /// A pipeline.
+    Pipeline(Box<Pipeline>),
+    /// A workload.
+    Workload(Box<Workload>),
+    /// A trust policy.
+    TrustPolicy(Box<TrustPolicy>),
+}
+
+impl Definition {
+    /// Reads a file of any kind; `file` is the name that problems carry.
+    pub fn parse(file: &str, bytes: &[u8]) -> Result<Self, Vec<Problem>> {
+        let text = open(file, bytes)?;
+        let source = Source::new(file, text);
+        let mut problems = Problems::new(&source);
+        let Some((node, kind)) = tree_and_kind(&mut problems) else { return Err(problems.finish()) };
+        match kind {
+            DefinitionKind::Pipeline => read::<Pipeline>(&node, problems).map(|pipeline| Self::Pipeline(Box::new(pipeline))),
+            DefinitionKind::Workload => read::<Workload>(&node, problems).map(|workload| Self::Workload(Box::new(workload))),
+            DefinitionKind::TrustPolicy => read::<TrustPolicy>(&node, problems).map(|policy| Self::TrustPolicy(Box::new(policy))),
+        }
+    }
+}
+
+/// A kind of definition: its table, the checks that a table cannot say, and its reader.
+pub(crate) trait Define: Sized {
+    const KIND: DefinitionKind;
+
+    /// Checks what holds between fields. Parts that were wrong are not there.
+    fn cross_check(checked: &Checked, problems: &mut Problems<'_>);
+
+    /// Reads what has been checked; `None` where table and reader disagree.
+    fn read(checked: &Checked, places: Places) -> Option<Self>;
+}
+
+/// Reads a file that must be of one kind.
+pub(crate) fn parse_as<T: Define>(file: &str, bytes: &[u8]) -> Result<T, Vec<Problem>> {
+    let text = open(file, bytes)?;
+    let source = Source::new(file, text);
+    let mut problems = Problems::new(&source);
+    let Some((node, kind)) = tree_and_kind(&mut problems) else { return Err(problems.finish()) };
+    if kind != T::KIND {
+        let span = member(&node, "kind").map_or(node.span, |node| node.span);
+        problems.at(span, format!("a {} is expected here, not a {kind}", T::KIND));
+        return Err(problems.finish());
+    }
+    read(&node, problems)
+}
+
+fn read<T: Define>(node: &Node, mut problems: Problems<'_>) -> Result<T, Vec<Problem>> {
+    let checked = check(T::KIND.table(), node, &mut problems);
+    if let Some(checked) = &checked {
+        T::cross_check(checked, &mut problems);
+    }
+    if !problems.is_empty() {
+        return Err(problems.finish());
+    }
+    let source = problems.source();
+    let definition = checked.and_then(|checked| {
+        let places = Places { source: source.clone(), spans: Arc::new(checked.places()) };
+        T::read(&checked, places)
+    });
+    definition.ok_or_else(|| {
+        let problem = Problem::of_file(source.file(), format!("this {} is valid and was not understood", T::KIND));
+        vec![problem.with_hint("this is a defect of Assay; please report it with the file")]
+    })
+}
+
+/// The text of a file, without a byte order mark.
+fn open<'a>(file: &str, bytes: &'a [u8]) -> Result<&'a str, Vec<Problem>> {
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        let before = bytes.get(..error.valid_up_to()).unwrap_or_default();
+        let line = before.split(|byte| *byte == b'\n').count();
+        vec![Problem::of_file(file, format!("the file is not UTF-8 text: line {line} holds other bytes"))]
+    })?;
+    Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
+}
+
+fn tree_and_kind(problems: &mut Problems<'_>) -> Option<(Node, DefinitionKind)> {
+    let node = parse(problems)?;
+    let Value::Map(members) = &node.value else {
+        let hint = format!("a definition begins with `apiVersion: {API_VERSION}` and `kind:`");
+        problems.hinted(node.span, "a definition must be a map of fields", hint);
+        return None;
+    };
+    let scalar = |name: &str| {
+        let found = members.iter().find(|(key, _)| key.text == name);
+        found.map(|(_, node)| (if let Value::Scalar(scalar) = &node.value { scalar.text.as_str() } else { "" }, node.span))
+    };
+    // A file of another version would be one long list of problems that are none.
+    if let Some((version, span)) = scalar("apiVersion").filter(|(version, _)| *version != API_VERSION) {
+        let message = format!("{} is not a version that this Assay reads", quote(version));
+        problems.hinted(span, message, format!("write `apiVersion: {API_VERSION}`"));
+        return None;
+    }
+    let Some((word, span)) = scalar("kind") else {
+        let hint = format!("write `kind:` with one of {}", DefinitionKind::ALL.map(DefinitionKind::as_str).join(", "));
+        problems.hinted(problems.source().span(0, 0), "the file does not say what it defines", hint);
+        return None;
+    };
+    let kind = word.parse::<DefinitionKind>().map_err(|error| {
+        problems.maybe_hinted(span, error, did_you_mean(word, DefinitionKind::ALL.map(DefinitionKind::as_str)));
+    });
+    kind.ok().map(|kind| (node, kind))
+}
+
+fn member<'a>(node: &'a Node, name: &str) -> Option<&'a Node> {
+    let Value::Map(members) = &node.value else { return None };
+    members.iter().find(|(key, _)| key.text == name).map(|(_, node)| node)
+}
+
+/// Where the parts of a definition stand in its file, for problems that show only beside other files.
+#[derive(Clone, Debug)]
+pub(crate) struct Places {
+    source: Source,
+    spans: Arc<BTreeMap<String, Span>>,
+}
+
+impl Places {
+    /// A problem at a path such as `spec.workloads[0]`.
+    pub(crate) fn problem(&self, path: &str, message: impl Into<String>) -> Problem {
+        let span = self.spans.get(path).copied().unwrap_or_else(|| self.source.span(0, 0));
+        self.source.problem(span, message)
+    }
+
+    pub(crate) fn file(&self) -> &str {
+        self.source.file()
+    }
+}

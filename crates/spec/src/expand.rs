@@ -1,0 +1,292 @@
+//! Expansion: a pipeline and its workloads become cases, and the cases' points.
+
+use std::collections::HashMap;
+
+use assay_manifest::{Case, CaseId, Hasher, IdError, Name, Point, PointId, PointKind, TargetKind, WorkloadType, canonical_value};
+use serde_json::Value as Json;
+
+use crate::format::host_of;
+use crate::pipeline::{Pipeline, Target};
+use crate::problem::Problem;
+use crate::workload::{Arrivals, Parameter, Script, Work, Workload};
+
+/// The most cases of one pipeline: ten times the largest that is planned for.
+pub const MAX_CASES: usize = 10_000;
+/// The most points of one case: a sweep of more is a search, and would take weeks.
+pub const MAX_POINTS: usize = 1_000;
+/// The most trials of one run: at ten seconds each they take eleven days.
+pub const MAX_TRIALS: usize = 100_000;
+
+/// What is kept of a readable point id before its digest, where it is too long or ambiguous.
+const READABLE: usize = 27;
+/// Digits of that digest: 48 bits tell a thousand points apart.
+const DIGEST_DIGITS: usize = 12;
+
+/// The cases of a pipeline, in the order of its lists: workload by workload, target by target, variant by variant. `workloads` are
+/// those that the pipeline names, in any order.
+///
+/// A workload is paired with the targets that can run it. A workload or a target that is left without a partner is a problem.
+pub fn expand(pipeline: &Pipeline, workloads: &[Workload]) -> Result<Vec<Case>, Vec<Problem>> {
+    let mut problems = Vec::new();
+    let known: HashMap<&Name, &Workload> = workloads.iter().map(|workload| (&workload.name, workload)).collect();
+    let named: Vec<&Workload> = named_workloads(pipeline, &known, &mut problems);
+    check_partners(pipeline, &named, &mut problems);
+    check_sides(pipeline, &named, &mut problems);
+    check_gate_metrics(pipeline, &named, &mut problems);
+    check_hosts(pipeline, &named, &mut problems);
+    let sweeps = named.iter().filter_map(|workload| match points(workload) {
+        Ok(points) => Some((*workload, points)),
+        Err(problem) => {
+            problems.push(*problem);
+            None
+        }
+    });
+    let sweeps: Vec<(&Workload, Vec<Point>)> = sweeps.collect();
+    check_limits(pipeline, &sweeps, &mut problems);
+    if problems.is_empty() { Ok(cases(pipeline, &sweeps)) } else { Err(problems) }
+}
+
+fn named_workloads<'a>(
+    pipeline: &Pipeline,
+    known: &HashMap<&Name, &'a Workload>,
+    problems: &mut Vec<Problem>,
+) -> Vec<&'a Workload> {
+    let mut found = Vec::new();
+    for (index, name) in pipeline.spec.workloads.iter().enumerate() {
+        match known.get(name) {
+            Some(workload) => found.push(*workload),
+            None => problems.push(unknown_workload(pipeline, index, name, known.keys().map(|name| name.as_str()))),
+        }
+    }
+    found
+}
+
+/// The problem of a name in `spec.workloads` for which there is no workload.
+pub(crate) fn unknown_workload<'a>(
+    pipeline: &Pipeline,
+    index: usize,
+    name: &Name,
+    known: impl Iterator<Item = &'a str>,
+) -> Problem {
+    let problem = pipeline.places.problem(&format!("spec.workloads[{index}]"), format!("there is no workload `{name}`"));
+    let mut known: Vec<&str> = known.collect();
+    known.sort_unstable();
+    let hint = crate::problem::did_you_mean(name.as_str(), known);
+    problem.with_hint(hint.unwrap_or_else(|| format!("it would be defined in {}", Workload::path_of(name))))
+}
+
+fn runs_on(workload: &Workload, target: &Target) -> bool {
+    let is_host = target.kind == TargetKind::Host;
+    match workload.workload_type() {
+        WorkloadType::Serving => !is_host,
+        WorkloadType::Indicator | WorkloadType::Training => is_host,
+    }
+}
+
+fn check_partners(pipeline: &Pipeline, workloads: &[&Workload], problems: &mut Vec<Problem>) {
+    let targets = &pipeline.spec.targets;
+    for workload in workloads.iter().filter(|workload| !targets.iter().any(|target| runs_on(workload, target))) {
+        let index = pipeline.spec.workloads.iter().position(|name| *name == workload.name).unwrap_or_default();
+        let (kind, asked) = match workload.workload_type() {
+            WorkloadType::Serving => ("serving", "an `endpoint`, a `process` or a `simulator`"),
+            WorkloadType::Indicator => ("indicator", "a `host`"),
+            WorkloadType::Training => ("training", "a `host`"),
+        };
+        let message = format!("no target can run the {kind} workload `{}`", workload.name);
+        let problem = pipeline.places.problem(&format!("spec.workloads[{index}]"), message);
+        problems.push(problem.with_hint(format!("add a target that is {asked}")));
+    }
+    // Where a name is unknown, a target may be waiting for that very workload.
+    if workloads.len() < pipeline.spec.workloads.len() {
+        return;
+    }
+    for (index, target) in targets.iter().enumerate() {
+        if !workloads.iter().any(|workload| runs_on(workload, target)) {
+            let message = format!("no workload of this pipeline runs on the target `{}` of `kind: {}`", target.name, target.kind);
+            let problem = pipeline.places.problem(&format!("spec.targets[{index}]"), message);
+            problems.push(problem.with_hint("remove the target, or name a workload for it"));
+        }
+    }
+}
+
+/// The sides of a comparison must have work in common.
+fn check_sides(pipeline: &Pipeline, workloads: &[&Workload], problems: &mut Vec<Problem>) {
+    let Some(comparison) = &pipeline.spec.comparison else { return };
+    let target = |name: &Name| pipeline.spec.targets.iter().find(|target| target.name == *name);
+    let (Some(baseline), Some(candidate)) = (target(&comparison.baseline.target), target(&comparison.candidate.target)) else {
+        return;
+    };
+    let on_both = |workload: &&Workload| runs_on(workload, baseline) && runs_on(workload, candidate);
+    if workloads.len() == pipeline.spec.workloads.len() && !workloads.iter().any(on_both) {
+        let message = format!("no workload of this pipeline runs on both `{}` and `{}`", baseline.name, candidate.name);
+        let problem = pipeline.places.problem("spec.comparison", message);
+        problems.push(problem.with_hint(format!("one is a `{}`, the other a `{}`", baseline.kind, candidate.kind)));
+    }
+}
+
+/// A gate judges metrics that some workload declares. Serving brings metrics of its own, so it may be gated on undeclared ones.
+fn check_gate_metrics(pipeline: &Pipeline, workloads: &[&Workload], problems: &mut Vec<Problem>) {
+    if workloads.len() < pipeline.spec.workloads.len() || workloads.iter().any(|w| matches!(w.spec.work, Work::Serving(_))) {
+        return;
+    }
+    let declared: Vec<&str> = workloads.iter().flat_map(|w| &w.spec.metrics).map(|metric| metric.path.as_str()).collect();
+    for (gate_index, gate) in pipeline.spec.gates.iter().enumerate() {
+        for (index, metric) in gate.metrics.iter().enumerate().filter(|(_, metric)| !declared.contains(&metric.as_str())) {
+            let path = format!("spec.gates[{gate_index}].metrics[{index}]");
+            let mut problem =
+                pipeline.places.problem(&path, format!("no workload of this pipeline declares the metric `{metric}`"));
+            problem.hint = crate::problem::did_you_mean(metric, declared.iter().copied());
+            problems.push(problem);
+        }
+    }
+}
+
+/// A script's host must be one that the pipeline allows, where it names any.
+fn check_hosts(pipeline: &Pipeline, workloads: &[&Workload], problems: &mut Vec<Problem>) {
+    let allowed = &pipeline.spec.fetch_allow;
+    for workload in workloads.iter().filter(|_| !allowed.is_empty()) {
+        let Some(Script::Url { url, .. }) = workload.spec.work.executable().map(|executable| &executable.script) else {
+            continue;
+        };
+        let host = host_of(url).to_ascii_lowercase();
+        if !allowed.contains(&host) {
+            let message = format!("the script's host `{host}` is not among those that the pipeline `{}` allows", pipeline.name);
+            let problem = workload.places.problem("spec.script.url", message);
+            problems.push(problem.with_hint(format!("add it to `spec.fetch.allow` in {}", pipeline.places.file())));
+        }
+    }
+}
+
+fn check_limits(pipeline: &Pipeline, sweeps: &[(&Workload, Vec<Point>)], problems: &mut Vec<Problem>) {
+    let spec = &pipeline.spec;
+    let pairs = |workload: &Workload| spec.targets.iter().filter(|target| runs_on(workload, target)).count();
+    let cases_of = |workload: &Workload| pairs(workload).saturating_mul(spec.variants.len());
+    let cases = sweeps.iter().map(|(workload, _)| cases_of(workload)).fold(0, usize::saturating_add);
+    let points =
+        sweeps.iter().map(|(workload, points)| cases_of(workload).saturating_mul(points.len())).fold(0, usize::saturating_add);
+    let trials = points.saturating_mul(spec.trials.count as usize);
+    if cases > MAX_CASES {
+        let message = format!("the pipeline has {cases} cases; at most {MAX_CASES} are allowed");
+        problems.push(pipeline.places.problem("spec", message).with_hint("a case is workload x target x variant"));
+    } else if trials > MAX_TRIALS {
+        let message = format!("the pipeline has {trials} trials; at most {MAX_TRIALS} are allowed");
+        let hint = format!("{points} points are measured {} times each", spec.trials.count);
+        problems.push(pipeline.places.problem("spec", message).with_hint(hint));
+    }
+}
+
+fn cases(pipeline: &Pipeline, sweeps: &[(&Workload, Vec<Point>)]) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (workload, points) in sweeps {
+        for target in pipeline.spec.targets.iter().filter(|target| runs_on(workload, target)) {
+            for variant in &pipeline.spec.variants {
+                cases.push(Case {
+                    case_id: CaseId::of(&workload.name, &target.name, &variant.name),
+                    workload: workload.name.clone(),
+                    target: target.name.clone(),
+                    variant: variant.name.clone(),
+                    points: points.clone(),
+                });
+            }
+        }
+    }
+    cases
+}
+
+/// The sweep of a workload.
+fn points(workload: &Workload) -> Result<Vec<Point>, Box<Problem>> {
+    let points: Result<Vec<Point>, IdError> = match &workload.spec.work {
+        Work::Serving(serving) => match &serving.load.arrivals {
+            Arrivals::Closed { concurrency } => {
+                concurrency.iter().map(|value| load_point(PointKind::Concurrency, &value.to_string())).collect()
+            }
+            Arrivals::Open { rate, .. } => rate.iter().map(|value| load_point(PointKind::Rate, &number(*value))).collect(),
+        },
+        Work::Indicator(executable) | Work::Training(executable) => {
+            let axes: Vec<_> = executable.parameters.iter().filter_map(|(name, parameter)| axis(name, parameter)).collect();
+            let count = axes.iter().map(|(_, values)| values.len()).fold(1, usize::saturating_mul);
+            if count > MAX_POINTS {
+                return Err(Box::new(too_many_points(workload, count)));
+            }
+            product(&axes).iter().map(|values| point(PointKind::Parameters, values)).collect()
+        }
+    };
+    points
+        .map_err(|error| Box::new(workload.places.problem("spec", format!("a point of `{}` has no id: {error}", workload.name))))
+}
+
+fn too_many_points(workload: &Workload, count: usize) -> Problem {
+    let message = format!("the parameters of `{}` make {count} points; at most {MAX_POINTS} are allowed", workload.name);
+    let problem = workload.places.problem("spec.parameters", message);
+    problem.with_hint("every list multiplies the points by its length")
+}
+
+fn axis<'a>(name: &'a str, parameter: &'a Parameter) -> Option<(&'a str, &'a [String])> {
+    match parameter {
+        Parameter::Constant(_) => None,
+        Parameter::Axis(values) => Some((name, values)),
+    }
+}
+
+/// Every combination of one value from each axis; the last axis changes fastest.
+fn product<'a>(axes: &[(&'a str, &'a [String])]) -> Vec<Vec<(&'a str, &'a str)>> {
+    axes.iter().fold(vec![Vec::new()], |combinations, (name, values)| {
+        let extended = combinations.iter().flat_map(|combination| {
+            values.iter().map(|value| combination.iter().copied().chain([(*name, value.as_str())]).collect())
+        });
+        extended.collect()
+    })
+}
+
+fn load_point(kind: PointKind, value: &str) -> Result<Point, IdError> {
+    point(kind, &[(kind.as_str(), value)])
+}
+
+fn point(kind: PointKind, values: &[(&str, &str)]) -> Result<Point, IdError> {
+    Ok(Point {
+        point_id: point_id(values)?,
+        kind,
+        value: values.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+        load_recipe_digest: None,
+    })
+}
+
+/// A readable id such as `size-8-threads-2`; `default` for the point of no axes. It depends on the point alone, so that adding a
+/// value to a sweep renames no other point. Values that the alphabet of names would blur are told apart by a digest at the end.
+fn point_id(values: &[(&str, &str)]) -> Result<PointId, IdError> {
+    let words: Vec<String> = values.iter().map(|(name, value)| blurred(&format!("{name}-{value}"))).collect();
+    let readable = if words.is_empty() { "default".to_owned() } else { words.join("-") };
+    let clear = values.iter().all(|(_, value)| stays_clear(value));
+    PointId::new(&readable).ok().filter(|_| clear).map_or_else(|| digested_id(&readable, values), Ok)
+}
+
+/// Whether a value is still told from any other after [`blurred`]: a word of lower-case letters and digits, or a decimal number,
+/// whose point becomes the only hyphen that a digit follows (names begin with letters).
+fn stays_clear(value: &str) -> bool {
+    let word = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    word(value) || value.split_once('.').is_some_and(|(whole, fraction)| digits(whole) && digits(fraction))
+}
+
+fn blurred(text: &str) -> String {
+    let signs: String = text.to_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    signs.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")
+}
+
+fn digested_id(readable: &str, values: &[(&str, &str)]) -> Result<PointId, IdError> {
+    let mut hasher = Hasher::new();
+    // Lengths keep one name's end from being another value's beginning.
+    values
+        .iter()
+        .flat_map(|(name, value)| [name, value])
+        .for_each(|text| hasher.update(format!("{}:{text},", text.len()).as_bytes()));
+    let digest = hasher.finish().hex();
+    let head: String = readable.chars().take(READABLE).collect();
+    let id = format!("{}-{}", head.trim_matches('-'), digest.chars().take(DIGEST_DIGITS).collect::<String>());
+    PointId::new(id.trim_matches('-'))
+}
+
+/// A number as canonical JSON writes it.
+fn number(value: f64) -> String {
+    canonical_value(&Json::from(value)).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_else(|| value.to_string())
+}

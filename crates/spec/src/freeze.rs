@@ -1,0 +1,147 @@
+//! Freezing: a workload with everything mutable in it pinned, as the bytes whose digest decides comparability.
+
+use std::collections::BTreeMap;
+
+use assay_manifest::{CanonicalError, Digest, canonical_value};
+use serde_json::{Map, Value as Json, json};
+
+use crate::problem::quote;
+use crate::workload::{Script, Workload};
+
+/// What the mutable parts of a workload turned out to be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pins {
+    /// Digests of contents: by path, as the workload writes it (relative to its folder, normalised), or by URL.
+    pub contents: BTreeMap<String, Digest>,
+    /// Resolved digests of container images, by the reference as the workload writes it.
+    pub images: BTreeMap<String, Digest>,
+}
+
+/// A workload's `spec` in its one form.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Frozen {
+    /// The `spec` with defaults left out and contents pinned.
+    pub json: Json,
+    /// Its canonical bytes.
+    pub bytes: Vec<u8>,
+    /// Their digest: `workload_spec_digest`.
+    pub digest: Digest,
+    /// What everything random derives from, 64 hexadecimal digits: the declared seed, or one derived from the digest.
+    pub seed: String,
+    /// What could not be pinned, as the workload writes it; bars publication grade.
+    pub unpinned: Vec<String>,
+}
+
+/// Why a workload cannot be frozen.
+#[derive(Debug, thiserror::Error)]
+pub enum FreezeError {
+    /// The content is not the one that the workload declares.
+    #[error("{what} has sha256 {found}, and the workload declares {declared}")]
+    OtherContent {
+        /// The path or URL.
+        what: String,
+        /// What the workload declares.
+        declared: String,
+        /// What was found.
+        found: String,
+    },
+    /// The `spec` has no canonical form.
+    #[error("the workload has no canonical form")]
+    Canonical(#[source] CanonicalError),
+}
+
+impl Workload {
+    /// The `spec` in its one form, with what `pins` knows put in. Metadata, key order, comments, formatting and defaults that are
+    /// written out change nothing in it; every change of meaning or of a pinned content does.
+    pub fn freeze(&self, pins: &Pins) -> Result<Frozen, FreezeError> {
+        let mut unpinned = Vec::new();
+        let mut spec = self.normal_spec.as_object().cloned().unwrap_or_default();
+        if let Some(executable) = self.spec.work.executable() {
+            spec.insert("script".to_owned(), pinned_script(&executable.script, pins, &mut unpinned)?);
+        }
+        if !self.spec.files.is_empty() {
+            spec.insert("files".to_owned(), pinned_files(&self.spec.files, pins, &mut unpinned));
+        }
+        if let Some(image) = &self.spec.image {
+            spec.insert("image".to_owned(), pinned_image(image, pins, &mut unpinned));
+        }
+        let json = Json::Object(spec);
+        let bytes = canonical_value(&json).map_err(FreezeError::Canonical)?;
+        let digest = Digest::of(&bytes);
+        let seed = self.spec.seed.clone().unwrap_or_else(|| derived_seed(&digest));
+        Ok(Frozen { json, bytes, digest, seed, unpinned })
+    }
+
+    /// What has to be looked up before the workload is wholly pinned: paths relative to its folder, URLs, image references.
+    pub fn mutable_parts(&self) -> MutableParts {
+        let script = self.spec.work.executable().map(|executable| &executable.script);
+        let (path, url) = match script {
+            Some(Script::Path { path, .. }) => (Some(path.clone()), None),
+            Some(Script::Url { url, .. }) => (None, Some(url.clone())),
+            None => (None, None),
+        };
+        MutableParts {
+            paths: path.into_iter().chain(self.spec.files.iter().cloned()).collect(),
+            url,
+            image: self.spec.image.clone(),
+        }
+    }
+}
+
+/// What of a workload can change without its file changing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MutableParts {
+    /// Files, relative to the workload's folder, the script first.
+    pub paths: Vec<String>,
+    /// The script's address, where it has one.
+    pub url: Option<String>,
+    /// The container image, where it has one.
+    pub image: Option<String>,
+}
+
+/// The seed of a workload that declares none: a digest of its own, so that it is not the spec's digest under another name.
+pub fn derived_seed(workload_spec_digest: &Digest) -> String {
+    Digest::of(format!("assay.dev/v1alpha1 seed {workload_spec_digest}").as_bytes()).hex()
+}
+
+fn pinned_script(script: &Script, pins: &Pins, unpinned: &mut Vec<String>) -> Result<Json, FreezeError> {
+    let location = script.location();
+    let key = if matches!(script, Script::Path { .. }) { "path" } else { "url" };
+    let found = pins.contents.get(location).map(Digest::hex);
+    if let (Some(declared), Some(found)) = (script.declared_sha256(), &found)
+        && declared != found
+    {
+        return Err(FreezeError::OtherContent { what: quote(location), declared: declared.to_owned(), found: found.clone() });
+    }
+    if found.is_none() {
+        unpinned.push(location.to_owned());
+    }
+    // A declared digest says what the bytes will be, so with it the digest of the spec is already the final one.
+    let sha256 = found.as_deref().or(script.declared_sha256());
+    let mut pinned = Map::from_iter([(key.to_owned(), Json::from(location))]);
+    pinned.extend(sha256.map(|sha256| ("sha256".to_owned(), Json::from(sha256))));
+    Ok(Json::Object(pinned))
+}
+
+/// Files are a set: the order in which they are listed means nothing.
+fn pinned_files(files: &[String], pins: &Pins, unpinned: &mut Vec<String>) -> Json {
+    let mut files: Vec<&String> = files.iter().collect();
+    files.sort();
+    unpinned.extend(files.iter().filter(|path| !pins.contents.contains_key(**path)).map(|path| (*path).clone()));
+    let pin = |path: &String| match pins.contents.get(path) {
+        Some(digest) => json!({"path": path, "sha256": digest.hex()}),
+        None => json!({"path": path}),
+    };
+    files.into_iter().map(pin).collect()
+}
+
+fn pinned_image(image: &str, pins: &Pins, unpinned: &mut Vec<String>) -> Json {
+    let written = image.split_once('@').and_then(|(_, digest)| digest.parse().ok());
+    let digest: Option<Digest> = written.or_else(|| pins.images.get(image).copied());
+    if digest.is_none() {
+        unpinned.push(image.to_owned());
+    }
+    let mut pinned = Map::from_iter([("reference".to_owned(), Json::from(image))]);
+    pinned.extend(digest.map(|digest| ("digest".to_owned(), Json::from(digest.to_string()))));
+    Json::Object(pinned)
+}

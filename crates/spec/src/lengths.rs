@@ -1,0 +1,234 @@
+//! How many tokens go in and out: the traffic scenarios of genai-bench, and distributions written out.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The most tokens of one prompt or answer: ten times the longest context that is served today.
+pub const MAX_TOKENS: u64 = 16_000_000;
+
+/// A traffic scenario in the grammar of genai-bench, the part that text and embedding endpoints need.
+///
+/// How each is sampled (truncation, clipping, exclusive bounds) is the schedule's business and follows genai-bench.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scenario {
+    /// `D(i,o)`: exactly so many tokens in and out.
+    Deterministic {
+        /// Tokens in.
+        input: u64,
+        /// Tokens out.
+        output: u64,
+    },
+    /// `N(mi,si)/(mo,so)`: independent normal draws, clipped to at least 1 in and 2 out.
+    Normal {
+        /// Mean and standard deviation of tokens in.
+        input: (u64, u64),
+        /// Mean and standard deviation of tokens out.
+        output: (u64, u64),
+    },
+    /// `U(lo,hi)/(lo,hi)`; the short form `U(i,o)` gives the two upper bounds and means lower bounds of 1.
+    Uniform {
+        /// Lower (at least 1) and upper bound of tokens in.
+        input: (u64, u64),
+        /// Lower (at least 1) and upper bound of tokens out.
+        output: (u64, u64),
+    },
+    /// `E(t)`: an embedding of a document of so many tokens.
+    Embedding {
+        /// Tokens of each document.
+        tokens: u64,
+    },
+}
+
+/// Why a text is not a scenario that can be run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ScenarioError {
+    /// The kind belongs to work that no workload type covers yet.
+    #[error("`{0}` scenarios ({1}) are not supported: use `D`, `N`, `U` or `E`")]
+    Unsupported(&'static str, &'static str),
+    /// It is none of the known forms.
+    #[error("expected `D(in,out)`, `N(mean,sd)/(mean,sd)`, `U(low,high)/(low,high)`, `U(in,out)` or `E(tokens)`, without spaces")]
+    Form,
+    /// An upper bound lies below its lower bound.
+    #[error("the upper bound {1} lies below the lower bound {0}")]
+    Bounds(u64, u64),
+    /// Zero tokens, which genai-bench takes for "any length".
+    #[error("{0} must be at least 1 token")]
+    Zero(&'static str),
+    /// More tokens than any model takes.
+    #[error("{0} tokens are more than {MAX_TOKENS}")]
+    TooMany(u64),
+}
+
+impl FromStr for Scenario {
+    type Err = ScenarioError;
+
+    fn from_str(text: &str) -> Result<Self, ScenarioError> {
+        refuse_other_kinds(text)?;
+        let (kind, groups) = text.split_at(text.find('(').ok_or(ScenarioError::Form)?);
+        let groups = parse_groups(groups).ok_or(ScenarioError::Form)?;
+        let scenario = match (kind, groups.as_slice()) {
+            ("D", [pair]) => pair_of(pair).map(|(input, output)| Self::Deterministic { input, output }),
+            ("N", [input, output]) => both(input, output).map(|(input, output)| Self::Normal { input, output }),
+            ("U", [input, output]) => {
+                both(input, output).map(|(input, output)| Self::Uniform { input: from_one(input), output: from_one(output) })
+            }
+            ("U", [highs]) => pair_of(highs).map(|(input, output)| Self::Uniform { input: (1, input), output: (1, output) }),
+            ("E", [one]) => <[u64; 1]>::try_from(one.as_slice()).ok().map(|[tokens]| Self::Embedding { tokens }),
+            _ => None,
+        };
+        scenario.ok_or(ScenarioError::Form)?.checked()
+    }
+}
+
+fn refuse_other_kinds(text: &str) -> Result<(), ScenarioError> {
+    let kind = text.split('(').next().unwrap_or_default();
+    let others = [("R", "reranking"), ("I", "images"), ("A", "speech"), ("V", "video"), ("dataset", "raw dataset rows")];
+    let other = others.iter().find(|(word, _)| *word == kind);
+    other.map_or(Ok(()), |(word, what)| Err(ScenarioError::Unsupported(word, what)))
+}
+
+/// Numbers in parentheses, such groups joined by `/`.
+fn parse_groups(text: &str) -> Option<Vec<Vec<u64>>> {
+    text.split('/').map(parse_group).collect()
+}
+
+fn parse_group(text: &str) -> Option<Vec<u64>> {
+    let inner = text.strip_prefix('(')?.strip_suffix(')')?;
+    inner.split(',').map(|number| number.parse().ok().filter(|_| number.bytes().all(|b| b.is_ascii_digit()))).collect()
+}
+
+fn pair_of(group: &[u64]) -> Option<(u64, u64)> {
+    <[u64; 2]>::try_from(group).ok().map(|[a, b]| (a, b))
+}
+
+fn both(input: &[u64], output: &[u64]) -> Option<((u64, u64), (u64, u64))> {
+    pair_of(input).zip(pair_of(output))
+}
+
+/// genai-bench treats a lower bound of 0 as 1.
+fn from_one((low, high): (u64, u64)) -> (u64, u64) {
+    (low.max(1), high)
+}
+
+impl Scenario {
+    fn checked(self) -> Result<Self, ScenarioError> {
+        let (input, output) = match self {
+            Self::Deterministic { input, output } => (input, output),
+            Self::Normal { input, output } => (input.0, output.0),
+            Self::Uniform { input, output } => {
+                [input, output].iter().try_for_each(|(low, high)| within_bounds(*low, *high))?;
+                (input.1, output.1)
+            }
+            Self::Embedding { tokens } => (tokens, 1),
+        };
+        at_least_one("the input", input)?;
+        at_least_one("the output", output)?;
+        let largest = self.numbers().into_iter().max().unwrap_or(0);
+        if largest > MAX_TOKENS { Err(ScenarioError::TooMany(largest)) } else { Ok(self) }
+    }
+
+    fn numbers(self) -> Vec<u64> {
+        match self {
+            Self::Deterministic { input, output } => vec![input, output],
+            Self::Normal { input, output } | Self::Uniform { input, output } => vec![input.0, input.1, output.0, output.1],
+            Self::Embedding { tokens } => vec![tokens],
+        }
+    }
+}
+
+fn within_bounds(low: u64, high: u64) -> Result<(), ScenarioError> {
+    if high == 0 {
+        Err(ScenarioError::Zero("the upper bound"))
+    } else if high < low {
+        Err(ScenarioError::Bounds(low, high))
+    } else {
+        Ok(())
+    }
+}
+
+fn at_least_one(what: &'static str, tokens: u64) -> Result<(), ScenarioError> {
+    if tokens == 0 { Err(ScenarioError::Zero(what)) } else { Ok(()) }
+}
+
+impl fmt::Display for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Deterministic { input, output } => write!(f, "D({input},{output})"),
+            Self::Normal { input, output } => write!(f, "N({},{})/({},{})", input.0, input.1, output.0, output.1),
+            Self::Uniform { input: (1, input), output: (1, output) } => write!(f, "U({input},{output})"),
+            Self::Uniform { input, output } => write!(f, "U({},{})/({},{})", input.0, input.1, output.0, output.1),
+            Self::Embedding { tokens } => write!(f, "E({tokens})"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn normal(text: &str) -> String {
+        text.parse::<Scenario>().map_or_else(|error| error.to_string(), |scenario| scenario.to_string())
+    }
+
+    #[test]
+    fn the_supported_forms_are_read() {
+        for text in ["D(100,1000)", "N(480,240)/(300,150)", "U(10,20)/(30,40)", "U(50,100)", "E(64)"] {
+            assert_eq!(normal(text), text);
+        }
+        assert_eq!(normal("U(0,50)/(1,100)"), "U(50,100)");
+    }
+
+    #[test]
+    fn other_kinds_are_refused_by_name() {
+        assert_eq!(normal("R(64,100)"), "`R` scenarios (reranking) are not supported: use `D`, `N`, `U` or `E`");
+        assert_eq!(normal("I(512,512)"), "`I` scenarios (images) are not supported: use `D`, `N`, `U` or `E`");
+        assert_eq!(normal("A(100)"), "`A` scenarios (speech) are not supported: use `D`, `N`, `U` or `E`");
+        assert_eq!(normal("V(1)"), "`V` scenarios (video) are not supported: use `D`, `N`, `U` or `E`");
+        assert_eq!(normal("dataset"), "`dataset` scenarios (raw dataset rows) are not supported: use `D`, `N`, `U` or `E`");
+    }
+
+    #[test]
+    fn other_texts_are_refused() {
+        for text in [
+            "",
+            "D",
+            "D()",
+            "D(1)",
+            "D(1,2,3)",
+            "D(1, 2)",
+            "D(-1,2)",
+            "D(+1,2)",
+            "D(1,2)x",
+            "N(1,2)",
+            "E(1,2)",
+            "X(1)",
+            "d(1,2)",
+            "U(1,2)/",
+            "D(1,2)/(3,4)",
+            "D(99999999999999999999,1)",
+        ] {
+            assert!(normal(text).starts_with("expected `D(in,out)`"), "{text}: {}", normal(text));
+        }
+    }
+
+    #[test]
+    fn bounds_and_zeros_are_checked() {
+        assert_eq!(normal("U(20,10)/(1,2)"), "the upper bound 10 lies below the lower bound 20");
+        assert_eq!(normal("U(0,0)/(1,2)"), "the upper bound must be at least 1 token");
+        assert_eq!(normal("D(0,5)"), "the input must be at least 1 token");
+        assert_eq!(normal("D(5,0)"), "the output must be at least 1 token");
+        assert_eq!(normal("E(99000000)"), "99000000 tokens are more than 16000000");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_again(a in 1u64..9999, b in 1u64..9999, c in 0u64..9999, d in 0u64..9999) {
+            let texts = [format!("D({a},{b})"), format!("N({a},{c})/({b},{d})"), format!("U({c},{})/({d},{})", c + a, d + b), format!("E({a})")];
+            for text in texts {
+                let once = text.parse::<Scenario>().expect("a scenario");
+                prop_assert_eq!(once.to_string().parse(), Ok(once));
+            }
+        }
+    }
+}

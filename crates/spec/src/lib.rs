@@ -1,0 +1,51 @@
+//! The definitions that people write as YAML: pipelines, workloads and trust policies. Parse, check, expand.
+//!
+//! A file goes one way: text becomes a tree whose every key and value knows its place (`yaml`); a field table checks the tree,
+//! fills in defaults and reports every problem in one go; checks between fields follow; a reader then takes typed values out of
+//! what can no longer be wrong. The same tables make the JSON Schema and the reference page.
+//!
+//! This is the only crate that reads YAML. It does no I/O: callers bring bytes, and [`closure`] asks them for more.
+
+mod check;
+mod checked;
+mod closure;
+mod definition;
+mod expand;
+mod field;
+mod format;
+mod freeze;
+mod lengths;
+mod pipeline;
+mod problem;
+mod reference;
+mod schema;
+mod secret;
+mod tables;
+mod trust;
+mod validate;
+mod workload;
+mod yaml;
+
+#[cfg(test)]
+mod tests;
+
+pub use closure::{Closure, ClosureError, ClosureFile, MAX_CLOSURE_BYTES, MAX_CLOSURE_FILES, MAX_FILE_BYTES, ReadFile, closure};
+pub use definition::{Definition, DefinitionKind};
+pub use expand::{MAX_CASES, MAX_POINTS, MAX_TRIALS, expand};
+pub use freeze::{FreezeError, Frozen, MutableParts, Pins, derived_seed};
+pub use lengths::{MAX_TOKENS, Scenario, ScenarioError};
+pub use pipeline::{
+    Baseline, ControlAsk, Gate, MIN_TRIALS, Pipeline, PipelineSpec, Publish, Ready, Schedule, SecretRef, Stage, Target, Trials,
+    Variant,
+};
+pub use problem::{Excerpt, MAX_PROBLEMS, Problem, render};
+pub use reference::reference;
+pub use schema::schema;
+pub use tables::API_VERSION;
+pub use trust::{Signer, TrustPolicy};
+pub use validate::validate;
+pub use workload::{
+    Arrival, Arrivals, Cache, Capture, Dimensions, Distribution, Executable, Lengths, Load, Metric, Parameter, Prepare, Script,
+    Serving, Slo, SloMetric, Work, Workload, WorkloadSpec,
+};
+pub use yaml::{MAX_BYTES, MAX_DEPTH, MAX_NODES};

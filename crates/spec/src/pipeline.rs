@@ -1,0 +1,567 @@
+//! Pipelines: which workloads run on which targets, how often, in what setting, and what is claimed of the numbers.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use assay_manifest::{
+    Claim, Comparison, Control, EnvVar, Intent, Isolation, Name, Placement, Pricing, Role, RunId, Side, TargetKind,
+};
+
+use crate::checked::{Checked, Read, Value};
+use crate::definition::{Define, DefinitionKind, Places, parse_as};
+use crate::problem::{Problem, Problems, did_you_mean, quote};
+use crate::secret::refuse_secrets;
+
+/// The fewest trials that a number with an interval can rest on.
+pub const MIN_TRIALS: u32 = 3;
+
+/// A pipeline as its file defines it. Made by [`Pipeline::parse`] only.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Pipeline {
+    /// Its name.
+    pub name: Name,
+    /// What it is for, for people.
+    pub description: Option<String>,
+    /// Who answers for it.
+    pub owner: Option<String>,
+    /// Names and texts of the owner's choosing.
+    pub labels: BTreeMap<String, String>,
+    /// What runs.
+    pub spec: PipelineSpec,
+    pub(crate) places: Places,
+}
+
+/// What runs, on what, how often, and what is claimed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PipelineSpec {
+    /// What the run is for.
+    pub intent: Intent,
+    /// Names of workloads, in the order of the file.
+    pub workloads: Vec<Name>,
+    /// The systems under test.
+    pub targets: Vec<Target>,
+    /// Named changes of a target's surroundings; at least one.
+    pub variants: Vec<Variant>,
+    /// How often each point is measured.
+    pub trials: Trials,
+    /// How far trials are kept apart.
+    pub isolation: Isolation,
+    /// How the sides of a comparison share the machine.
+    pub placement: Placement,
+    /// What is compared with what.
+    pub comparison: Option<Comparison>,
+    /// Processes that together make one trial.
+    pub shards: u32,
+    /// What an hour of the target costs.
+    pub pricing: Option<Pricing>,
+    /// What a published number says about itself; there for `intent: publication`.
+    pub claim: Option<Claim>,
+    /// Each environment control, and how it is to be known.
+    pub controls: Vec<(Control, ControlAsk)>,
+    /// An earlier run to compare with.
+    pub baseline: Option<Baseline>,
+    /// Rules from verdicts to an exit code.
+    pub gates: Vec<Gate>,
+    /// The six stages in their order, each with what the pipeline overrides.
+    pub stages: Vec<Stage>,
+    /// When it runs by itself.
+    pub schedule: Option<Schedule>,
+    /// What is published, and where.
+    pub publish: Publish,
+    /// Hosts that the plan stage may fetch from; empty for any host in a trusted run and none in an untrusted one.
+    pub fetch_allow: Vec<String>,
+    /// A run that takes longer is cancelled.
+    pub time_limit: Duration,
+}
+
+/// A system under test.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Its name.
+    pub name: Name,
+    /// What it is.
+    pub kind: TargetKind,
+    /// Its address.
+    pub url: Option<String>,
+    /// For a process: program and arguments.
+    pub command: Vec<String>,
+    /// Its environment, ordered by name.
+    pub env: Vec<EnvVar>,
+    /// Headers of each request, by lower-case name: references to secrets.
+    pub headers: BTreeMap<String, SecretRef>,
+    /// How readiness is probed.
+    pub ready: Ready,
+    /// The container image that it runs in, as written.
+    pub image: Option<String>,
+    /// Facts about its hardware that a person declares.
+    pub hardware: BTreeMap<String, String>,
+}
+
+/// Where a secret is found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SecretRef {
+    /// A variable of the runner's environment.
+    Env(String),
+    /// A file on the runner.
+    File(String),
+}
+
+/// How readiness is probed before anything is measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ready {
+    /// A path that answers 200 once the target is ready.
+    pub http: Option<String>,
+    /// How long that may take.
+    pub timeout: Duration,
+}
+
+/// A named change of a target's surroundings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variant {
+    /// Its name.
+    pub name: Name,
+    /// What it changes, for people.
+    pub description: Option<String>,
+    /// Environment that it adds to a target's, or replaces, ordered by name.
+    pub env: Vec<EnvVar>,
+}
+
+/// How often each point is measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trials {
+    /// Trials of each point.
+    pub count: u32,
+    /// How many invalid attempts of one trial may be repeated.
+    pub retry_budget: u32,
+    /// The declared seed of the order, 64 hexadecimal digits; without it, one derives from the workloads' digests.
+    pub order_seed: Option<String>,
+}
+
+/// How an environment control is to be known to hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ControlAsk {
+    /// Nobody says so.
+    Absent,
+    /// A person says so, in these words.
+    Declared(String),
+    /// Assay must prove it on the target; where it cannot, the control is absent and the grade falls.
+    Required,
+}
+
+/// An earlier run whose Summary this run's numbers are compared with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Baseline {
+    /// That one run.
+    Run(RunId),
+    /// The last run that was published on this branch.
+    Branch(String),
+}
+
+/// A rule from verdicts to an exit code.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gate {
+    /// Its name.
+    pub name: Name,
+    /// The metrics that it judges; empty for every primary metric.
+    pub metrics: Vec<String>,
+    /// A change for the worse up to this many percent is let pass.
+    pub budget_pct: f64,
+    /// Whether an inconclusive verdict blocks too.
+    pub block_on_inconclusive: bool,
+}
+
+/// A stage of the chain and what the pipeline overrides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stage {
+    /// Which stage: one of [`Role::STAGES`].
+    pub role: Role,
+    /// The container image that holds the stage's binary.
+    pub image: Option<String>,
+    /// CPU cores that it needs in a cluster, as a quantity.
+    pub cpu: Option<String>,
+    /// Memory that it needs in a cluster, as a quantity.
+    pub memory: Option<String>,
+    /// Labels that its node must carry in a cluster.
+    pub node_selector: BTreeMap<String, String>,
+    /// After this long an attempt of the stage is stopped.
+    pub timeout: Duration,
+    /// How often it is repeated after an environment failure.
+    pub retries: u32,
+}
+
+/// When a pipeline runs by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// Minute, hour, day of month, month, day of week.
+    pub cron: String,
+    /// The time zone of `cron`.
+    pub timezone: String,
+    /// A run that could not start this long after its slot is left out.
+    pub deadline: Duration,
+}
+
+/// What is published, and where.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Publish {
+    /// SQL files that select published numbers, relative to the repository's root.
+    pub queries: Vec<String>,
+    /// The branch that publications are committed to.
+    pub branch: Option<String>,
+    /// The folder in it.
+    pub folder: Option<String>,
+}
+
+impl Pipeline {
+    /// Reads a pipeline file; `file` is the name that problems carry.
+    pub fn parse(file: &str, bytes: &[u8]) -> Result<Self, Vec<Problem>> {
+        parse_as(file, bytes)
+    }
+}
+
+impl Define for Pipeline {
+    const KIND: DefinitionKind = DefinitionKind::Pipeline;
+
+    fn cross_check(checked: &Checked, problems: &mut Problems<'_>) {
+        let Some(spec) = checked.member("spec") else { return };
+        check_claim(spec, problems);
+        check_trials(spec, problems);
+        check_sides(spec, problems);
+        check_restart(spec, problems);
+        check_gates(spec, problems);
+        check_stages(spec, problems);
+        check_secrets(spec, problems);
+    }
+
+    fn read(checked: &Checked, places: Places) -> Option<Self> {
+        let metadata = checked.member("metadata")?;
+        Some(Self {
+            name: metadata.get("name")?,
+            description: metadata.get("description")?,
+            owner: metadata.get("owner")?,
+            labels: metadata.get("labels")?,
+            spec: PipelineSpec::read(checked.member("spec")?)?,
+            places,
+        })
+    }
+}
+
+fn check_claim(spec: &Checked, problems: &mut Problems<'_>) {
+    let intent = spec.member("intent").filter(|intent| intent.text() == Some("publication"));
+    if let (Some(intent), None) = (intent, spec.member("claim")) {
+        let hint = "write `claim` with `methodology`, `representative` and `statement`, or another intent";
+        problems.hinted(intent.span, "`intent: publication` needs `spec.claim`", hint);
+    }
+}
+
+fn check_trials(spec: &Checked, problems: &mut Problems<'_>) {
+    let (Some(count), Some(intent)) = (spec.at(&["trials", "count"]), spec.text_of("intent")) else { return };
+    if intent != "exploratory" && u32::read(count).is_some_and(|count| count < MIN_TRIALS) {
+        let message = format!("`intent: {intent}` needs at least {MIN_TRIALS} trials of each point");
+        problems.hinted(count.span, message, "5 is the default; fewer are for `intent: exploratory`");
+    }
+}
+
+fn check_sides(spec: &Checked, problems: &mut Problems<'_>) {
+    let placement = spec.member("placement");
+    let Some(comparison) = spec.member("comparison") else {
+        if let Some(placement) = placement.filter(|placement| placement.text() == Some("alternate")) {
+            let message = "`placement: alternate` needs a comparison whose sides alternate";
+            problems.hinted(placement.span, message, "write `comparison`, or remove `placement`");
+        }
+        return;
+    };
+    for side in ["baseline", "candidate"] {
+        known_side(spec, comparison, side, "target", problems);
+        known_side(spec, comparison, side, "variant", problems);
+    }
+    let sides = [comparison.member("baseline"), comparison.member("candidate")];
+    if let [Some(baseline), Some(candidate)] = sides
+        && baseline == candidate
+        && baseline.text_of("target").is_some()
+    {
+        problems.hinted(candidate.anchor, "baseline and candidate are the same", "a comparison needs two sides that differ");
+    }
+    let same_target = sides.map(|side| side.and_then(|side| side.text_of("target")));
+    if placement.is_some_and(|placement| placement.text() == Some("coexist"))
+        && same_target[0].is_some()
+        && same_target[0] == same_target[1]
+        && sides[0] != sides[1]
+    {
+        let message = "two variants of one target cannot be up together";
+        problems.hinted(comparison.anchor, message, "write `placement: alternate`, or make them two targets");
+    }
+}
+
+fn known_side(spec: &Checked, comparison: &Checked, side: &str, what: &str, problems: &mut Problems<'_>) {
+    let Some(named) = comparison.at(&[side, what]) else { return };
+    let Some(list) = spec.member(&format!("{what}s")) else { return };
+    let names: Vec<&str> = list.items().iter().filter_map(|item| item.text_of("name")).collect();
+    // A list with a fault may hold the very name.
+    let is_whole = list.value != Value::Wrong && names.len() == list.items().len();
+    let Some(name) = named.text().filter(|name| is_whole && !names.contains(name)) else { return };
+    let message = format!("the {side} names the {what} {}, which this pipeline does not have", quote(name));
+    let known = || format!("it has {}", names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "));
+    problems.hinted(named.span, message, did_you_mean(name, names.iter().copied()).unwrap_or_else(known));
+}
+
+/// A restart needs a target that provision starts.
+fn check_restart(spec: &Checked, problems: &mut Problems<'_>) {
+    let isolation = spec.member("isolation").filter(|isolation| isolation.text() == Some("restart_target"));
+    let Some(isolation) = isolation else { return };
+    let targets = spec.member("targets").map_or(&[][..], Checked::items);
+    for target in targets.iter().filter(|target| matches!(target.text_of("kind"), Some("host" | "endpoint"))) {
+        let (name, kind) = (target.text_of("name").unwrap_or_default(), target.text_of("kind").unwrap_or_default());
+        let message = format!("`isolation: restart_target` cannot restart the target `{name}` of `kind: {kind}`");
+        problems.hinted(isolation.span, message, "only a `process` or `simulator` is started by Assay");
+    }
+}
+
+fn check_gates(spec: &Checked, problems: &mut Problems<'_>) {
+    let has_other_side = spec.member("comparison").or(spec.member("baseline")).is_some();
+    if let Some(gate) = spec.member("gates").and_then(|gates| gates.items().first()).filter(|_| !has_other_side) {
+        let message = "a gate needs something to compare with";
+        problems.hinted(gate.span, message, "write `comparison` or `baseline`");
+    }
+}
+
+fn check_stages(spec: &Checked, problems: &mut Problems<'_>) {
+    let Some(stages) = spec.member("stages") else { return };
+    let given: Vec<&str> = stages.items().iter().filter_map(|stage| stage.text_of("name")).collect();
+    let order = Role::STAGES.map(Role::as_str);
+    let wrong = given.iter().zip(order).position(|(given, expected)| *given != expected);
+    // A stage whose name was refused is missing here and has been reported.
+    let all_named = stages.value != Value::Wrong && given.len() == stages.items().len();
+    if !all_named || (wrong.is_none() && given.len() >= order.len()) {
+        return;
+    }
+    let chain = order.join(", ");
+    let hint = format!("the chain has one order, each stage taking what the one before gives: {chain}");
+    let place = wrong.and_then(|at| stages.items().get(at));
+    let message = if let (Some(stage), Some(expected)) = (place, wrong.and_then(|at| order.get(at))) {
+        format!("the stage `{}` stands where `{expected}` belongs", stage.text_of("name").unwrap_or_default())
+    } else {
+        let missing: Vec<_> = order.iter().filter(|name| !given.contains(name)).map(|name| format!("`{name}`")).collect();
+        format!("`spec.stages` lacks {}", missing.join(", "))
+    };
+    problems.hinted(place.map_or(stages.anchor, |stage| stage.span), message, hint);
+}
+
+fn check_secrets(spec: &Checked, problems: &mut Problems<'_>) {
+    let lists = [spec.member("targets"), spec.member("variants")];
+    for item in lists.into_iter().flatten().flat_map(Checked::items) {
+        if let Some(env) = item.member("env") {
+            refuse_secrets(env, "a definition holds references to secrets only", problems);
+        }
+    }
+}
+
+impl Read for PipelineSpec {
+    fn read(spec: &Checked) -> Option<Self> {
+        Some(Self {
+            intent: spec.get("intent")?,
+            workloads: spec.get("workloads")?,
+            targets: spec.get("targets")?,
+            variants: spec.get("variants")?,
+            trials: spec.get("trials")?,
+            isolation: spec.get("isolation")?,
+            placement: spec.get("placement")?,
+            comparison: spec.get("comparison")?,
+            shards: spec.get("shards")?,
+            pricing: spec.get("pricing")?,
+            claim: spec.get("claim")?,
+            controls: read_controls(spec.member("controls")?)?,
+            baseline: spec.get("baseline")?,
+            gates: spec.get("gates")?,
+            stages: spec.get("stages")?,
+            schedule: spec.get("schedule")?,
+            publish: spec.get("publish")?,
+            fetch_allow: spec.member("fetch")?.get("allow")?,
+            time_limit: spec.get("time_limit")?,
+        })
+    }
+}
+
+impl Read for Target {
+    fn read(target: &Checked) -> Option<Self> {
+        let unprobed = Ready { http: None, timeout: Duration::ZERO };
+        Some(Self {
+            name: target.get("name")?,
+            kind: target.get("kind")?,
+            url: target.get("url")?,
+            command: target.get("command")?,
+            env: read_env(target)?,
+            headers: target.get("headers")?,
+            ready: target.get::<Option<Ready>>("ready")?.unwrap_or(unprobed),
+            image: target.get("image")?,
+            hardware: target.get("hardware")?,
+        })
+    }
+}
+
+/// The environment of a target or variant; a kind of target that takes none has an empty one.
+fn read_env(of: &Checked) -> Option<Vec<EnvVar>> {
+    let mut env: Vec<EnvVar> = of
+        .member("env")
+        .map_or(&[][..], Checked::members)
+        .iter()
+        .map(|(name, value)| read_variable(name, value))
+        .collect::<Option<_>>()?;
+    env.sort_by(|a, b| a.name.cmp(&b.name));
+    Some(env)
+}
+
+fn read_variable(name: &str, value: &Checked) -> Option<EnvVar> {
+    let unset = EnvVar { name: name.to_owned(), value: None, from_env: None, from_file: None };
+    Some(match &value.value {
+        Value::Text(text) => EnvVar { value: Some(text.clone()), ..unset },
+        _ => match SecretRef::read(value)? {
+            SecretRef::Env(name) => EnvVar { from_env: Some(name), ..unset },
+            SecretRef::File(path) => EnvVar { from_file: Some(path), ..unset },
+        },
+    })
+}
+
+impl Read for SecretRef {
+    fn read(value: &Checked) -> Option<Self> {
+        match value.get::<Option<String>>("from_env")? {
+            Some(name) => Some(Self::Env(name)),
+            None => Some(Self::File(value.get("from_file")?)),
+        }
+    }
+}
+
+impl Read for Ready {
+    fn read(ready: &Checked) -> Option<Self> {
+        Some(Self { http: ready.get("http")?, timeout: ready.get("timeout")? })
+    }
+}
+
+impl Read for Variant {
+    fn read(variant: &Checked) -> Option<Self> {
+        Some(Self { name: variant.get("name")?, description: variant.get("description")?, env: read_env(variant)? })
+    }
+}
+
+impl Read for Trials {
+    fn read(trials: &Checked) -> Option<Self> {
+        Some(Self {
+            count: trials.get("count")?,
+            retry_budget: trials.get("retry_budget")?,
+            order_seed: trials.get("order_seed")?,
+        })
+    }
+}
+
+impl Read for Side {
+    fn read(side: &Checked) -> Option<Self> {
+        Some(Self { target: side.get("target")?, variant: side.get("variant")? })
+    }
+}
+
+impl Read for Comparison {
+    fn read(comparison: &Checked) -> Option<Self> {
+        Some(Self {
+            baseline: comparison.get("baseline")?,
+            candidate: comparison.get("candidate")?,
+            variable_under_test: comparison.get("variable_under_test")?,
+            other: comparison.get("other")?,
+        })
+    }
+}
+
+impl Read for Pricing {
+    fn read(pricing: &Checked) -> Option<Self> {
+        Some(Self {
+            gpu_hour: pricing.get("gpu_hour")?,
+            currency: pricing.get("currency")?,
+            source: pricing.get("source")?,
+            as_of: pricing.get("as_of")?,
+        })
+    }
+}
+
+impl Read for Claim {
+    fn read(claim: &Checked) -> Option<Self> {
+        Some(Self {
+            methodology: claim.get("methodology")?,
+            representative: claim.get("representative")?,
+            statement: claim.get("statement")?,
+        })
+    }
+}
+
+fn read_controls(controls: &Checked) -> Option<Vec<(Control, ControlAsk)>> {
+    let ask = |control: &Control| {
+        let ask = controls.member(control.as_str()).map_or(Some(ControlAsk::Absent), ControlAsk::read)?;
+        Some((*control, ask))
+    };
+    Control::ALL.iter().map(ask).collect()
+}
+
+impl Read for ControlAsk {
+    fn read(control: &Checked) -> Option<Self> {
+        match control.get::<Option<String>>("declare")? {
+            Some(words) => Some(Self::Declared(words)),
+            None => control.get::<bool>("require").map(|required| if required { Self::Required } else { Self::Absent }),
+        }
+    }
+}
+
+impl Read for Baseline {
+    fn read(baseline: &Checked) -> Option<Self> {
+        match baseline.get::<Option<RunId>>("run")? {
+            Some(run) => Some(Self::Run(run)),
+            None => baseline.get("branch").map(Self::Branch),
+        }
+    }
+}
+
+impl Read for Gate {
+    fn read(gate: &Checked) -> Option<Self> {
+        Some(Self {
+            name: gate.get("name")?,
+            metrics: gate.get("metrics")?,
+            budget_pct: gate.get("budget_pct")?,
+            block_on_inconclusive: gate.get("block_on_inconclusive")?,
+        })
+    }
+}
+
+impl Read for Stage {
+    fn read(stage: &Checked) -> Option<Self> {
+        let role: Role = stage.get("name")?;
+        let resources = stage.member("resources")?;
+        Some(Self {
+            role,
+            image: stage.get("image")?,
+            cpu: resources.get("cpu")?,
+            memory: resources.get("memory")?,
+            node_selector: stage.member("placement")?.get("node_selector")?,
+            timeout: stage.get::<Option<Duration>>("timeout")?.unwrap_or_else(|| default_timeout(role)),
+            retries: stage.get("retries")?,
+        })
+    }
+}
+
+/// How long a stage may take where the pipeline does not say: execute as long as a run may, the others what their I/O takes.
+fn default_timeout(role: Role) -> Duration {
+    const MINUTE: u64 = 60;
+    match role {
+        Role::Execute => Duration::from_secs(24 * 60 * MINUTE),
+        Role::Provision | Role::Collect | Role::Reduce => Duration::from_secs(30 * MINUTE),
+        _ => Duration::from_secs(10 * MINUTE),
+    }
+}
+
+impl Read for Schedule {
+    fn read(schedule: &Checked) -> Option<Self> {
+        Some(Self { cron: schedule.get("cron")?, timezone: schedule.get("timezone")?, deadline: schedule.get("deadline")? })
+    }
+}
+
+impl Read for Publish {
+    fn read(publish: &Checked) -> Option<Self> {
+        Some(Self { queries: publish.get("queries")?, branch: publish.get("branch")?, folder: publish.get("folder")? })
+    }
+}

@@ -1,0 +1,52 @@
+//! Plain values that look like secrets. A definition is public, so a secret in it is one no longer: only references belong there.
+
+use crate::checked::Checked;
+use crate::problem::Problems;
+
+/// Parts of a variable's name that say that its value is a secret.
+const SECRET_WORDS: [&str; 8] = ["TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "CREDENTIALS", "APIKEY", "PASSPHRASE"];
+/// How secrets of well-known services begin.
+const SECRET_PREFIXES: [&str; 10] =
+    ["hf_", "sk-", "ghp_", "gho_", "github_pat_", "glpat-", "xoxb-", "AKIA", "eyJhbGci", "-----BEGIN"];
+
+/// Reports plain values of an environment that look like secrets, without showing them.
+pub(crate) fn refuse_secrets(env: &Checked, reason: &str, problems: &mut Problems<'_>) {
+    for (name, value) in env.members() {
+        let items = if value.text().is_some() { std::slice::from_ref(value) } else { value.items() };
+        for item in items.iter().filter(|item| looks_secret(name, item.text().unwrap_or_default())) {
+            let hint = "give its place, `{from_env: NAME}` or `{from_file: PATH}`, in a target's `env`";
+            problems.redacted(item.span, format!("`{name}` looks like a secret; {reason}"), hint);
+        }
+    }
+}
+
+fn looks_secret(name: &str, value: &str) -> bool {
+    let named =
+        name.split('_').any(|word| SECRET_WORDS.contains(&word)) || name.ends_with("API_KEY") || name.ends_with("PRIVATE_KEY");
+    // `MAX_TOKEN: 8` counts something and `PASSWORD: ""` hides nothing.
+    let plain = value.is_empty() || value == "true" || value == "false" || value.parse::<f64>().is_ok();
+    SECRET_PREFIXES.iter().any(|prefix| value.starts_with(prefix)) || (named && !plain)
+}
+
+/// Whether a text is an address with a user or password in it.
+pub(crate) fn carries_password(text: &str) -> bool {
+    let authority = text.split_once("://").map_or("", |(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or_default());
+    authority.contains('@')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_prefixes_give_secrets_away() {
+        for (name, value) in
+            [("HF_TOKEN", "abc"), ("DB_PASSWORD", "x"), ("OPENAI_API_KEY", "x"), ("A", "hf_abc"), ("B", "sk-123")]
+        {
+            assert!(looks_secret(name, value), "{name}: {value}");
+        }
+        for (name, value) in [("MAX_TOKEN", "8"), ("TOKENS", "many"), ("SORT_KEY", "name"), ("PASSWORD", ""), ("A", "text")] {
+            assert!(!looks_secret(name, value), "{name}: {value}");
+        }
+    }
+}

@@ -1,0 +1,814 @@
+//! The field tables: what a Pipeline, a Workload and a TrustPolicy are made of.
+//!
+//! This is the one place that says so. A field is added here, read in the reader of its kind, and is then checked, documented,
+//! suggested and in the JSON Schema. A default never changes within an apiVersion, because it is left out of digests.
+
+use crate::field::{Choice, Rule, Table, Type, Unique, choice, default, optional, required};
+use crate::format::{
+    BRANCH, CRON, CURRENCY, DATE, DURATION, DURATION_OR_NONE, ENV_NAME, HEADER, HOST, HTTP_PATH, HTTP_URL, HTTPS_URL, IMAGE,
+    INSTANT, LABEL, LATENCY, METRIC, NAME, PATH, PUBLIC_KEY, QUANTITY, RUN_ID, SCENARIO, SEED, SHA256, SQL_PATH, TEXT, TIMEZONE,
+    UNIT, WORD,
+};
+use crate::lengths::MAX_TOKENS;
+
+/// The version of the format that this crate reads.
+pub const API_VERSION: &str = "assay.dev/v1alpha1";
+
+/// Workloads, targets, variants of one pipeline: each list for itself; [`crate::MAX_CASES`] limits their product.
+const MAX_LIST: usize = 200;
+/// Values of one axis of a sweep: enough for every power of two of every unit.
+const MAX_AXIS: usize = 200;
+/// Environment variables, labels, headers, parameters of one thing.
+const MAX_MAP: usize = 100;
+/// Words of one command line.
+const MAX_COMMAND: usize = 200;
+/// Files of one workload.
+const MAX_FILES: usize = 500;
+/// The highest concurrency or rate: ten times what is planned for on paper.
+const MAX_LOAD: i64 = 10_000_000;
+
+static TEXT_TYPE: Type = Type::Text(&TEXT);
+static WORD_TYPE: Type = Type::Text(&WORD);
+static NAME_TYPE: Type = Type::Text(&NAME);
+static PATH_TYPE: Type = Type::Text(&PATH);
+static DURATION_TYPE: Type = Type::Text(&DURATION);
+static METRIC_TYPE: Type = Type::Text(&METRIC);
+static IMAGE_TYPE: Type = Type::Text(&IMAGE);
+static SEED_TYPE: Type = Type::Text(&SEED);
+static NAMES: Type = Type::List { item: &NAME_TYPE, min: 1, max: MAX_LIST, unique: Unique::Item };
+static COMMAND: Type = Type::List { item: &TEXT_TYPE, min: 1, max: MAX_COMMAND, unique: Unique::No };
+static PATHS: Type = Type::List { item: &PATH_TYPE, min: 0, max: MAX_FILES, unique: Unique::Item };
+static TEXTS: Type = Type::Map { key: &LABEL, value: &TEXT_TYPE, min: 0, max: MAX_MAP };
+static FACTS: Type = Type::Map { key: &LABEL, value: &Type::Scalar, min: 0, max: MAX_MAP };
+static SETTING: Type = Type::Shapes { scalar: Some(&Type::Scalar), list: None, map: Some(&Type::Reference) };
+static ENV: Type = Type::Map { key: &ENV_NAME, value: &SETTING, min: 0, max: MAX_MAP };
+
+/// Where a secret is found.
+pub(crate) static REFERENCE: Table = Table {
+    name: "reference",
+    doc: "Where a secret is found. Its value never stands in a definition.",
+    by: None,
+    fields: &[
+        optional("from_env", &Type::Text(&ENV_NAME), "The variable of the runner's environment that holds it."),
+        optional("from_file", &TEXT_TYPE, "The file on the runner that holds it."),
+    ],
+    rules: &[Rule::ExactlyOne(&["from_env", "from_file"])],
+};
+
+static METADATA: Table = Table {
+    name: "metadata",
+    doc: "What it is called and whose it is. Not part of any digest of the work.",
+    by: None,
+    fields: &[
+        required("name", &NAME_TYPE, "Its name, part of every identifier made from it. A workload is named as its folder."),
+        optional("description", &TEXT_TYPE, "What it is for, for people."),
+        optional("owner", &TEXT_TYPE, "Who answers for it: a team or a person."),
+        default("labels", &TEXTS, "{}", "Names and texts of your own choosing."),
+    ],
+    rules: &[],
+};
+
+static VERSION_CHOICE: [Choice; 1] = [choice(API_VERSION, "The only version there is; it changes in place until `v1`.")];
+
+/// A workload file.
+pub(crate) static WORKLOAD: Table = Table {
+    name: "Workload",
+    doc: "A frozen description of work, at `workloads/<name>/workload.yaml`. The digest of its `spec` is `workload_spec_digest`.",
+    by: None,
+    fields: &[
+        required("apiVersion", &Type::Choice(&VERSION_CHOICE), "The version of the format."),
+        required("kind", &Type::Choice(&[choice("Workload", "A workload.")]), "What the file defines."),
+        required("metadata", &Type::Object(&METADATA), "What it is called and whose it is."),
+        required("spec", &Type::Object(&WORKLOAD_SPEC), "The work. This part is digested, with defaults left out."),
+    ],
+    rules: &[],
+};
+
+pub(crate) static WORKLOAD_TYPES: [Choice; 3] = [
+    choice("serving", "An inference endpoint under load."),
+    choice("indicator", "An executable that prints one JSON document."),
+    choice("training", "A job whose steps are observed."),
+];
+const SERVING: &[&str] = &["serving"];
+const EXECUTED: &[&str] = &["indicator", "training"];
+
+/// The digested part of a workload.
+pub(crate) static WORKLOAD_SPEC: Table = Table {
+    name: "workload",
+    doc: "The work. Fields that equal their default are left out of the digest, so writing a default out changes nothing.",
+    by: Some("type"),
+    fields: &[
+        required("type", &Type::Choice(&WORKLOAD_TYPES), "What kind of work it is."),
+        optional("model", &WORD_TYPE, "The model, a dimension of every comparison.").required_where(&["serving", "training"]),
+        optional("precision", &WORD_TYPE, "The number format, such as `fp8`.").required_where(&["serving", "training"]),
+        optional("framework", &WORD_TYPE, "What computes, such as `pytorch`.").only(EXECUTED).required_where(&["training"]),
+        optional("parallelism", &WORD_TYPE, "How the work is split, such as `tp8`.").only(&["training"]),
+        required("protocol", &WORD_TYPE, "What is spoken, such as `openai_compatible_http`.").only(SERVING),
+        required("deployment_model", &WORD_TYPE, "How the model is deployed, such as `deployment_per_gpu`.").only(SERVING),
+        required("batching_policy", &WORD_TYPE, "How requests are batched, such as `continuous`.").only(SERVING),
+        required("stack", &WORD_TYPE, "What serves, such as `vllm`.").only(SERVING),
+        required("script", &Type::Object(&SCRIPT), "The executable that one trial runs.").only(EXECUTED),
+        default("files", &PATHS, "[]", "Files that lie beside the script, relative to the workload's folder."),
+        optional("image", &IMAGE_TYPE, "The container image that it runs in; pinned to its digest when a run is planned."),
+        optional("prepare", &Type::Object(&PREPARE), "What runs once before the first trial, outside of timing.").only(EXECUTED),
+        default(
+            "parameters",
+            &PARAMETERS,
+            "{}",
+            "Environment of the script. A list is an axis of the sweep: one point for each value.",
+        )
+        .only(EXECUTED),
+        required("load", &Type::Object(&LOAD), "How requests arrive.").only(SERVING),
+        required("lengths", &LENGTHS, "How many tokens go in and out.").only(SERVING),
+        default("cache", &Type::Choice(&CACHES), "\"cold_salt\"", "The state of the prefix cache, a part of the workload.")
+            .only(SERVING),
+        default("streaming", &Type::Bool, "true", "Whether answers are streamed.").only(SERVING),
+        default("capture", &Type::Choice(&CAPTURES), "\"digest\"", "What is kept of prompts and answers.").only(SERVING),
+        default("slos", &Type::Object(&SLOS), "{}", "What a request must meet to count towards goodput.").only(SERVING),
+        default(
+            "metrics",
+            &METRICS,
+            "[]",
+            "What is reported. Other values of a result are kept raw, of unknown unit, and never gated.",
+        ),
+        default("time_limit", &DURATION_TYPE, "\"30m\"", "A trial that takes longer is stopped, and invalid."),
+        optional("seed", &SEED_TYPE, "What everything random derives from. Without it: derived from `workload_spec_digest`."),
+    ],
+    rules: &[],
+};
+
+static SCRIPT: Table = Table {
+    name: "script",
+    doc: "The executable that one trial runs. It is pinned by the digest of its bytes.",
+    by: None,
+    fields: &[
+        optional("path", &PATH_TYPE, "A file, relative to the workload's folder."),
+        optional("url", &Type::Text(&HTTPS_URL), "An address to fetch it from when a run is planned."),
+        optional("sha256", &Type::Text(&SHA256), "What the fetched bytes must be."),
+    ],
+    rules: &[Rule::ExactlyOne(&["path", "url"])],
+};
+
+static PREPARE: Table = Table {
+    name: "prepare",
+    doc: "What runs once before the first trial, outside of timing, such as a compiler.",
+    by: None,
+    fields: &[
+        required("command", &COMMAND, "Program and arguments, run in the trial's folder."),
+        default("outputs", &PATHS, "[]", "The files that it makes; their digests are recorded."),
+        default("time_limit", &DURATION_TYPE, "\"10m\"", "After this long it is stopped."),
+    ],
+    rules: &[],
+};
+
+static AXIS: Type = Type::List { item: &Type::Scalar, min: 1, max: MAX_AXIS, unique: Unique::Item };
+static PARAMETER: Type = Type::Shapes { scalar: Some(&Type::Scalar), list: Some(&AXIS), map: None };
+static PARAMETERS: Type = Type::Map { key: &ENV_NAME, value: &PARAMETER, min: 0, max: MAX_MAP };
+
+pub(crate) static LOAD_MODES: [Choice; 2] = [
+    choice("closed", "A fixed number of users, each sending its next request after the last answer. Has no intended times."),
+    choice("open", "Requests arrive by a schedule, whatever becomes of the earlier ones."),
+];
+pub(crate) static ARRIVALS: [Choice; 3] = [
+    choice("constant", "Equal gaps."),
+    choice("poisson", "Exponential gaps: independent users."),
+    choice("gamma", "Gamma gaps: burstier below a smoothness of 1, smoother above."),
+];
+static CONCURRENCIES: Type =
+    Type::List { item: &Type::Integer { min: 1, max: MAX_LOAD }, min: 1, max: MAX_AXIS, unique: Unique::Item };
+static RATES: Type = Type::List {
+    item: &Type::Number { min: 0.0, above_min: true, max: MAX_LOAD as f64 },
+    min: 1,
+    max: MAX_AXIS,
+    unique: Unique::Item,
+};
+
+pub(crate) static LOAD: Table = Table {
+    name: "load",
+    doc: "How requests arrive. Each concurrency or rate is one point. With both `duration` and `requests`, the first reached ends a trial.",
+    by: Some("mode"),
+    fields: &[
+        required("mode", &Type::Choice(&LOAD_MODES), "Who decides when a request is sent."),
+        required("concurrency", &CONCURRENCIES, "Users at a time, one point each.").only(&["closed"]),
+        required("rate", &RATES, "Arrivals per second, one point each.").only(&["open"]),
+        default("arrival", &Type::Choice(&ARRIVALS), "\"poisson\"", "The arrival process.").only(&["open"]),
+        optional(
+            "smoothness",
+            &Type::Number { min: 0.0, above_min: true, max: 1000.0 },
+            "Shape of the gamma process; 1 is Poisson.",
+        )
+        .only(&["open"]),
+        optional("duration", &DURATION_TYPE, "How long requests are sent and measured, after the warm-up."),
+        optional(
+            "requests",
+            &Type::Integer { min: 1, max: 1_000_000_000 },
+            "How many requests are sent and measured, after the warm-up.",
+        ),
+        default(
+            "warmup",
+            &Type::Text(&DURATION_OR_NONE),
+            "\"0s\"",
+            "How long load is offered before measuring; handed over without draining.",
+        ),
+        default("timeout", &DURATION_TYPE, "\"5m\"", "A request that takes longer failed."),
+    ],
+    rules: &[Rule::AtLeastOne(&["duration", "requests"])],
+};
+
+static LENGTHS: Type =
+    Type::Shapes { scalar: Some(&Type::Text(&SCENARIO)), list: None, map: Some(&Type::Object(&LENGTHS_TABLE)) };
+static LENGTHS_TABLE: Table = Table {
+    name: "lengths",
+    doc: "How many tokens go in and out: a scenario such as `D(128,256)`, or the two distributions written out.",
+    by: None,
+    fields: &[
+        required("input", &Type::Object(&DISTRIBUTION), "Tokens of the prompt."),
+        required("output", &Type::Object(&DISTRIBUTION), "Tokens of the answer."),
+    ],
+    rules: &[],
+};
+static TOKENS: Type = Type::Integer { min: 1, max: MAX_TOKENS.cast_signed() };
+static SPREAD: Type = Type::Number { min: 0.0, above_min: false, max: MAX_TOKENS as f64 };
+static MEAN: Type = Type::Number { min: 1.0, above_min: false, max: MAX_TOKENS as f64 };
+static DISTRIBUTION: Table = Table {
+    name: "distribution",
+    doc: "How many tokens, drawn for each request. Draws are rounded to the nearest whole number and clipped to at least 1.",
+    by: None,
+    fields: &[
+        optional("fixed", &TOKENS, "Always this many."),
+        optional("uniform", &Type::Object(&UNIFORM), "Any number between two bounds, each as likely."),
+        optional("normal", &Type::Object(&NORMAL), "Normally distributed."),
+        optional("lognormal", &Type::Object(&NORMAL), "Log-normally distributed; mean and spread are those of the token counts."),
+    ],
+    rules: &[Rule::ExactlyOne(&["fixed", "uniform", "normal", "lognormal"])],
+};
+static UNIFORM: Table = Table {
+    name: "uniform",
+    doc: "Any number between two bounds, both included.",
+    by: None,
+    fields: &[required("min", &TOKENS, "The lower bound."), required("max", &TOKENS, "The upper bound.")],
+    rules: &[],
+};
+static NORMAL: Table = Table {
+    name: "mean and spread",
+    doc: "Mean and standard deviation, in tokens.",
+    by: None,
+    fields: &[required("mean", &MEAN, "The mean."), required("stddev", &SPREAD, "The standard deviation.")],
+    rules: &[],
+};
+
+pub(crate) static CACHES: [Choice; 4] = [
+    choice("cold_salt", "Each trial's prompts begin with a salt of their own, so no prefix of another trial is found."),
+    choice("cold_flush", "The endpoint's cache is flushed before each trial."),
+    choice("warm", "The trial's own prompts are sent once before it is measured."),
+    choice("shared", "Nothing is done: trials find what earlier ones left."),
+];
+pub(crate) static CAPTURES: [Choice; 3] = [
+    choice("none", "Nothing."),
+    choice("digest", "Their digests: equal texts are recognised, and none is disclosed."),
+    choice("full", "The texts themselves, as raw evidence."),
+];
+static LATENCY_TYPE: Type = Type::Text(&LATENCY);
+pub(crate) static SLOS: Table = Table {
+    name: "SLOs",
+    doc: "Limits that each request must keep to count towards goodput; the limit itself is still good. A missing value is not.",
+    by: None,
+    fields: &[
+        optional("ttft", &LATENCY_TYPE, "Time to the first token event."),
+        optional("ttfo", &LATENCY_TYPE, "Time to the first content event."),
+        optional("tpot", &LATENCY_TYPE, "Time per output token."),
+        optional("e2e", &LATENCY_TYPE, "Time to the last token event."),
+    ],
+    rules: &[],
+};
+pub(crate) static BETTERS: [Choice; 2] =
+    [choice("higher", "Larger is better, such as a throughput."), choice("lower", "Smaller is better, such as a latency.")];
+static METRIC_TABLE: Table = Table {
+    name: "metric",
+    doc: "A value that is reported.",
+    by: None,
+    fields: &[
+        required("path", &METRIC_TYPE, "Where it stands in the result, members joined by dots."),
+        required("unit", &Type::Text(&UNIT), "The unit of its values."),
+        required("better", &Type::Choice(&BETTERS), "Which direction is better."),
+        default("primary", &Type::Bool, "true", "Whether gates judge it."),
+    ],
+    rules: &[],
+};
+static METRICS: Type = Type::List { item: &Type::Object(&METRIC_TABLE), min: 0, max: MAX_LIST, unique: Unique::Field("path") };
+
+/// A pipeline file.
+pub(crate) static PIPELINE: Table = Table {
+    name: "Pipeline",
+    doc: "Chains the six stages over workloads and targets.",
+    by: None,
+    fields: &[
+        required("apiVersion", &Type::Choice(&VERSION_CHOICE), "The version of the format."),
+        required("kind", &Type::Choice(&[choice("Pipeline", "A pipeline.")]), "What the file defines."),
+        required("metadata", &Type::Object(&METADATA), "What it is called and whose it is."),
+        required("spec", &Type::Object(&PIPELINE_SPEC), "What runs, on what, how often, and what is claimed."),
+    ],
+    rules: &[],
+};
+
+pub(crate) static INTENTS: [Choice; 3] = [
+    Choice { word: "exploratory", also: Some("exploratory_grade"), doc: "Finding out; never publishable." },
+    Choice { word: "realism", also: Some("realism_grade"), doc: "As in real use: shared machines, recorded context." },
+    Choice {
+        word: "publication",
+        also: Some("publication_grade"),
+        doc: "A claim: everything that the claim rules ask for holds.",
+    },
+];
+pub(crate) static ISOLATIONS: [Choice; 3] = [
+    choice("none", "Nothing is done between trials."),
+    choice("flush", "The target's caches are flushed between trials."),
+    choice("restart_target", "The target is restarted for each trial."),
+];
+pub(crate) static PLACEMENTS: [Choice; 2] = [
+    choice("coexist", "Both sides of a comparison are up together."),
+    choice("alternate", "One side is up at a time; provision and execute repeat by blocks."),
+];
+
+static PIPELINE_SPEC: Table = Table {
+    name: "pipeline",
+    doc: "A case is workload x target x variant. A workload is paired with the targets that can run it: \
+          serving with `endpoint`, `process` and `simulator`, indicators and training with `host`.",
+    by: None,
+    fields: &[
+        default("intent", &Type::Choice(&INTENTS), "\"exploratory\"", "What the run is for; decides how much must be proved."),
+        required("workloads", &NAMES, "Names of workloads: `workloads/<name>/workload.yaml`."),
+        required(
+            "targets",
+            &Type::List { item: &Type::Object(&TARGET), min: 1, max: MAX_LIST, unique: Unique::Field("name") },
+            "The systems under test.",
+        ),
+        default(
+            "variants",
+            &Type::List { item: &Type::Object(&VARIANT), min: 1, max: MAX_LIST, unique: Unique::Field("name") },
+            "[{\"name\": \"default\"}]",
+            "Named changes of a target's surroundings.",
+        ),
+        default("trials", &Type::Object(&TRIALS), "{}", "How often each point is measured."),
+        default(
+            "isolation",
+            &Type::Choice(&ISOLATIONS),
+            "\"none\"",
+            "How far trials are kept apart; limits what may be claimed.",
+        ),
+        default("placement", &Type::Choice(&PLACEMENTS), "\"coexist\"", "How the sides of a comparison share the machine."),
+        optional("comparison", &Type::Object(&COMPARISON), "What is compared with what."),
+        default("shards", &Type::Integer { min: 1, max: 1024 }, "1", "Processes that together make one trial."),
+        optional("pricing", &Type::Object(&PRICING), "What an hour of the target costs."),
+        optional(
+            "claim",
+            &Type::Object(&CLAIM),
+            "What a published number says about itself. Required for `intent: publication`.",
+        ),
+        default(
+            "controls",
+            &Type::Object(&CONTROLS),
+            "{}",
+            "The environment controls that a claim rests on; one not named is absent.",
+        ),
+        optional("baseline", &Type::Object(&BASELINE), "An earlier run to compare with."),
+        default(
+            "gates",
+            &Type::List { item: &Type::Object(&GATE), min: 0, max: MAX_LIST, unique: Unique::Field("name") },
+            "[]",
+            "Rules from verdicts to an exit code.",
+        ),
+        default(
+            "stages",
+            &STAGES_TYPE,
+            ALL_STAGES,
+            "The chain itself: all six stages in their one order, each with what it overrides.",
+        ),
+        optional("schedule", &Type::Object(&SCHEDULE), "When it runs by itself."),
+        default("publish", &Type::Object(&PUBLISH), "{}", "What is published, and where."),
+        default("fetch", &Type::Object(&FETCH), "{}", "Where the plan stage may fetch from."),
+        default("time_limit", &DURATION_TYPE, "\"24h\"", "A run that takes longer is cancelled."),
+    ],
+    rules: &[],
+};
+
+pub(crate) static TARGET_KINDS: [Choice; 4] = [
+    choice("host", "The machine itself, for indicators and training."),
+    choice("endpoint", "An endpoint that is already up."),
+    choice("process", "A process that provision starts."),
+    choice("simulator", "The built-in reference endpoint, whose true times are known."),
+];
+const REACHED: &[&str] = &["endpoint", "process", "simulator"];
+pub(crate) static TARGET: Table = Table {
+    name: "target",
+    doc: "A system under test.",
+    by: Some("kind"),
+    fields: &[
+        required("name", &NAME_TYPE, "Its name."),
+        required("kind", &Type::Choice(&TARGET_KINDS), "What it is."),
+        optional("url", &Type::Text(&HTTP_URL), "Its address. A simulator without one chooses a free port.")
+            .only(REACHED)
+            .required_where(&["endpoint", "process"]),
+        required("command", &COMMAND, "Program and arguments.").only(&["process"]),
+        default("env", &ENV, "{}", "Its environment: texts, or references to secrets.").only(&["host", "process", "simulator"]),
+        default(
+            "headers",
+            &Type::Map { key: &HEADER, value: &Type::Reference, min: 0, max: MAX_MAP },
+            "{}",
+            "Headers sent with each request: references only, because they carry credentials.",
+        )
+        .only(REACHED),
+        default("ready", &Type::Object(&READY), "{}", "How readiness is probed.").only(REACHED),
+        optional("image", &IMAGE_TYPE, "The container image that it runs in; for an endpoint, as declared."),
+        default("hardware", &FACTS, "{}", "Facts about its hardware that a person declares, by name."),
+    ],
+    rules: &[],
+};
+static READY: Table = Table {
+    name: "ready",
+    doc: "How readiness is probed before anything is measured.",
+    by: None,
+    fields: &[
+        optional("http", &Type::Text(&HTTP_PATH), "A path that answers 200 once the target is ready."),
+        default("timeout", &DURATION_TYPE, "\"5m\"", "How long that may take."),
+    ],
+    rules: &[],
+};
+static VARIANT: Table = Table {
+    name: "variant",
+    doc: "A named change of a target's surroundings.",
+    by: None,
+    fields: &[
+        required("name", &NAME_TYPE, "Its name."),
+        optional("description", &TEXT_TYPE, "What it changes, for people."),
+        default("env", &ENV, "{}", "Environment that it adds to a target's, or replaces."),
+    ],
+    rules: &[],
+};
+static TRIALS: Table = Table {
+    name: "trials",
+    doc: "How often each point is measured. At least 3 times, unless the intent is exploratory.",
+    by: None,
+    fields: &[
+        default("count", &Type::Integer { min: 1, max: 1000 }, "5", "Trials of each point."),
+        default(
+            "retry_budget",
+            &Type::Integer { min: 0, max: 100 },
+            "2",
+            "How many invalid attempts of one trial may be repeated.",
+        ),
+        optional(
+            "order_seed",
+            &SEED_TYPE,
+            "What the order of the trials derives from. Without it: derived from the workloads' digests.",
+        ),
+    ],
+    rules: &[],
+};
+static SIDE: Table = Table {
+    name: "side",
+    doc: "One side of a comparison.",
+    by: None,
+    fields: &[
+        required("target", &NAME_TYPE, "A target of this pipeline."),
+        default("variant", &NAME_TYPE, "\"default\"", "A variant of this pipeline."),
+    ],
+    rules: &[],
+};
+pub(crate) static VARIABLES: [Choice; 12] = [
+    choice("hardware_generation", "The hardware."),
+    choice("runtime_version", "The version of the runtime or server."),
+    choice("scheduler_path", "How the work is scheduled."),
+    choice("control_plane_path", "The way through the control plane."),
+    choice("driver_stack", "Drivers and their libraries."),
+    choice("network_topology", "The network."),
+    choice("storage_stack", "The storage."),
+    choice("batching_policy", "How requests are batched."),
+    choice("concurrency_model", "How concurrency is made."),
+    choice("kernel_implementation", "The compute kernels."),
+    choice("model", "The model."),
+    choice("other", "Something else, named in `other`."),
+];
+static COMPARISON: Table = Table {
+    name: "comparison",
+    doc: "Two sides that differ in one variable.",
+    by: Some("variable_under_test"),
+    fields: &[
+        required("baseline", &Type::Object(&SIDE), "Compared against."),
+        required("candidate", &Type::Object(&SIDE), "Judged."),
+        required("variable_under_test", &Type::Choice(&VARIABLES), "The one thing that differs."),
+        required("other", &TEXT_TYPE, "What differs, where no other word fits.").only(&["other"]),
+    ],
+    rules: &[],
+};
+static PRICING: Table = Table {
+    name: "pricing",
+    doc: "What an hour of the target costs. Outside of every workload's digest.",
+    by: None,
+    fields: &[
+        required("gpu_hour", &Type::Number { min: 0.0, above_min: false, max: 1e9 }, "Price of one GPU for one hour."),
+        required("currency", &Type::Text(&CURRENCY), "The currency, by ISO 4217."),
+        required("source", &TEXT_TYPE, "Where the price comes from."),
+        required("as_of", &Type::Text(&DATE), "The day on which it was valid."),
+    ],
+    rules: &[],
+};
+static CLAIM: Table = Table {
+    name: "claim",
+    doc: "What a published number says about itself.",
+    by: None,
+    fields: &[
+        required("methodology", &TEXT_TYPE, "How it was measured."),
+        required("representative", &Type::Bool, "Whether it stands for more than itself."),
+        required("statement", &TEXT_TYPE, "What it does and does not represent."),
+    ],
+    rules: &[],
+};
+static CONTROL_TYPE: Type = Type::Object(&CONTROL);
+static CONTROL: Table = Table {
+    name: "environment control",
+    doc: "`require: true` asks Assay to prove it on the target, and the grade falls where it cannot. `declare` is a person's word.",
+    by: None,
+    fields: &[
+        optional("require", &Type::Bool, "Whether it must be proved; `false` is the same as not naming the control."),
+        optional("declare", &TEXT_TYPE, "How it is ensured, in the words of whoever ensures it."),
+    ],
+    rules: &[Rule::ExactlyOne(&["require", "declare"])],
+};
+pub(crate) static CONTROLS: Table = Table {
+    name: "controls",
+    doc: "The environment controls that a claim rests on. Each ends up `proved`, `declared` or `absent`.",
+    by: None,
+    fields: &[
+        optional("dedicated_nodes", &CONTROL_TYPE, "Nothing else runs on the target's nodes."),
+        optional("fixed_topology", &CONTROL_TYPE, "The same devices and links in every trial."),
+        optional("locked_clocks", &CONTROL_TYPE, "Clocks are pinned."),
+        optional("stable_background", &CONTROL_TYPE, "What else runs does not change."),
+    ],
+    rules: &[],
+};
+static BASELINE: Table = Table {
+    name: "baseline",
+    doc: "An earlier run whose Summary this run's numbers are compared with.",
+    by: None,
+    fields: &[
+        optional("run", &Type::Text(&RUN_ID), "That one run."),
+        optional("branch", &Type::Text(&BRANCH), "The last run that was published on this branch."),
+    ],
+    rules: &[Rule::ExactlyOne(&["run", "branch"])],
+};
+static GATE: Table = Table {
+    name: "gate",
+    doc: "A rule from verdicts to an exit code. A metric regressed only if test, noise floor and budget all say so.",
+    by: None,
+    fields: &[
+        required("name", &NAME_TYPE, "Its name."),
+        default(
+            "metrics",
+            &Type::List { item: &METRIC_TYPE, min: 0, max: MAX_LIST, unique: Unique::Item },
+            "[]",
+            "The metrics that it judges; empty for every primary metric.",
+        ),
+        default(
+            "budget_pct",
+            &Type::Number { min: 0.0, above_min: true, max: 100.0 },
+            "5",
+            "A change for the worse up to this is let pass.",
+        ),
+        default("block_on_inconclusive", &Type::Bool, "false", "Whether an inconclusive verdict blocks too."),
+    ],
+    rules: &[],
+};
+pub(crate) static STAGES: [Choice; 6] = [
+    choice("plan", "Expands and pins. Timeout 10m."),
+    choice("provision", "Brings targets up, records the environment. Timeout 30m."),
+    choice("execute", "Runs the trials. Timeout 24h."),
+    choice("collect", "Completes and freezes the evidence. Timeout 30m."),
+    choice("reduce", "Computes rows and statistics. Timeout 30m."),
+    choice("publish", "Commits rows and renders the report. Timeout 10m."),
+];
+const ALL_STAGES: &str = r#"[{"name": "plan"}, {"name": "provision"}, {"name": "execute"}, {"name": "collect"}, {"name": "reduce"}, {"name": "publish"}]"#;
+static STAGES_TYPE: Type = Type::List { item: &Type::Object(&STAGE), min: 1, max: 20, unique: Unique::Field("name") };
+static STAGE: Table = Table {
+    name: "stage",
+    doc: "A stage of the chain and what the pipeline overrides.",
+    by: None,
+    fields: &[
+        required("name", &Type::Choice(&STAGES), "Which stage."),
+        optional("image", &IMAGE_TYPE, "The container image that holds the stage's binary."),
+        default("resources", &Type::Object(&RESOURCES), "{}", "What it needs in a cluster."),
+        default("placement", &Type::Object(&STAGE_PLACEMENT), "{}", "Where it may run in a cluster."),
+        optional("timeout", &DURATION_TYPE, "After this long an attempt of the stage is stopped."),
+        default("retries", &Type::Integer { min: 0, max: 10 }, "1", "How often it is repeated after an environment failure."),
+    ],
+    rules: &[],
+};
+static RESOURCES: Table = Table {
+    name: "resources",
+    doc: "What a stage needs in a cluster.",
+    by: None,
+    fields: &[
+        optional("cpu", &Type::Text(&QUANTITY), "CPU cores."),
+        optional("memory", &Type::Text(&QUANTITY), "Memory in bytes."),
+    ],
+    rules: &[],
+};
+static STAGE_PLACEMENT: Table = Table {
+    name: "stage placement",
+    doc: "Where a stage may run in a cluster.",
+    by: None,
+    fields: &[default(
+        "node_selector",
+        &Type::Map { key: &NODE_LABEL, value: &TEXT_TYPE, min: 0, max: MAX_MAP },
+        "{}",
+        "Labels that a node must carry.",
+    )],
+    rules: &[],
+};
+static NODE_LABEL: crate::format::Format = crate::format::Format {
+    what: "a node label",
+    pattern: "^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$",
+    example: "kubernetes.io/arch",
+    max: 317,
+    normal: BRANCH.normal,
+};
+static SCHEDULE: Table = Table {
+    name: "schedule",
+    doc: "When the pipeline runs by itself. The slot is part of the run id, so that no run can be left out unseen.",
+    by: None,
+    fields: &[
+        required("cron", &Type::Text(&CRON), "Minute, hour, day of month, month, day of week."),
+        default("timezone", &Type::Text(&TIMEZONE), "\"UTC\"", "The time zone of `cron`."),
+        default(
+            "deadline",
+            &DURATION_TYPE,
+            "\"1h\"",
+            "A run that could not start this long after its slot is left out, and said to be.",
+        ),
+    ],
+    rules: &[],
+};
+static PUBLISH: Table = Table {
+    name: "publish",
+    doc: "What is published, and where.",
+    by: None,
+    fields: &[
+        default(
+            "queries",
+            &Type::List { item: &Type::Text(&SQL_PATH), min: 0, max: MAX_LIST, unique: Unique::Item },
+            "[]",
+            "SQL files that select published numbers, relative to the repository's root.",
+        ),
+        optional("branch", &Type::Text(&BRANCH), "The branch that publications are committed to."),
+        optional("folder", &PATH_TYPE, "The folder in it."),
+    ],
+    rules: &[],
+};
+static FETCH: Table = Table {
+    name: "fetch",
+    doc: "Where the plan stage may fetch scripts and ask registries.",
+    by: None,
+    fields: &[default(
+        "allow",
+        &Type::List { item: &Type::Text(&HOST), min: 0, max: MAX_LIST, unique: Unique::Item },
+        "[]",
+        "Hosts that may be fetched from. Empty: any host for a trusted run, none for an untrusted one.",
+    )],
+    rules: &[],
+};
+
+/// A trust policy file.
+pub(crate) static TRUST_POLICY: Table = Table {
+    name: "TrustPolicy",
+    doc: "Says which key may sign what.",
+    by: None,
+    fields: &[
+        required("apiVersion", &Type::Choice(&VERSION_CHOICE), "The version of the format."),
+        required("kind", &Type::Choice(&[choice("TrustPolicy", "A trust policy.")]), "What the file defines."),
+        required("metadata", &Type::Object(&METADATA), "What it is called and whose it is."),
+        required("spec", &Type::Object(&TRUST_SPEC), "Who is trusted with what."),
+    ],
+    rules: &[],
+};
+static TRUST_SPEC: Table = Table {
+    name: "trust policy",
+    doc: "Who is trusted with what. Whoever is not named is not trusted.",
+    by: None,
+    fields: &[required(
+        "signers",
+        &Type::List { item: &Type::Object(&SIGNER), min: 1, max: MAX_LIST, unique: Unique::Field("name") },
+        "The keys, each with what it may sign.",
+    )],
+    rules: &[],
+};
+pub(crate) static ROLES: [Choice; 11] = [
+    choice("source", "Whoever starts a run."),
+    choice("plan", "The plan stage."),
+    choice("provision", "The provision stage."),
+    choice("execute", "The execute stage."),
+    choice("collect", "The collect stage and its recorder."),
+    choice("reduce", "The reduce stage."),
+    choice("publish", "The publish stage."),
+    choice("gate", "The gate."),
+    choice("calibrate", "The calibration of a client."),
+    choice("probe", "The hardware probe on a target's node."),
+    choice("import", "An importer of another tool's results."),
+];
+static SIGNER: Table = Table {
+    name: "signer",
+    doc: "A key and what it may sign.",
+    by: None,
+    fields: &[
+        required("name", &NAME_TYPE, "Whose key it is."),
+        required("key", &Type::Text(&PUBLIC_KEY), "The public key as PEM text, in a block."),
+        required(
+            "signs",
+            &Type::List { item: &Type::Choice(&ROLES), min: 1, max: 20, unique: Unique::Item },
+            "The roles that it may sign for.",
+        ),
+        optional("not_before", &Type::Text(&INSTANT), "Signatures from before this instant are not trusted."),
+        optional("not_after", &Type::Text(&INSTANT), "Signatures from after this instant are not trusted."),
+    ],
+    rules: &[],
+};
+
+/// Every table, for the tests that hold them to their word.
+#[cfg(test)]
+pub(crate) fn all_tables() -> Vec<&'static Table> {
+    fn visit(kind: &'static Type, found: &mut Vec<&'static Table>) {
+        match kind {
+            Type::Object(table) => {
+                if found.iter().any(|known| std::ptr::eq(*known, *table)) {
+                    return;
+                }
+                found.push(table);
+                table.fields.iter().for_each(|field| visit(field.kind, found));
+            }
+            Type::List { item, .. } => visit(item, found),
+            Type::Map { value, .. } => visit(value, found),
+            Type::Shapes { scalar, list, map } => [scalar, list, map].into_iter().flatten().for_each(|kind| visit(kind, found)),
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    for table in [&WORKLOAD, &PIPELINE, &TRUST_POLICY] {
+        found.push(table);
+        table.fields.iter().for_each(|field| visit(field.kind, &mut found));
+    }
+    found.push(&REFERENCE);
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::field::Need;
+    use assay_manifest as manifest;
+
+    #[test]
+    fn every_word_of_the_manifests_has_its_choice() {
+        let words = |choices: &[Choice]| choices.iter().map(|choice| choice.word).collect::<Vec<_>>();
+        macro_rules! agree {
+            ($($choices:ident = $type:ty),+ $(,)?) => {
+                $(assert_eq!(words(&$choices), <$type>::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());)+
+            };
+        }
+        agree!(
+            WORKLOAD_TYPES = manifest::WorkloadType,
+            INTENTS = manifest::Intent,
+            ISOLATIONS = manifest::Isolation,
+            PLACEMENTS = manifest::Placement,
+            TARGET_KINDS = manifest::TargetKind,
+            BETTERS = manifest::Better,
+            ROLES = manifest::Role,
+        );
+        let controls: Vec<_> = CONTROLS.fields.iter().map(|field| field.name).collect();
+        assert_eq!(controls, manifest::Control::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
+        assert_eq!(words(&STAGES), manifest::Role::STAGES.iter().map(|role| role.as_str()).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn every_table_is_whole() {
+        for table in all_tables() {
+            let by = table.by.and_then(|by| table.field(by)).map(|field| match (field.kind, field.need) {
+                (Type::Choice(choices), Need::Required) => choices.iter().map(|choice| choice.word).collect::<Vec<_>>(),
+                _ => panic!("{}: the deciding field must be a required choice", table.name),
+            });
+            for field in table.fields {
+                assert!(field.doc.ends_with('.'), "{}.{} ends its sentence", table.name, field.name);
+                assert_eq!(table.fields.iter().filter(|other| other.name == field.name).count(), 1, "{}", field.name);
+                let choices = field.only.iter().chain(match field.need {
+                    Need::RequiredFor(choices) => choices,
+                    _ => &[],
+                });
+                for choice in choices {
+                    assert!(by.as_ref().is_some_and(|by| by.contains(choice)), "{}.{}: {choice}", table.name, field.name);
+                }
+            }
+            for rule in table.rules {
+                let (Rule::ExactlyOne(names) | Rule::AtLeastOne(names)) = rule;
+                assert!(names.iter().all(|name| table.field(name).is_some()), "{}", table.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! The closure of a pipeline, and validation of many files.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use insta::assert_snapshot;
+
+use super::{COMPARING, INDICATOR, PIPELINE, SERVING, with};
+use crate::{Closure, ClosureError, MAX_FILE_BYTES, closure, render, validate};
+
+/// A repository in memory.
+fn repository(files: &[(&str, &str)]) -> BTreeMap<String, Vec<u8>> {
+    files.iter().map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec())).collect()
+}
+
+fn whole() -> BTreeMap<String, Vec<u8>> {
+    repository(&[
+        ("pipelines/nightly.yaml", &with(PIPELINE, "  targets:", "  publish: {queries: [queries/q.sql]}\n  targets:")),
+        ("workloads/stream/workload.yaml", INDICATOR),
+        ("workloads/stream/run.sh", "#!/bin/sh"),
+        ("workloads/stream/stream.c", "int main;"),
+        ("workloads/stream/README.md", "# Stream"),
+        ("workloads/stream/unnamed.txt", "not part of it"),
+        ("queries/q.sql", "select 1"),
+    ])
+}
+
+fn close(path: &str, files: &BTreeMap<String, Vec<u8>>) -> Result<Closure, ClosureError<String>> {
+    closure(path, &mut |path| Ok(files.get(path).cloned()))
+}
+
+fn refusal(path: &str, files: &BTreeMap<String, Vec<u8>>) -> String {
+    match close(path, files) {
+        Err(ClosureError::Problems(problems)) => render(&problems),
+        Err(error) => error.to_string(),
+        Ok(_) => "no problem".to_owned(),
+    }
+}
+
+#[test]
+fn the_closure_is_what_is_named_and_no_more() {
+    let closed = close("./pipelines/nightly.yaml", &whole()).expect("a closure");
+    let paths: Vec<_> = closed.files.iter().map(|file| file.path.as_str()).collect();
+    assert_eq!(
+        paths,
+        [
+            "pipelines/nightly.yaml",
+            "workloads/stream/workload.yaml",
+            "workloads/stream/run.sh",
+            "workloads/stream/stream.c",
+            "workloads/stream/README.md",
+            "queries/q.sql"
+        ]
+    );
+    let frozen = closed.workloads[0].freeze(&closed.pins_of(&closed.workloads[0])).expect("frozen");
+    assert!(frozen.unpinned.is_empty());
+    assert_eq!(closed.files[2].size, 9);
+}
+
+#[test]
+fn each_path_is_asked_for_once() {
+    let mut files = whole();
+    let twice = with(INDICATOR, "files: [stream.c]", "files: [stream.c, README.md, workload.yaml]");
+    files.insert("workloads/stream/workload.yaml".to_owned(), twice.into_bytes());
+    let asked = RefCell::new(Vec::new());
+    let closed = closure("pipelines/nightly.yaml", &mut |path| {
+        asked.borrow_mut().push(path.to_owned());
+        Ok::<_, String>(files.get(path).cloned())
+    });
+    let closed = closed.unwrap_or_else(|_| panic!("a closure"));
+    let mut once = asked.into_inner();
+    assert_eq!(once.len(), closed.files.len());
+    once.dedup();
+    assert_eq!(once.len(), closed.files.len());
+}
+
+#[test]
+fn missing_files_are_named_where_they_are_asked_for() {
+    let mut files = whole();
+    for path in ["workloads/stream/run.sh", "workloads/stream/stream.c", "workloads/stream/README.md", "queries/q.sql"] {
+        files.remove(path);
+    }
+    assert_snapshot!(refusal("pipelines/nightly.yaml", &files), @r"
+    error: there is no file `workloads/stream/run.sh`
+     --> workloads/stream/workload.yaml:8:18
+      |
+    8 |   script: {path: run.sh}
+      |                  ^^^^^^
+    hint: paths are relative to the workload's folder
+
+    error: there is no file `workloads/stream/stream.c`
+     --> workloads/stream/workload.yaml:9:11
+      |
+    9 |   files: [stream.c]
+      |           ^^^^^^^^
+    hint: paths are relative to the workload's folder
+
+    error: there is no file `queries/q.sql`
+     --> pipelines/nightly.yaml:6:23
+      |
+    6 |   publish: {queries: [queries/q.sql]}
+      |                       ^^^^^^^^^^^^^
+    hint: paths of queries are relative to the repository's root
+    ");
+}
+
+#[test]
+fn a_missing_workload_is_named_where_it_is_asked_for() {
+    let mut files = whole();
+    files.remove("workloads/stream/workload.yaml");
+    assert_snapshot!(refusal("pipelines/nightly.yaml", &files), @r"
+    error: there is no workload `stream`
+     --> pipelines/nightly.yaml:5:15
+      |
+    5 |   workloads: [stream]
+      |               ^^^^^^
+    hint: it would be defined in workloads/stream/workload.yaml
+    ");
+}
+
+#[test]
+fn a_missing_pipeline_is_named() {
+    assert_snapshot!(refusal("pipelines/none.yaml", &whole()), @r"
+    error: there is no such pipeline
+     --> pipelines/none.yaml
+    ");
+    assert_snapshot!(refusal("../nightly.yaml", &whole()), @r"
+    error: `../nightly.yaml` is not a path in the repository: must not lead out of its folder with `..`
+     --> ../nightly.yaml
+    ");
+}
+
+#[test]
+fn problems_of_all_files_come_together() {
+    let mut files = whole();
+    let pipeline = with(PIPELINE, "[stream]", "[stream, chat]");
+    files.insert("pipelines/nightly.yaml".to_owned(), pipeline.into_bytes());
+    files.insert("workloads/stream/workload.yaml".to_owned(), with(INDICATOR, "type: indicator", "type: x").into_bytes());
+    files.insert("workloads/chat/workload.yaml".to_owned(), with(SERVING, "mode: open", "mode: x").into_bytes());
+    let shown = refusal("pipelines/nightly.yaml", &files);
+    assert!(
+        shown.contains("workloads/stream/workload.yaml:7:9") && shown.contains("workloads/chat/workload.yaml:13:11"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn a_failure_to_read_is_passed_on() {
+    let mut read = |_: &str| Err::<Option<Vec<u8>>, _>(std::io::Error::other("the disk is gone"));
+    let error = closure("pipelines/nightly.yaml", &mut read).expect_err("no closure");
+    assert_eq!(error.to_string(), "failed to read `pipelines/nightly.yaml`");
+    assert_eq!(std::error::Error::source(&error).map(ToString::to_string), Some("the disk is gone".to_owned()));
+}
+
+#[test]
+fn files_have_a_size_limit() {
+    let mut files = whole();
+    files.insert("workloads/stream/stream.c".to_owned(), vec![b' '; MAX_FILE_BYTES + 1]);
+    assert_snapshot!(refusal("pipelines/nightly.yaml", &files), @r"
+    error: the file has 67108865 bytes; at most 67108864 are allowed
+     --> workloads/stream/stream.c
+    ");
+}
+
+fn validated(files: &[(&str, &str)]) -> String {
+    render(&validate(files.iter().map(|(path, text)| (*path, text.as_bytes()))))
+}
+
+#[test]
+fn valid_files_have_no_problems() {
+    let files =
+        [("p.yaml", PIPELINE), ("workloads/stream/workload.yaml", INDICATOR), ("q.yaml", COMPARING), ("t.yaml", super::TRUST)];
+    assert_eq!(validated(&files), "");
+}
+
+#[test]
+fn a_pipeline_and_its_workloads_are_validated_together() {
+    let endpoint = with(PIPELINE, "kind: host", "kind: endpoint, url: http://localhost");
+    assert_eq!(validated(&[("p.yaml", &endpoint)]), "");
+    assert_snapshot!(validated(&[("p.yaml", &endpoint), ("workloads/stream/workload.yaml", INDICATOR)]), @r"
+    error: no target can run the indicator workload `stream`
+     --> p.yaml:5:15
+      |
+    5 |   workloads: [stream]
+      |               ^^^^^^
+    hint: add a target that is a `host`
+
+    error: no workload of this pipeline runs on the target `here` of `kind: endpoint`
+     --> p.yaml:7:7
+      |
+    7 |     - {name: here, kind: endpoint, url: http://localhost}
+      |       ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+    hint: remove the target, or name a workload for it
+    ");
+}
+
+#[test]
+fn two_workloads_of_one_name_are_a_problem() {
+    assert_snapshot!(validated(&[("a.yaml", INDICATOR), ("b.yaml", INDICATOR)]), @r"
+    error: the workload `stream` is also defined in a.yaml
+     --> b.yaml:4:9
+      |
+    4 |   name: stream
+      |         ^^^^^^
+    hint: give one of them another name
+    ");
+}
+
+#[test]
+fn the_folder_is_checked_in_validation_too() {
+    assert!(validated(&[("x/workloads/chat/workload.yaml", INDICATOR)]).contains("lies in the folder `chat`"));
+}
+
+#[test]
+fn a_problem_that_two_pipelines_find_is_shown_once() {
+    let remote = with(INDICATOR, "{path: run.sh}", "{url: https://evil.example/run.sh}");
+    let strict = with(PIPELINE, "  targets:", "  fetch: {allow: [good.example]}\n  targets:");
+    let shown = validated(&[("p.yaml", &strict), ("p.yaml", &strict), ("w.yaml", &remote)]);
+    assert_eq!(shown.matches("error: ").count(), 1, "{shown}");
+}

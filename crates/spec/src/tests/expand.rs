@@ -1,0 +1,292 @@
+//! Expansion: cases, points and their limits.
+
+use std::collections::BTreeSet;
+
+use assay_manifest::{Case, PointKind};
+use insta::assert_snapshot;
+use proptest::prelude::*;
+
+use super::{COMPARING, INDICATOR, PIPELINE, SERVING, pipeline, with, workload};
+use crate::{MAX_POINTS, expand, render};
+
+fn cases(pipeline_text: &str, workloads: &[&str]) -> Vec<Case> {
+    let workloads: Vec<_> = workloads.iter().map(|text| workload(text)).collect();
+    expand(&pipeline(pipeline_text), &workloads).unwrap_or_else(|problems| panic!("{}", render(&problems)))
+}
+
+fn refusal(pipeline_text: &str, workloads: &[&str]) -> String {
+    let workloads: Vec<_> = workloads.iter().map(|text| workload(text)).collect();
+    expand(&pipeline(pipeline_text), &workloads).map_or_else(|problems| render(&problems), |_| "no problem".to_owned())
+}
+
+fn show(cases: &[Case]) -> String {
+    let points = |case: &Case| {
+        case.points
+            .iter()
+            .map(|point| format!("\n  {} {} {:?}", point.kind, point.point_id, point.value))
+            .collect::<Vec<_>>()
+            .concat()
+    };
+    cases.iter().map(|case| format!("{}{}\n", case.case_id, points(case))).collect::<Vec<_>>().concat()
+}
+
+#[test]
+fn parameters_multiply() {
+    assert_snapshot!(show(&cases(PIPELINE, &[INDICATOR])), @r#"
+    stream.here.default
+      parameters array-mib-64-threads-1 {"ARRAY_MIB": "64", "THREADS": "1"}
+      parameters array-mib-64-threads-2 {"ARRAY_MIB": "64", "THREADS": "2"}
+      parameters array-mib-64-threads-4 {"ARRAY_MIB": "64", "THREADS": "4"}
+      parameters array-mib-256-threads-1 {"ARRAY_MIB": "256", "THREADS": "1"}
+      parameters array-mib-256-threads-2 {"ARRAY_MIB": "256", "THREADS": "2"}
+      parameters array-mib-256-threads-4 {"ARRAY_MIB": "256", "THREADS": "4"}
+    "#);
+}
+
+#[test]
+fn a_workload_without_axes_has_one_point() {
+    let text = with(INDICATOR, "    ARRAY_MIB: [64, 256]\n    THREADS: [1, 2, 4]\n", "");
+    assert_snapshot!(show(&cases(PIPELINE, &[&text])), @r"
+    stream.here.default
+      parameters default {}
+    ");
+}
+
+#[test]
+fn each_rate_or_concurrency_is_a_point() {
+    assert_snapshot!(show(&cases(COMPARING, &[SERVING])), @r#"
+    chat.old.default
+      rate rate-1 {"rate": "1"}
+      rate rate-2-5 {"rate": "2.5"}
+      rate rate-10 {"rate": "10"}
+    chat.old.fast
+      rate rate-1 {"rate": "1"}
+      rate rate-2-5 {"rate": "2.5"}
+      rate rate-10 {"rate": "10"}
+    chat.new.default
+      rate rate-1 {"rate": "1"}
+      rate rate-2-5 {"rate": "2.5"}
+      rate rate-10 {"rate": "10"}
+    chat.new.fast
+      rate rate-1 {"rate": "1"}
+      rate rate-2-5 {"rate": "2.5"}
+      rate rate-10 {"rate": "10"}
+    "#);
+    let closed = with(
+        SERVING,
+        "    mode: open\n    rate: [1, 2.5, 10]\n    arrival: gamma\n    smoothness: 0.5\n",
+        "    mode: closed\n    concurrency: [1, 64]\n",
+    );
+    let cases = cases(COMPARING, &[&closed]);
+    assert_eq!(
+        cases[0].points.iter().map(|point| (point.kind, point.point_id.as_str())).collect::<Vec<_>>(),
+        [(PointKind::Concurrency, "concurrency-1"), (PointKind::Concurrency, "concurrency-64")]
+    );
+}
+
+#[test]
+fn workloads_meet_the_targets_that_can_run_them() {
+    let text = with(PIPELINE, "[stream]", "[stream, chat]");
+    let text = with(&text, "kind: host}\n", "kind: host}\n    - {name: sim, kind: simulator}\n");
+    let ids: Vec<_> = cases(&text, &[SERVING, INDICATOR]).into_iter().map(|case| case.case_id.to_string()).collect();
+    assert_eq!(ids, ["stream.here.default", "chat.sim.default"]);
+}
+
+#[test]
+fn blurred_long_and_odd_values_end_in_a_digest() {
+    let text = with(INDICATOR, "ARRAY_MIB: [64, 256]", "KIND: [fp8, FP8, a-b, a_b, -1, 0.5, '', a b, ü]");
+    let text = with(&text, "THREADS: [1, 2, 4]", &format!("LONG: [{}]", "x".repeat(50)));
+    let ids = show(&cases(PIPELINE, &[&text]));
+    assert_snapshot!(ids, @r#"
+    stream.here.default
+      parameters kind-fp8-long-xxxxxxxxxxxxx-fda5e23a0025 {"KIND": "fp8", "LONG": "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}
+      parameters kind-fp8-long-xxxxxxxxxxxxx-5b5b6c52405e {"KIND": "FP8", "LONG": "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}
+      parameters kind-a-b-long-xxxxxxxxxxxxx-f6bd453fa801 {"KIND": "a-b", "LONG": "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}
+      parameters kind-a-b-long-xxxxxxxxxxxxx-2085359117d0 {"KIND": "a_b", "LONG": "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}
+      parameters kind-1-long-xxxxxxxxxxxxxxx-7674dba5ca97 {"KIND": "-1", "LONG": "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}
+      parameters kind-0-5-long-xxxxxxxxxxxxx-53def4cab079 {"KIND": "0.5", "LONG": "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}
+      parameters kind-long-xxxxxxxxxxxxxxxxx-1f83cee720ce {"KIND": "", "LONG": "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}
+      parameters kind-a-b-long-xxxxxxxxxxxxx-d8e6cfdeb532 {"KIND": "a b", "LONG": "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}
+      parameters kind-long-xxxxxxxxxxxxxxxxx-f41660f1a093 {"KIND": "ü", "LONG": "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}
+    "#);
+}
+
+#[test]
+fn an_unknown_workload_is_named() {
+    assert_snapshot!(refusal(&with(PIPELINE, "[stream]", "[stream, strem]"), &[INDICATOR]), @r"
+    error: there is no workload `strem`
+     --> pipeline.yaml:5:23
+      |
+    5 |   workloads: [stream, strem]
+      |                       ^^^^^
+    hint: did you mean `stream`?
+    ");
+    assert_snapshot!(refusal(&with(PIPELINE, "[stream]", "[nothing-like-it]"), &[INDICATOR]), @r"
+    error: there is no workload `nothing-like-it`
+     --> pipeline.yaml:5:15
+      |
+    5 |   workloads: [nothing-like-it]
+      |               ^^^^^^^^^^^^^^^
+    hint: it would be defined in workloads/nothing-like-it/workload.yaml
+    ");
+}
+
+#[test]
+fn nothing_is_left_without_a_partner() {
+    assert_snapshot!(refusal(&with(PIPELINE, "[stream]", "[chat]"), &[SERVING]), @r"
+    error: no target can run the serving workload `chat`
+     --> pipeline.yaml:5:15
+      |
+    5 |   workloads: [chat]
+      |               ^^^^
+    hint: add a target that is an `endpoint`, a `process` or a `simulator`
+
+    error: no workload of this pipeline runs on the target `here` of `kind: host`
+     --> pipeline.yaml:7:7
+      |
+    7 |     - {name: here, kind: host}
+      |       ^^^^^^^^^^^^^^^^^^^^^^^
+    hint: remove the target, or name a workload for it
+    ");
+    assert_snapshot!(refusal(&with(PIPELINE, "kind: host}\n", "kind: host}\n    - {name: sim, kind: simulator}\n"), &[INDICATOR]), @r"
+    error: no workload of this pipeline runs on the target `sim` of `kind: simulator`
+     --> pipeline.yaml:8:7
+      |
+    8 |     - {name: sim, kind: simulator}
+      |       ^^^^^^^^^^^^^^^^^^^^^^^^^^^
+    hint: remove the target, or name a workload for it
+    ");
+}
+
+#[test]
+fn the_sides_of_a_comparison_have_work_in_common() {
+    let text = with(PIPELINE, "[stream]", "[stream, chat]");
+    let text = with(
+        &text,
+        "kind: host}\n",
+        "kind: host}\n    - {name: sim, kind: simulator}\n  comparison: {baseline: {target: here}, candidate: {target: sim}, variable_under_test: model}\n",
+    );
+    assert_snapshot!(refusal(&text, &[SERVING, INDICATOR]), @r"
+    error: no workload of this pipeline runs on both `here` and `sim`
+     --> pipeline.yaml:9:3
+      |
+    9 |   comparison: {baseline: {target: here}, candidate: {target: sim}, variable_under_test: model}
+      |   ^^^^^^^^^^
+    hint: one is a `host`, the other a `simulator`
+    ");
+}
+
+#[test]
+fn gates_judge_declared_metrics() {
+    let text =
+        with(PIPELINE, "  targets:", "  baseline: {run: last}\n  gates: [{name: g, metrics: [copy.rat, copy.rate]}]\n  targets:");
+    assert_snapshot!(refusal(&text, &[INDICATOR]), @r"
+    error: no workload of this pipeline declares the metric `copy.rat`
+     --> pipeline.yaml:7:31
+      |
+    7 |   gates: [{name: g, metrics: [copy.rat, copy.rate]}]
+      |                               ^^^^^^^^
+    hint: did you mean `copy.rate`?
+    ");
+}
+
+#[test]
+fn scripts_are_fetched_from_allowed_hosts() {
+    let remote = with(INDICATOR, "{path: run.sh}", "{url: https://evil.example/run.sh}");
+    assert_eq!(refusal(PIPELINE, &[&remote]), "no problem");
+    assert_snapshot!(refusal(&with(PIPELINE, "  targets:", "  fetch: {allow: [good.example]}\n  targets:"), &[&remote]), @r"
+    error: the script's host `evil.example` is not among those that the pipeline `nightly` allows
+     --> workload.yaml:8:17
+      |
+    8 |   script: {url: https://evil.example/run.sh}
+      |                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^
+    hint: add it to `spec.fetch.allow` in pipeline.yaml
+    ");
+    assert_eq!(refusal(&with(PIPELINE, "  targets:", "  fetch: {allow: [evil.example]}\n  targets:"), &[&remote]), "no problem");
+}
+
+fn axis(name: &str, length: usize) -> String {
+    format!("{name}: [{}]", (0..length).map(|value| value.to_string()).collect::<Vec<_>>().join(", "))
+}
+
+#[test]
+fn points_have_a_limit() {
+    let sweep =
+        |a, b| with(&with(INDICATOR, "ARRAY_MIB: [64, 256]", &axis("ARRAY_MIB", a)), "THREADS: [1, 2, 4]", &axis("THREADS", b));
+    assert_eq!(cases(PIPELINE, &[&sweep(MAX_POINTS / 10, 10)])[0].points.len(), MAX_POINTS);
+    assert_snapshot!(refusal(PIPELINE, &[&sweep(MAX_POINTS / 10, 11)]), @r"
+    error: the parameters of `stream` make 1100 points; at most 1000 are allowed
+      --> workload.yaml:13:3
+       |
+    13 |   parameters:
+       |   ^^^^^^^^^^
+    hint: every list multiplies the points by its length
+    ");
+}
+
+fn many(workloads: usize, targets: usize, variants: usize) -> (String, Vec<String>) {
+    let list = |count: usize, item: &dyn Fn(usize) -> String| (0..count).map(item).collect::<Vec<_>>().join(", ");
+    let text = with(PIPELINE, "[stream]", &format!("[{}]", list(workloads, &|i| format!("w{i}"))));
+    let text = with(
+        &text,
+        "\n    - {name: here, kind: host}",
+        &format!(" [{}]", list(targets, &|i| format!("{{name: t{i}, kind: host}}"))),
+    );
+    let text =
+        with(&text, "  targets:", &format!("  variants: [{}]\n  targets:", list(variants, &|i| format!("{{name: v{i}}}"))));
+    (text, (0..workloads).map(|i| with(INDICATOR, "name: stream", &format!("name: w{i}"))).collect())
+}
+
+#[test]
+fn cases_and_trials_have_a_limit() {
+    let refuse =
+        |(text, workloads): (String, Vec<String>)| refusal(&text, &workloads.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_snapshot!(refuse(many(2, 101, 50)), @r"
+    error: the pipeline has 10100 cases; at most 10000 are allowed
+     --> pipeline.yaml:4:1
+      |
+    4 | spec:
+      | ^^^^
+    hint: a case is workload x target x variant
+    ");
+    assert_snapshot!(refuse(many(2, 50, 50)), @r"
+    error: the pipeline has 150000 trials; at most 100000 are allowed
+     --> pipeline.yaml:4:1
+      |
+    4 | spec:
+      | ^^^^
+    hint: 30000 points are measured 5 times each
+    ");
+}
+
+#[test]
+fn a_thousand_cases_expand() {
+    let (text, workloads) = many(10, 10, 10);
+    let (pipeline, workloads) = (pipeline(&text), workloads.iter().map(|text| workload(text)).collect::<Vec<_>>());
+    let cases = expand(&pipeline, &workloads).expect("cases");
+    assert_eq!(cases.len(), 1000);
+}
+
+proptest! {
+    #[test]
+    fn the_count_is_the_product_of_the_axes_and_ids_are_unique(
+        workloads in 1usize..4, targets in 1usize..4, variants in 1usize..4,
+        axes in prop::collection::vec(prop::collection::btree_set("[a-zA-Z0-9._ -]{1,6}", 1..5), 0..3),
+    ) {
+        let (text, files) = many(workloads, targets, variants);
+        let quoted = |values: &BTreeSet<String>| values.iter().map(|value| format!("'{value}'")).collect::<Vec<_>>().join(", ");
+        let parameters: String = axes.iter().enumerate().map(|(i, values)| format!("    A{i}: [{}]\n", quoted(values))).collect::<Vec<_>>().concat();
+        let files: Vec<String> =
+            files.iter().map(|file| with(file, "    ARRAY_MIB: [64, 256]\n    THREADS: [1, 2, 4]\n", &parameters)).collect();
+        let cases = cases(&text, &files.iter().map(String::as_str).collect::<Vec<_>>());
+        prop_assert_eq!(cases.len(), workloads * targets * variants);
+        let points = axes.iter().map(BTreeSet::len).product::<usize>();
+        for case in &cases {
+            prop_assert_eq!(case.points.len(), points);
+            let ids: BTreeSet<_> = case.points.iter().map(|point| &point.point_id).collect();
+            prop_assert_eq!(ids.len(), points);
+        }
+        let ids: BTreeSet<_> = cases.iter().map(|case| &case.case_id).collect();
+        prop_assert_eq!(ids.len(), cases.len());
+    }
+}

@@ -1,0 +1,537 @@
+//! Pipelines: what is read, and what is refused.
+
+use std::time::Duration;
+
+use assay_manifest::{Control, Intent, Role, TargetKind};
+use insta::assert_snapshot;
+
+use super::{COMPARING, PIPELINE, pipeline, problems, with};
+use crate::{Baseline, ControlAsk, SecretRef, Trials};
+
+fn minimal(part: &str, replacement: &str) -> String {
+    problems(&with(PIPELINE, part, replacement))
+}
+
+fn comparing(part: &str, replacement: &str) -> String {
+    problems(&with(COMPARING, part, replacement))
+}
+
+#[test]
+fn a_minimal_pipeline_has_its_defaults() {
+    let spec = pipeline(PIPELINE).spec;
+    assert_eq!(spec.intent, Intent::Exploratory);
+    assert_eq!(spec.variants.iter().map(|variant| variant.name.as_str()).collect::<Vec<_>>(), ["default"]);
+    assert_eq!(spec.trials, Trials { count: 5, retry_budget: 2, order_seed: None });
+    assert_eq!(spec.stages.iter().map(|stage| stage.role).collect::<Vec<_>>(), Role::STAGES);
+    let minutes: Vec<_> = spec.stages.iter().map(|stage| stage.timeout.as_secs() / 60).collect();
+    assert_eq!(minutes, [10, 30, 1440, 30, 30, 10]);
+    assert!(spec.stages.iter().all(|stage| stage.retries == 1));
+    assert!(spec.controls.iter().all(|(_, ask)| *ask == ControlAsk::Absent) && spec.controls.len() == Control::ALL.len());
+    assert_eq!((spec.shards, spec.time_limit), (1, Duration::from_secs(24 * 3600)));
+    assert!(spec.comparison.is_none() && spec.claim.is_none() && spec.schedule.is_none() && spec.gates.is_empty());
+}
+
+#[test]
+fn a_comparing_pipeline_is_read() {
+    let pipeline = pipeline(COMPARING);
+    let spec = pipeline.spec;
+    assert_eq!(spec.intent, Intent::Publication);
+    let [old, new] = spec.targets.as_slice() else { panic!("two targets") };
+    assert_eq!((old.kind, new.kind), (TargetKind::Process, TargetKind::Endpoint));
+    let env: Vec<_> = old.env.iter().map(|var| (var.name.as_str(), var.value.as_deref(), var.from_env.as_deref())).collect();
+    assert_eq!(env, [("HF_TOKEN", None, Some("HF_TOKEN")), ("WORKERS", Some("2"), None)]);
+    assert_eq!(old.headers["authorization"], SecretRef::File("/run/secrets/key".to_owned()));
+    assert_eq!(old.ready.timeout, Duration::from_secs(600));
+    assert_eq!(old.hardware["gpu_count"], "8");
+    assert_eq!(spec.variants[1].env[0].value.as_deref(), Some("new"));
+    let comparison = spec.comparison.expect("a comparison");
+    assert_eq!((comparison.baseline.variant.as_str(), comparison.candidate.variant.as_str()), ("default", "fast"));
+    assert_eq!(spec.controls[0], (Control::DedicatedNodes, ControlAsk::Declared("The node is reserved.".to_owned())));
+    assert_eq!(spec.controls[1], (Control::FixedTopology, ControlAsk::Absent));
+    assert_eq!(spec.controls[2], (Control::LockedClocks, ControlAsk::Required));
+    assert_eq!(spec.baseline, Some(Baseline::Branch("numbers".to_owned())));
+    assert_eq!(spec.gates[0].budget_pct.to_string(), "2.5");
+    assert_eq!((spec.stages[2].retries, spec.stages[2].cpu.as_deref()), (0, Some("500m")));
+    assert_eq!(spec.stages[2].node_selector["kubernetes.io/arch"], "amd64");
+    assert_eq!(spec.stages[1].timeout, Duration::from_secs(3600));
+    assert_eq!(spec.schedule.map(|schedule| schedule.timezone), Some("Europe/Berlin".to_owned()));
+    assert_eq!(spec.publish.queries, ["queries/latency.sql"]);
+    assert_eq!(spec.fetch_allow, ["example.org"]);
+}
+
+#[test]
+fn fields_of_another_kind_of_target_are_refused() {
+    assert_snapshot!(minimal("kind: host", "kind: host, url: http://localhost"), @r"
+    error: `spec.targets[0].url` does not belong to a target of `kind: host`
+     --> a.yaml:7:32
+      |
+    7 |     - {name: here, kind: host, url: http://localhost}
+      |                                ^^^
+    hint: it belongs to `kind: endpoint` or `kind: process` or `kind: simulator`; remove it
+    ");
+    assert_snapshot!(minimal("kind: host", "kind: endpoint"), @r"
+    error: `spec.targets[0]` lacks `url` for `kind: endpoint`
+     --> a.yaml:7:7
+      |
+    7 |     - {name: here, kind: endpoint}
+      |       ^^^^^^^^^^^^^^^^^^^^^^^^^^^
+    hint: its address: for example `url: http://127.0.0.1:8000`
+    ");
+    assert_snapshot!(minimal("kind: host", "kind: endpoint, url: 'http://user:pw@h/'"), @r"
+    error: `spec.targets[0].url` carries a user or password
+     --> a.yaml:7:41
+      |
+    7 |     - {name: here, kind: endpoint, url: …
+      |                                         ^
+    hint: remove it; credentials go into a target's `headers`, as references
+    ");
+    assert_snapshot!(minimal("kind: host", "kind: process, url: http://localhost"), @r"
+    error: `spec.targets[0]` lacks `command` for `kind: process`
+     --> a.yaml:7:7
+      |
+    7 |     - {name: here, kind: process, url: http://localhost}
+      |       ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+    hint: program and arguments
+    ");
+    assert_snapshot!(minimal("kind: host", "kind: pod"), @r"
+    error: `spec.targets[0].kind` must be one of `host`, `endpoint`, `process`, `simulator`, not `pod`
+     --> a.yaml:7:26
+      |
+    7 |     - {name: here, kind: pod}
+      |                          ^^^
+    ");
+}
+
+#[test]
+fn names_are_unique() {
+    assert_snapshot!(minimal("    - {name: here, kind: host}\n", "    - {name: here, kind: host}\n    - {name: here, kind: simulator}\n"), @r"
+    error: `here` is listed twice in `spec.targets` by `name`
+     --> a.yaml:8:14
+      |
+    8 |     - {name: here, kind: simulator}
+      |              ^^^^
+    ");
+    assert_snapshot!(minimal("workloads: [stream]", "workloads: [stream, stream]"), @r"
+    error: `stream` is listed twice in `spec.workloads`
+     --> a.yaml:5:23
+      |
+    5 |   workloads: [stream, stream]
+      |                       ^^^^^^
+    ");
+    assert_snapshot!(comparing("- {name: default}", "- {name: fast}"), @r"
+    error: `fast` is listed twice in `spec.variants` by `name`
+      --> a.yaml:28:14
+       |
+    28 |     - {name: fast, description: With the new kernels., env: {KERNELS: new}}
+       |              ^^^^
+
+    error: the baseline names the variant `default`, which this pipeline does not have
+      --> a.yaml:32:5
+       |
+    32 |     baseline: {target: old}
+       |     ^^^^^^^^
+    hint: it has `fast`, `fast`
+    ");
+}
+
+#[test]
+fn a_comparison_names_what_is_there() {
+    assert_snapshot!(comparing("baseline: {target: old}", "baseline: {target: odl, variant: slow}"), @r"
+    error: the baseline names the target `odl`, which this pipeline does not have
+      --> a.yaml:32:24
+       |
+    32 |     baseline: {target: odl, variant: slow}
+       |                        ^^^
+    hint: did you mean `old`?
+
+    error: the baseline names the variant `slow`, which this pipeline does not have
+      --> a.yaml:32:38
+       |
+    32 |     baseline: {target: odl, variant: slow}
+       |                                      ^^^^
+    hint: it has `default`, `fast`
+    ");
+    assert_snapshot!(comparing("candidate: {target: new, variant: fast}", "candidate: {target: old}"), @r"
+    error: baseline and candidate are the same
+      --> a.yaml:33:5
+       |
+    33 |     candidate: {target: old}
+       |     ^^^^^^^^^
+    hint: a comparison needs two sides that differ
+    ");
+    assert_snapshot!(comparing("baseline: {target: old}", "baseline: {}"), @r"
+    error: `spec.comparison.baseline` lacks `target`
+      --> a.yaml:32:5
+       |
+    32 |     baseline: {}
+       |     ^^^^^^^^
+    hint: a target of this pipeline: for example `target: llama-8b`
+    ");
+}
+
+#[test]
+fn a_comparison_has_one_variable() {
+    assert_snapshot!(comparing("variable_under_test: runtime_version", "variable_under_test: runtime"), @r"
+    error: `spec.comparison.variable_under_test` must be one of `hardware_generation`, `runtime_version`, `scheduler_path`, `control_plane_path`, `driver_stack`, `network_topology`, `storage_stack`, `batching_policy`, `concurrency_model`, `kernel_implementation`, `model`, `other`, not `runtime`
+      --> a.yaml:34:26
+       |
+    34 |     variable_under_test: runtime
+       |                          ^^^^^^^
+    ");
+    assert_snapshot!(comparing("variable_under_test: runtime_version", "variable_under_test: other"), @r"
+    error: `spec.comparison` lacks `other` for `variable_under_test: other`
+      --> a.yaml:31:3
+       |
+    31 |   comparison:
+       |   ^^^^^^^^^^
+    hint: what differs, where no other word fits
+    ");
+    assert_snapshot!(comparing("variable_under_test: runtime_version", "variable_under_test: model\n    other: weather"), @r"
+    error: `spec.comparison.other` does not belong to a comparison of `variable_under_test: model`
+      --> a.yaml:35:5
+       |
+    35 |     other: weather
+       |     ^^^^^
+    hint: it belongs to `variable_under_test: other`; remove it
+    ");
+}
+
+#[test]
+fn placement_fits_the_comparison() {
+    assert_snapshot!(minimal("  targets:", "  placement: alternate\n  targets:"), @r"
+    error: `placement: alternate` needs a comparison whose sides alternate
+     --> a.yaml:6:14
+      |
+    6 |   placement: alternate
+      |              ^^^^^^^^^
+    hint: write `comparison`, or remove `placement`
+    ");
+    let two_variants = with(COMPARING, "candidate: {target: new, variant: fast}", "candidate: {target: old, variant: fast}");
+    assert_eq!(problems(&two_variants), "no problem");
+    assert_snapshot!(problems(&with(&two_variants, "placement: alternate", "placement: coexist")), @r"
+    error: two variants of one target cannot be up together
+      --> a.yaml:31:3
+       |
+    31 |   comparison:
+       |   ^^^^^^^^^^
+    hint: write `placement: alternate`, or make them two targets
+    ");
+}
+
+#[test]
+fn only_what_assay_starts_can_be_restarted() {
+    assert_snapshot!(minimal("  targets:", "  isolation: restart_target\n  targets:"), @r"
+    error: `isolation: restart_target` cannot restart the target `here` of `kind: host`
+     --> a.yaml:6:14
+      |
+    6 |   isolation: restart_target
+      |              ^^^^^^^^^^^^^^
+    hint: only a `process` or `simulator` is started by Assay
+    ");
+}
+
+#[test]
+fn publication_needs_a_claim() {
+    assert_snapshot!(minimal("  targets:", "  intent: publication\n  targets:"), @r"
+    error: `intent: publication` needs `spec.claim`
+     --> a.yaml:6:11
+      |
+    6 |   intent: publication
+      |           ^^^^^^^^^^^
+    hint: write `claim` with `methodology`, `representative` and `statement`, or another intent
+    ");
+    assert_snapshot!(comparing("    representative: false\n", ""), @r"
+    error: `spec.claim` lacks `representative`
+      --> a.yaml:37:3
+       |
+    37 |   claim:
+       |   ^^^^^
+    hint: whether it stands for more than itself
+    ");
+}
+
+#[test]
+fn numbers_with_an_interval_need_three_trials() {
+    assert_snapshot!(comparing("trials: {count: 7, retry_budget: 0}", "trials: {count: 2}"), @r"
+    error: `intent: publication` needs at least 3 trials of each point
+      --> a.yaml:29:19
+       |
+    29 |   trials: {count: 2}
+       |                   ^
+    hint: 5 is the default; fewer are for `intent: exploratory`
+    ");
+    assert_eq!(minimal("  targets:", "  trials: {count: 1}\n  targets:"), "no problem");
+    assert_snapshot!(minimal("  targets:", "  trials: {count: 0}\n  targets:"), @r"
+    error: `spec.trials.count` must be from 1 to 1000, not 0
+     --> a.yaml:6:19
+      |
+    6 |   trials: {count: 0}
+      |                   ^
+    ");
+}
+
+#[test]
+fn a_gate_needs_something_to_compare_with() {
+    assert_snapshot!(minimal("  targets:", "  gates: [{name: g}]\n  targets:"), @r"
+    error: a gate needs something to compare with
+     --> a.yaml:6:11
+      |
+    6 |   gates: [{name: g}]
+      |           ^^^^^^^^
+    hint: write `comparison` or `baseline`
+    ");
+    assert_snapshot!(comparing("budget_pct: 2.5", "budget_pct: 0"), @r"
+    error: `spec.gates[0].budget_pct` must be above 0 and at most 100, not 0
+      --> a.yaml:47:59
+       |
+    47 |     - {name: latency, metrics: [ttft_ms_p99], budget_pct: 0}
+       |                                                           ^
+    ");
+}
+
+#[test]
+fn the_stages_have_one_order() {
+    let stages = |names: &str| minimal("  targets:", &format!("  stages: [{names}]\n  targets:"));
+    assert_eq!(
+        stages("{name: plan}, {name: provision}, {name: execute}, {name: collect}, {name: reduce}, {name: publish}"),
+        "no problem"
+    );
+    assert_snapshot!(stages("{name: plan}, {name: execute}, {name: provision}, {name: collect}, {name: reduce}, {name: publish}"), @r"
+    error: the stage `execute` stands where `provision` belongs
+     --> a.yaml:6:26
+      |
+    6 |   stages: [{name: plan}, {name: execute}, {name: provision}, {name: collect}, {name: reduce}, {name: publish}]
+      |                          ^^^^^^^^^^^^^^
+    hint: the chain has one order, each stage taking what the one before gives: plan, provision, execute, collect, reduce, publish
+    ");
+    assert_snapshot!(stages("{name: plan}, {name: provision}, {name: execute}"), @r"
+    error: `spec.stages` lacks `collect`, `reduce`, `publish`
+     --> a.yaml:6:3
+      |
+    6 |   stages: [{name: plan}, {name: provision}, {name: execute}]
+      |   ^^^^^^
+    hint: the chain has one order, each stage taking what the one before gives: plan, provision, execute, collect, reduce, publish
+    ");
+    assert_snapshot!(stages("{name: plan}, {name: plan}"), @r"
+    error: the stage `plan` stands where `provision` belongs
+     --> a.yaml:6:26
+      |
+    6 |   stages: [{name: plan}, {name: plan}]
+      |                          ^^^^^^^^^^^
+    hint: the chain has one order, each stage taking what the one before gives: plan, provision, execute, collect, reduce, publish
+
+    error: `plan` is listed twice in `spec.stages` by `name`
+     --> a.yaml:6:33
+      |
+    6 |   stages: [{name: plan}, {name: plan}]
+      |                                 ^^^^
+    ");
+    assert_snapshot!(stages("{name: build}"), @r"
+    error: `spec.stages[0].name` must be one of `plan`, `provision`, `execute`, `collect`, `reduce`, `publish`, not `build`
+     --> a.yaml:6:19
+      |
+    6 |   stages: [{name: build}]
+      |                   ^^^^^
+    ");
+    assert_snapshot!(stages("{name: plan, timout: 1m}"), @r"
+    error: `spec.stages` lacks `provision`, `execute`, `collect`, `reduce`, `publish`
+     --> a.yaml:6:3
+      |
+    6 |   stages: [{name: plan, timout: 1m}]
+      |   ^^^^^^
+    hint: the chain has one order, each stage taking what the one before gives: plan, provision, execute, collect, reduce, publish
+
+    error: `spec.stages[0]` has no field `timout`
+     --> a.yaml:6:25
+      |
+    6 |   stages: [{name: plan, timout: 1m}]
+      |                         ^^^^^^
+    hint: did you mean `timeout`?
+    ");
+}
+
+#[test]
+fn secrets_are_references() {
+    assert_snapshot!(comparing("HF_TOKEN: {from_env: HF_TOKEN}", "HF_TOKEN: hf_very_secret"), @r"
+    error: `HF_TOKEN` looks like a secret; a definition holds references to secrets only
+      --> a.yaml:16:19
+       |
+    16 |         HF_TOKEN: …
+       |                   ^
+    hint: give its place, `{from_env: NAME}` or `{from_file: PATH}`, in a target's `env`
+    ");
+    assert_snapshot!(comparing("Authorization: {from_file: /run/secrets/key}", "Authorization: Bearer very-secret"), @r"
+    error: `spec.targets[0].headers.authorization` must say where its value is found, never what it is
+      --> a.yaml:19:24
+       |
+    19 |         Authorization: …
+       |                        ^
+    hint: write `{from_env: NAME}` or `{from_file: PATH}`
+    ");
+    assert_snapshot!(comparing("HF_TOKEN: {from_env: HF_TOKEN}", "HF_TOKEN: {from_env: A, from_file: b}"), @r"
+    error: `spec.targets[0].env.HF_TOKEN` takes only one of `from_env`, `from_file`
+      --> a.yaml:16:19
+       |
+    16 |         HF_TOKEN: …
+       |                   ^
+    hint: `from_env` is given too; keep one of them
+    ");
+    assert_snapshot!(comparing("HF_TOKEN: {from_env: HF_TOKEN}", "HF_TOKEN: {value: hidden}"), @r"
+    error: `spec.targets[0].env.HF_TOKEN` has no field `…`
+      --> a.yaml:16:19
+       |
+    16 |         HF_TOKEN: …
+       |                   ^
+    hint: it takes `from_env`, `from_file`
+
+    error: `spec.targets[0].env.HF_TOKEN` needs one of `from_env`, `from_file`
+      --> a.yaml:16:19
+       |
+    16 |         HF_TOKEN: …
+       |                   ^
+    ");
+    assert_snapshot!(comparing("env: {KERNELS: new}", "env: {API_PASSWORD: very-secret}"), @r"
+    error: `API_PASSWORD` looks like a secret; a definition holds references to secrets only
+      --> a.yaml:28:76
+       |
+    28 |     - {name: fast, description: With the new kernels., env: {API_PASSWORD: …
+       |                                                                            ^
+    hint: give its place, `{from_env: NAME}` or `{from_file: PATH}`, in a target's `env`
+    ");
+    assert!(!comparing("HF_TOKEN: {from_env: HF_TOKEN}", "HF_TOKEN: [hf_very_secret]").contains("very_secret"));
+}
+
+#[test]
+fn headers_are_one_whatever_their_case() {
+    let twice = "authorization: {from_env: A}\n        Authorization: {from_env: B}";
+    assert_snapshot!(comparing("Authorization: {from_file: /run/secrets/key}", twice), @r"
+    error: `spec.targets[0].headers.authorization` is given twice
+      --> a.yaml:20:9
+       |
+    20 |         Authorization: {from_env: B}
+       |         ^^^^^^^^^^^^^
+    ");
+}
+
+#[test]
+fn controls_are_required_or_declared() {
+    assert_snapshot!(comparing("{require: true}", "{require: true, declare: yes it is}"), @r"
+    error: `spec.controls.locked_clocks` takes only one of `require`, `declare`
+      --> a.yaml:43:36
+       |
+    43 |     locked_clocks: {require: true, declare: yes it is}
+       |                                    ^^^^^^^
+    hint: `require` is given too; keep one of them
+    ");
+    assert_snapshot!(comparing("locked_clocks: {require: true}", "lock_clocks: {require: true}"), @r"
+    error: `spec.controls` has no field `lock_clocks`
+      --> a.yaml:43:5
+       |
+    43 |     lock_clocks: {require: true}
+       |     ^^^^^^^^^^^
+    hint: did you mean `locked_clocks`?
+    ");
+}
+
+#[test]
+fn a_baseline_is_one_run_or_a_branch() {
+    assert_snapshot!(comparing("{branch: numbers}\n", "{run: Nightly}\n"), @r"
+    error: `spec.baseline.run` is not a run id: `Nightly`
+      --> a.yaml:45:19
+       |
+    45 |   baseline: {run: Nightly}
+       |                   ^^^^^^^
+    hint: lower-case letters, digits and inner hyphens, at most 40 characters
+    ");
+    assert_snapshot!(comparing("{branch: numbers}\n", "{run: nightly, branch: numbers}\n"), @r"
+    error: `spec.baseline` takes only one of `run`, `branch`
+      --> a.yaml:45:28
+       |
+    45 |   baseline: {run: nightly, branch: numbers}
+       |                            ^^^^^^
+    hint: `run` is given too; keep one of them
+    ");
+}
+
+#[test]
+fn the_rest_is_well_formed() {
+    assert_snapshot!(comparing("cron: 0 2 * * *", "cron: '@daily'"), @r"
+    error: `spec.schedule.cron` is not a schedule: `@daily`
+      --> a.yaml:59:20
+       |
+    59 |   schedule: {cron: '@daily', timezone: Europe/Berlin}
+       |                    ^^^^^^^^
+    hint: five fields: minute, hour, day of month, month, day of week, in numbers
+    ");
+    assert_snapshot!(comparing("timezone: Europe/Berlin", "timezone: Berlin time"), @r"
+    error: `spec.schedule.timezone` is not a time zone: `Berlin time`
+      --> a.yaml:59:41
+       |
+    59 |   schedule: {cron: 0 2 * * *, timezone: Berlin time}
+       |                                         ^^^^^^^^^^^
+    hint: `UTC` or a name of the IANA database
+    ");
+    assert_snapshot!(comparing("queries/latency.sql", "queries/latency.txt"), @r"
+    error: `spec.publish.queries[0]` is not the path of a query: `queries/latency.txt`
+      --> a.yaml:60:23
+       |
+    60 |   publish: {queries: [queries/latency.txt], branch: numbers, folder: release}
+       |                       ^^^^^^^^^^^^^^^^^^^
+    hint: must end with `.sql`
+    ");
+    assert_snapshot!(comparing("allow: [example.org]", "allow: ['*.org']"), @r"
+    error: `spec.fetch.allow[0]` is not a host: `*.org`
+      --> a.yaml:61:19
+       |
+    61 |   fetch: {allow: ['*.org']}
+       |                   ^^^^^^^
+    hint: a host name, with a port after `:` if it needs one
+    ");
+    assert_snapshot!(comparing("as_of: 2026-11-01", "as_of: last week"), @r"
+    error: `spec.pricing.as_of` is not a date: `last week`
+      --> a.yaml:36:70
+       |
+    36 |   pricing: {gpu_hour: 2.5, currency: USD, source: price list, as_of: last week}
+       |                                                                      ^^^^^^^^^
+    hint: a day that exists, as `YYYY-MM-DD`
+    ");
+    assert_snapshot!(comparing("currency: USD", "currency: $"), @r"
+    error: `spec.pricing.currency` is not a currency: `$`
+      --> a.yaml:36:38
+       |
+    36 |   pricing: {gpu_hour: 2.5, currency: $, source: price list, as_of: 2026-11-01}
+       |                                      ^
+    hint: the three letters of ISO 4217
+    ");
+    assert_snapshot!(comparing("memory: 2Gi", "memory: 2GiB"), @r"
+    error: `spec.stages[2].resources.memory` is not a quantity: `2GiB`
+      --> a.yaml:53:38
+       |
+    53 |       resources: {cpu: 500m, memory: 2GiB}
+       |                                      ^^^^
+    hint: a number with `m`, `k`, `M`, `G`, `T`, `Ki`, `Mi`, `Gi` or `Ti`
+    ");
+    assert_snapshot!(comparing("shards: 2", "shards: 0"), @r"
+    error: `spec.shards` must be from 1 to 1024, not 0
+      --> a.yaml:35:11
+       |
+    35 |   shards: 0
+       |           ^
+    ");
+    assert_snapshot!(comparing("image: registry.example.org/assay:1", "image: Assay"), @r"
+    error: `spec.stages[2].image` is not a container image: `Assay`
+      --> a.yaml:52:14
+       |
+    52 |       image: Assay
+       |              ^^^^^
+    hint: a repository in lower case, then `:tag` or `@sha256:` and 64 digits
+    ");
+    assert_snapshot!(comparing("{team: serving}", "{Team: serving}"), @r"
+    error: `metadata.labels` is not a label's name: `Team`
+     --> a.yaml:6:12
+      |
+    6 |   labels: {Team: serving}
+      |            ^^^^
+    hint: lower-case letters, digits and inner `.`, `_`, `/`, `-`
+    ");
+}

@@ -1,0 +1,909 @@
+//! Workloads: what is read, and what is refused.
+
+use std::time::Duration;
+
+use insta::assert_snapshot;
+
+use super::{COMPARING, INDICATOR, PIPELINE, SERVING, problems, with, workload};
+use crate::{
+    Arrival, Arrivals, Cache, Capture, Distribution, Lengths, Load, Parameter, Scenario, Script, Slo, SloMetric, Work, Workload,
+    render,
+};
+
+fn indicator(part: &str, replacement: &str) -> String {
+    problems(&with(INDICATOR, part, replacement))
+}
+
+fn serving(part: &str, replacement: &str) -> String {
+    problems(&with(SERVING, part, replacement))
+}
+
+#[test]
+fn an_indicator_is_read() {
+    let workload = workload(INDICATOR);
+    assert_eq!((workload.name.as_str(), workload.owner.as_deref()), ("stream", Some("performance")));
+    let spec = &workload.spec;
+    assert_eq!(spec.files, ["stream.c"]);
+    assert_eq!(spec.time_limit, Duration::from_secs(120));
+    assert_eq!(
+        spec.metrics.iter().map(|metric| (metric.path.as_str(), metric.primary)).collect::<Vec<_>>(),
+        [("copy.rate", true), ("copy.elapsed", false)]
+    );
+    let Work::Indicator(executable) = &spec.work else { panic!("an indicator") };
+    assert_eq!(executable.script, Script::Path { path: "run.sh".to_owned(), sha256: None });
+    assert_eq!(executable.parameters["REPS"], Parameter::Constant("20".to_owned()));
+    assert_eq!(executable.parameters["THREADS"], Parameter::Axis(["1", "2", "4"].map(str::to_owned).to_vec()));
+    assert_eq!(executable.prepare.as_ref().map(|prepare| prepare.time_limit), Some(Duration::from_secs(600)));
+}
+
+#[test]
+fn a_serving_workload_is_read_with_its_defaults() {
+    let workload = workload(SERVING);
+    let Work::Serving(serving) = &workload.spec.work else { panic!("serving") };
+    assert_eq!(
+        serving.load,
+        Load {
+            arrivals: Arrivals::Open { rate: vec![1.0, 2.5, 10.0], process: Arrival::Gamma { smoothness: 0.5 } },
+            duration: Some(Duration::from_secs(60)),
+            requests: None,
+            warmup: Duration::from_secs(10),
+            timeout: Duration::from_secs(300),
+        }
+    );
+    assert_eq!(serving.lengths, Lengths::Scenario(Scenario::Normal { input: (480, 240), output: (300, 150) }));
+    assert_eq!((serving.cache, serving.streaming, serving.capture), (Cache::ColdSalt, true, Capture::Digest));
+    assert_eq!(
+        serving.slos,
+        [Slo { metric: SloMetric::Ttft, at_most_ns: 2_000_000_000 }, Slo { metric: SloMetric::Tpot, at_most_ns: 200_000_000 }]
+    );
+    assert_eq!(workload.spec.dimensions.stack.as_deref(), Some("vllm"));
+}
+
+#[test]
+fn explicit_lengths_are_read() {
+    let text = with(
+        SERVING,
+        "N(480,240)/(300,150)",
+        "{input: {uniform: {min: 1, max: 9}}, output: {lognormal: {mean: 50, stddev: 20.5}}}",
+    );
+    let workload = workload(&text);
+    let Work::Serving(serving) = &workload.spec.work else { panic!("serving") };
+    let output = Distribution::LogNormal { mean: 50.0, stddev: 20.5 };
+    assert_eq!(serving.lengths, Lengths::Explicit { input: Distribution::Uniform { min: 1, max: 9 }, output });
+}
+
+#[test]
+fn parameters_are_kept_as_they_are_written() {
+    let workload =
+        workload(&with(INDICATOR, "REPS: 20", "REPS: 1.50\n    FLAG: yes\n    BIG: 0x1F\n    TEXT: '007'\n    EMPTY: ''"));
+    let parameters = &workload.spec.work.executable().expect("an executable").parameters;
+    let constant = |name: &str| match &parameters[name] {
+        Parameter::Constant(text) => text.clone(),
+        Parameter::Axis(_) => panic!("a constant"),
+    };
+    assert_eq!(["REPS", "FLAG", "BIG", "TEXT", "EMPTY"].map(constant), ["1.50", "yes", "0x1F", "007", ""]);
+}
+
+#[test]
+fn the_name_is_the_folders() {
+    let parse =
+        |file: &str| Workload::parse(file, INDICATOR.as_bytes()).map_or_else(|problems| render(&problems), |_| "read".to_owned());
+    assert_eq!(parse("workloads/stream/workload.yaml"), "read");
+    assert_eq!(parse("anywhere/x.yaml"), "read");
+    assert_snapshot!(parse("workloads/other/workload.yaml"), @r"
+    error: the workload is named `stream` and lies in the folder `other`
+     --> workloads/other/workload.yaml:4:9
+      |
+    4 |   name: stream
+      |         ^^^^^^
+    hint: name it as its folder, so that pipelines find it
+    ");
+}
+
+#[test]
+fn another_kind_is_refused_where_a_workload_is_expected() {
+    let problems = Workload::parse("workloads/x/workload.yaml", PIPELINE.as_bytes()).expect_err("a pipeline");
+    assert_snapshot!(render(&problems), @r"
+    error: a Workload is expected here, not a Pipeline
+     --> workloads/x/workload.yaml:2:7
+      |
+    2 | kind: Pipeline
+      |       ^^^^^^^^
+    ");
+}
+
+#[test]
+fn a_file_that_is_not_text_is_refused() {
+    let problems = Workload::parse("w.yaml", b"a: 1\nb: \xff").expect_err("not text");
+    assert_snapshot!(render(&problems), @r"
+    error: the file is not UTF-8 text: line 2 holds other bytes
+     --> w.yaml
+    ");
+}
+
+#[test]
+fn a_byte_order_mark_is_passed_over() {
+    assert_eq!(problems(&format!("\u{feff}{INDICATOR}")), "no problem");
+}
+
+#[test]
+fn a_file_must_be_a_map() {
+    assert_snapshot!(problems("- a\n"), @r"
+    error: a definition must be a map of fields
+     --> a.yaml:1:1
+      |
+    1 | - a
+      | ^^^
+    hint: a definition begins with `apiVersion: assay.dev/v1alpha1` and `kind:`
+    ");
+}
+
+#[test]
+fn a_file_must_say_what_it_defines() {
+    assert_snapshot!(indicator("kind: Workload\n", ""), @r"
+    error: the file does not say what it defines
+     --> a.yaml:1:1
+      |
+    1 | apiVersion: assay.dev/v1alpha1
+      | ^
+    hint: write `kind:` with one of Pipeline, Workload, TrustPolicy
+    ");
+}
+
+#[test]
+fn an_unknown_kind_is_refused() {
+    assert_snapshot!(indicator("kind: Workload", "kind: Worklaod"), @r"
+    error: `Worklaod` is not a kind of definition: expected one of Pipeline, Workload, TrustPolicy
+     --> a.yaml:2:7
+      |
+    2 | kind: Worklaod
+      |       ^^^^^^^^
+    hint: did you mean `Workload`?
+    ");
+}
+
+#[test]
+fn another_version_is_refused_alone() {
+    assert_snapshot!(indicator("assay.dev/v1alpha1", "assay.dev/v2"), @r"
+    error: `assay.dev/v2` is not a version that this Assay reads
+     --> a.yaml:1:13
+      |
+    1 | apiVersion: assay.dev/v2
+      |             ^^^^^^^^^^^^
+    hint: write `apiVersion: assay.dev/v1alpha1`
+    ");
+}
+
+#[test]
+fn a_missing_version_is_named() {
+    assert_snapshot!(indicator("apiVersion: assay.dev/v1alpha1\n", ""), @r"
+    error: a Workload lacks `apiVersion`
+     --> a.yaml:1:1
+      |
+    1 | kind: Workload
+      | ^
+    hint: the version of the format: write `apiVersion: assay.dev/v1alpha1`
+    ");
+}
+
+#[test]
+fn unknown_fields_are_refused_with_the_nearest_known_one() {
+    assert_snapshot!(indicator("time_limit: 2m", "time_limt: 2m"), @r"
+    error: `spec` has no field `time_limt`
+      --> a.yaml:20:3
+       |
+    20 |   time_limt: 2m
+       |   ^^^^^^^^^
+    hint: did you mean `time_limit`?
+    ");
+}
+
+#[test]
+fn unknown_fields_far_from_any_are_refused_with_all_known_ones() {
+    assert_snapshot!(indicator("{path: run.sh}", "{path: run.sh, whatever: 1}"), @r"
+    error: `spec.script` has no field `whatever`
+     --> a.yaml:8:26
+      |
+    8 |   script: {path: run.sh, whatever: 1}
+      |                          ^^^^^^^^
+    hint: it takes `path`, `url`, `sha256`
+    ");
+}
+
+#[test]
+fn all_problems_come_in_one_go_in_the_order_of_the_file() {
+    let text = with(INDICATOR, "name: stream", "name: Stream");
+    let text = with(&text, "time_limit: 2m", "time_limit: soon\n  seed: 12");
+    let text = with(&text, "better: higher", "better: bigger");
+    assert_snapshot!(problems(&text), @r"
+    error: `metadata.name` is not a name: `Stream`
+     --> a.yaml:4:9
+      |
+    4 |   name: Stream
+      |         ^^^^^^
+    hint: lower-case letters, digits and inner hyphens, at most 40 characters
+
+    error: `spec.metrics[0].better` must be one of `higher`, `lower`, not `bigger`
+      --> a.yaml:18:45
+       |
+    18 |     - {path: copy.rate, unit: GB/s, better: bigger}
+       |                                             ^^^^^^
+    hint: did you mean `higher`?
+
+    error: `spec.time_limit` is not a duration: `soon`
+      --> a.yaml:20:15
+       |
+    20 |   time_limit: soon
+       |               ^^^^
+    hint: whole numbers with `h`, `m`, `s` and `ms`, in that order, such as `1h30m`
+
+    error: `spec.seed` must be a seed, not the number `12`
+      --> a.yaml:21:9
+       |
+    21 |   seed: 12
+       |         ^^
+    hint: 64 lower-case hexadecimal digits
+    ");
+}
+
+#[test]
+fn a_field_of_another_type_is_refused_by_name() {
+    assert_snapshot!(indicator("time_limit: 2m", "lengths: D(1,2)"), @r"
+    error: `spec.lengths` does not belong to a workload of `type: indicator`
+      --> a.yaml:20:3
+       |
+    20 |   lengths: D(1,2)
+       |   ^^^^^^^
+    hint: it belongs to `type: serving`; remove it
+    ");
+    assert_snapshot!(serving("  slos:", "  script: {path: run.sh}\n  slos:"), @r"
+    error: `spec.script` does not belong to a workload of `type: serving`
+      --> a.yaml:20:3
+       |
+    20 |   script: {path: run.sh}
+       |   ^^^^^^
+    hint: it belongs to `type: indicator` or `type: training`; remove it
+    ");
+    assert_snapshot!(indicator("time_limit: 2m", "parallelism: tp8"), @r"
+    error: `spec.parallelism` does not belong to a workload of `type: indicator`
+      --> a.yaml:20:3
+       |
+    20 |   parallelism: tp8
+       |   ^^^^^^^^^^^
+    hint: it belongs to `type: training`; remove it
+    ");
+}
+
+#[test]
+fn an_unknown_type_is_one_problem() {
+    assert_snapshot!(indicator("type: indicator", "type: micro"), @r"
+    error: `spec.type` must be one of `serving`, `indicator`, `training`, not `micro`
+     --> a.yaml:7:9
+      |
+    7 |   type: micro
+      |         ^^^^^
+    ");
+}
+
+#[test]
+fn missing_fields_say_for_which_type() {
+    assert_snapshot!(serving("  model: llama-3.1-8b\n  precision: fp8\n", ""), @r"
+    error: `spec` lacks `model` for `type: serving`
+     --> a.yaml:4:1
+      |
+    4 | spec:
+      | ^^^^
+    hint: the model, a dimension of every comparison
+
+    error: `spec` lacks `precision` for `type: serving`
+     --> a.yaml:4:1
+      |
+    4 | spec:
+      | ^^^^
+    hint: the number format, such as `fp8`
+    ");
+    assert_snapshot!(indicator("  script: {path: run.sh}\n", ""), @r"
+    error: `spec` lacks `script` for `type: indicator`
+     --> a.yaml:6:1
+      |
+    6 | spec:
+      | ^^^^
+    hint: the executable that one trial runs
+    ");
+}
+
+#[test]
+fn serving_needs_a_load() {
+    let begin = SERVING.find("  load:").expect("a load");
+    let end = SERVING.find("  lengths:").expect("lengths");
+    assert_snapshot!(serving(&SERVING[begin..end], ""), @r"
+    error: `spec` lacks `load` for `type: serving`
+     --> a.yaml:4:1
+      |
+    4 | spec:
+      | ^^^^
+    hint: how requests arrive
+    ");
+}
+
+#[test]
+fn training_needs_its_dimensions() {
+    assert_snapshot!(indicator("type: indicator", "type: training"), @r"
+    error: `spec` lacks `model` for `type: training`
+     --> a.yaml:6:1
+      |
+    6 | spec:
+      | ^^^^
+    hint: the model, a dimension of every comparison
+
+    error: `spec` lacks `precision` for `type: training`
+     --> a.yaml:6:1
+      |
+    6 | spec:
+      | ^^^^
+    hint: the number format, such as `fp8`
+
+    error: `spec` lacks `framework` for `type: training`
+     --> a.yaml:6:1
+      |
+    6 | spec:
+      | ^^^^
+    hint: what computes, such as `pytorch`
+    ");
+}
+
+#[test]
+fn a_field_without_a_value_is_refused() {
+    assert_snapshot!(indicator("time_limit: 2m", "time_limit:"), @r"
+    error: `spec.time_limit` has no value
+      --> a.yaml:20:3
+       |
+    20 |   time_limit:
+       |   ^^^^^^^^^^
+    hint: give it a value or remove it
+    ");
+    assert_snapshot!(indicator("REPS: 20", "REPS:"), @r#"
+    error: `spec.parameters.REPS` has no value
+      --> a.yaml:16:5
+       |
+    16 |     REPS:
+       |     ^^^^
+    hint: write `""` for the empty text
+    "#);
+}
+
+#[test]
+fn text_that_looks_like_something_else_needs_quotes() {
+    assert_snapshot!(serving("precision: fp8", "precision: 16"), @r#"
+    error: `spec.precision` must be a short text without spaces, not the number `16`
+     --> a.yaml:7:14
+      |
+    7 |   precision: 16
+      |              ^^
+    hint: put it in quotes: `"16"`
+    "#);
+    assert_snapshot!(indicator("owner: performance", "owner: true"), @r#"
+    error: `metadata.owner` must be a text, not the boolean `true`
+     --> a.yaml:5:10
+      |
+    5 |   owner: true
+      |          ^^^^
+    hint: put it in quotes: `"true"`
+    "#);
+    assert_eq!(serving("precision: fp8", "precision: '16'"), "no problem");
+    assert_eq!(indicator("owner: performance", "owner: on"), "no problem");
+}
+
+#[test]
+fn booleans_are_true_or_false() {
+    assert_snapshot!(indicator("primary: false", "primary: no"), @r"
+    error: `spec.metrics[1].primary` must be `true` or `false`, not the text `no`
+      --> a.yaml:19:62
+       |
+    19 |     - {path: copy.elapsed, unit: ms, better: lower, primary: no}
+       |                                                              ^^
+    hint: write `false`, without quotes
+    ");
+    assert_snapshot!(indicator("primary: false", "primary: \"true\""), @r#"
+    error: `spec.metrics[1].primary` must be `true` or `false`, not the text `true`
+      --> a.yaml:19:62
+       |
+    19 |     - {path: copy.elapsed, unit: ms, better: lower, primary: "true"}
+       |                                                              ^^^^^^
+    hint: write `true`, without quotes
+    "#);
+    assert_snapshot!(indicator("primary: false", "primary: 1"), @r"
+    error: `spec.metrics[1].primary` must be `true` or `false`, not the number `1`
+      --> a.yaml:19:62
+       |
+    19 |     - {path: copy.elapsed, unit: ms, better: lower, primary: 1}
+       |                                                              ^
+    ");
+}
+
+#[test]
+fn numbers_are_numbers_within_limits() {
+    assert_snapshot!(serving("smoothness: 0.5", "smoothness: '0.5'"), @r"
+    error: `spec.load.smoothness` must be a number, not the text `0.5`
+      --> a.yaml:16:17
+       |
+    16 |     smoothness: '0.5'
+       |                 ^^^^^
+    hint: write it without quotes
+    ");
+    assert_snapshot!(serving("smoothness: 0.5", "smoothness: .inf"), @r"
+    error: `spec.load.smoothness` must be a number, not the number `.inf`
+      --> a.yaml:16:17
+       |
+    16 |     smoothness: .inf
+       |                 ^^^^
+    hint: write it in plain decimal digits, such as `10` or `2.5`
+    ");
+    assert_snapshot!(serving("smoothness: 0.5", "smoothness: much"), @r"
+    error: `spec.load.smoothness` must be a number, not the text `much`
+      --> a.yaml:16:17
+       |
+    16 |     smoothness: much
+       |                 ^^^^
+    ");
+    assert_snapshot!(serving("rate: [1, 2.5, 10]", "rate: [1, 0, -3, 99999999999]"), @r"
+    error: `spec.load.rate[1]` must be above 0 and at most 10000000, not 0
+      --> a.yaml:14:15
+       |
+    14 |     rate: [1, 0, -3, 99999999999]
+       |               ^
+
+    error: `spec.load.rate[2]` must be above 0 and at most 10000000, not -3
+      --> a.yaml:14:18
+       |
+    14 |     rate: [1, 0, -3, 99999999999]
+       |                  ^^
+
+    error: `spec.load.rate[3]` must be above 0 and at most 10000000, not 99999999999
+      --> a.yaml:14:22
+       |
+    14 |     rate: [1, 0, -3, 99999999999]
+       |                      ^^^^^^^^^^^
+    ");
+    assert_snapshot!(serving("duration: 60s", "duration: 60s\n    requests: 1.5"), @r"
+    error: `spec.load.requests` must be a whole number, not the number `1.5`
+      --> a.yaml:18:15
+       |
+    18 |     requests: 1.5
+       |               ^^^
+    hint: write it in plain decimal digits, such as `10` or `2.5`
+    ");
+    assert_snapshot!(serving("duration: 60s", "duration: 60s\n    requests: 0"), @r"
+    error: `spec.load.requests` must be from 1 to 1000000000, not 0
+      --> a.yaml:18:15
+       |
+    18 |     requests: 0
+       |               ^
+    ");
+    assert_snapshot!(serving("duration: 60s", "duration: 60s\n    requests: 99999999999999999999"), @r"
+    error: `spec.load.requests` must be from 1 to 1000000000, not 99999999999999999999
+      --> a.yaml:18:15
+       |
+    18 |     requests: 99999999999999999999
+       |               ^^^^^^^^^^^^^^^^^^^^
+    ");
+}
+
+#[test]
+fn lists_and_maps_are_told_from_scalars() {
+    assert_snapshot!(serving("rate: [1, 2.5, 10]", "rate: 5"), @r"
+    error: `spec.load.rate` must be a list, not the number `5`
+      --> a.yaml:14:11
+       |
+    14 |     rate: 5
+       |           ^
+    hint: write a list: `[5]`
+    ");
+    assert_snapshot!(indicator("files: [stream.c]", "files: {a: b}"), @r"
+    error: `spec.files` must be a list, not a map
+     --> a.yaml:9:10
+      |
+    9 |   files: {a: b}
+      |          ^^^^^
+    ");
+    assert_snapshot!(indicator("  script: {path: run.sh}", "  script: run.sh"), @r"
+    error: `spec.script` must be a map, not the text `run.sh`
+     --> a.yaml:8:11
+      |
+    8 |   script: run.sh
+      |           ^^^^^^
+    ");
+    assert_snapshot!(indicator("ARRAY_MIB: [64, 256]", "ARRAY_MIB: {min: 64}"), @r"
+    error: `spec.parameters.ARRAY_MIB` must be a text, number or boolean or a list, not a map
+      --> a.yaml:14:16
+       |
+    14 |     ARRAY_MIB: {min: 64}
+       |                ^^^^^^^^
+    ");
+}
+
+#[test]
+fn empty_and_overlong_values_are_refused() {
+    assert_snapshot!(serving("rate: [1, 2.5, 10]", "rate: []"), @r"
+    error: `spec.load.rate` must not be empty
+      --> a.yaml:14:5
+       |
+    14 |     rate: []
+       |     ^^^^
+    ");
+    assert_snapshot!(indicator("owner: performance", "owner: ' '"), @r"
+    error: `metadata.owner` must not be empty
+     --> a.yaml:5:10
+      |
+    5 |   owner: ' '
+      |          ^^^
+    ");
+    assert_snapshot!(indicator("unit: GB/s", &format!("unit: {}", "x".repeat(33))), @r"
+    error: `spec.metrics[0].unit` is not a unit: `xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx` has more than 32 characters
+      --> a.yaml:18:31
+       |
+    18 |     - {path: copy.rate, unit: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx, better: higher}
+       |                               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+    ");
+    assert_snapshot!(indicator("ARRAY_MIB: [64, 256]", &format!("ARRAY_MIB: [{}]", (0..201).map(|i| i.to_string()).collect::<Vec<_>>().join(","))), @r"
+    error: `spec.parameters.ARRAY_MIB` has 201 items; at most 200 are allowed
+      --> a.yaml:14:5
+       |
+    14 |     ARRAY_MIB: [0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32,33,34,35,36,37,
+       |     ^^^^^^^^^
+    ");
+    assert_snapshot!(indicator("owner: performance", r#"owner: "a\u0007b""#), @r#"
+    error: `metadata.owner` is not a text: `a�b` holds control characters
+     --> a.yaml:5:10
+      |
+    5 |   owner: "a\u0007b"
+      |          ^^^^^^^^^^
+    "#);
+    assert_snapshot!(indicator("REPS: 20", r#"REPS: "a\0b""#), @r#"
+    error: `spec.parameters.REPS` must have at most 4096 bytes and no NUL
+      --> a.yaml:16:11
+       |
+    16 |     REPS: "a\0b"
+       |           ^^^^^^
+    "#);
+}
+
+#[test]
+fn repetitions_are_refused() {
+    assert_snapshot!(indicator("THREADS: [1, 2, 4]", "THREADS: [1, 2, '1']"), @r"
+    error: `1` is listed twice in `spec.parameters.THREADS`
+      --> a.yaml:15:21
+       |
+    15 |     THREADS: [1, 2, '1']
+       |                     ^^^
+    ");
+    assert_snapshot!(indicator("path: copy.elapsed", "path: copy.rate"), @r"
+    error: `copy.rate` is listed twice in `spec.metrics` by `path`
+      --> a.yaml:19:14
+       |
+    19 |     - {path: copy.rate, unit: ms, better: lower, primary: false}
+       |              ^^^^^^^^^
+    ");
+    assert_snapshot!(indicator("files: [stream.c]", "files: [stream.c, ./stream.c]"), @r"
+    error: `stream.c` is listed twice in `spec.files`
+     --> a.yaml:9:21
+      |
+    9 |   files: [stream.c, ./stream.c]
+      |                     ^^^^^^^^^^
+    ");
+    assert_snapshot!(serving("rate: [1, 2.5, 10]", "rate: [1, 1.0]"), @r"
+    error: `1.0` is listed twice in `spec.load.rate`
+      --> a.yaml:14:15
+       |
+    14 |     rate: [1, 1.0]
+       |               ^^^
+    ");
+}
+
+#[test]
+fn a_script_is_a_path_or_an_address() {
+    assert_snapshot!(indicator("{path: run.sh}", "{}"), @r"
+    error: `spec.script` needs one of `path`, `url`
+     --> a.yaml:8:3
+      |
+    8 |   script: {}
+      |   ^^^^^^
+    ");
+    assert_snapshot!(indicator("{path: run.sh}", "{path: run.sh, url: https://example.org/run.sh}"), @r"
+    error: `spec.script` takes only one of `path`, `url`
+     --> a.yaml:8:26
+      |
+    8 |   script: {path: run.sh, url: https://example.org/run.sh}
+      |                          ^^^
+    hint: `path` is given too; keep one of them
+    ");
+    assert_snapshot!(indicator("{path: run.sh}", "{url: http://example.org/run.sh}"), @r"
+    error: `spec.script.url` is not an address: `http://example.org/run.sh`
+     --> a.yaml:8:17
+      |
+    8 |   script: {url: http://example.org/run.sh}
+      |                 ^^^^^^^^^^^^^^^^^^^^^^^^^
+    hint: must begin with `https://`
+    ");
+    assert_snapshot!(indicator("{path: run.sh}", "{url: https://example.org/run.sh, sha256: abc}"), @r"
+    error: `spec.script.sha256` is not a sha256: `abc`
+     --> a.yaml:8:53
+      |
+    8 |   script: {url: https://example.org/run.sh, sha256: abc}
+      |                                                     ^^^
+    hint: 64 lower-case hexadecimal digits
+    ");
+}
+
+#[test]
+fn paths_do_not_leave_their_folder() {
+    assert_snapshot!(indicator("{path: run.sh}", "{path: ../run.sh}"), @r"
+    error: `spec.script.path` is not a relative path: `../run.sh`
+     --> a.yaml:8:18
+      |
+    8 |   script: {path: ../run.sh}
+      |                  ^^^^^^^^^
+    hint: must not lead out of its folder with `..`
+    ");
+    assert_snapshot!(indicator("files: [stream.c]", "files: [/etc/passwd]"), @r"
+    error: `spec.files[0]` is not a relative path: `/etc/passwd`
+     --> a.yaml:9:11
+      |
+    9 |   files: [/etc/passwd]
+      |           ^^^^^^^^^^^
+    hint: must be relative, with `/` between folders
+    ");
+}
+
+#[test]
+fn names_of_parameters_are_those_of_variables() {
+    assert_snapshot!(indicator("REPS: 20", "reps: 20"), @r"
+    error: `spec.parameters` is not an environment variable's name: `reps`
+      --> a.yaml:16:5
+       |
+    16 |     reps: 20
+       |     ^^^^
+    hint: upper-case letters, digits and `_`, beginning with a letter
+    ");
+}
+
+#[test]
+fn files_lie_side_by_side() {
+    assert_snapshot!(indicator("files: [stream.c]", "files: [run.sh]"), @r"
+    error: `run.sh` is the script already
+     --> a.yaml:9:11
+      |
+    9 |   files: [run.sh]
+      |           ^^^^^^
+    hint: remove it from `files`
+    ");
+    assert_snapshot!(indicator("outputs: [stream]", "outputs: [stream.c]"), @r"
+    error: `stream.c` is an output of `prepare` and a file of the repository
+      --> a.yaml:12:15
+       |
+    12 |     outputs: [stream.c]
+       |               ^^^^^^^^
+    ");
+}
+
+#[test]
+fn secrets_do_not_stand_in_parameters() {
+    assert_snapshot!(indicator("REPS: 20", "HF_TOKEN: hf_very_secret"), @r"
+    error: `HF_TOKEN` looks like a secret; a workload's parameters are published with its results
+      --> a.yaml:16:15
+       |
+    16 |     HF_TOKEN: …
+       |               ^
+    hint: give its place, `{from_env: NAME}` or `{from_file: PATH}`, in a target's `env`
+    ");
+}
+
+#[test]
+fn the_load_fits_its_mode() {
+    assert_snapshot!(serving("mode: open", "mode: closed"), @r"
+    error: `spec.load` lacks `concurrency` for `mode: closed`
+      --> a.yaml:12:3
+       |
+    12 |   load:
+       |   ^^^^
+    hint: users at a time, one point each
+
+    error: `spec.load.rate` does not belong to a load of `mode: closed`
+      --> a.yaml:14:5
+       |
+    14 |     rate: [1, 2.5, 10]
+       |     ^^^^
+    hint: it belongs to `mode: open`; remove it
+
+    error: `spec.load.arrival` does not belong to a load of `mode: closed`
+      --> a.yaml:15:5
+       |
+    15 |     arrival: gamma
+       |     ^^^^^^^
+    hint: it belongs to `mode: open`; remove it
+
+    error: `spec.load.smoothness` does not belong to a load of `mode: closed`
+      --> a.yaml:16:5
+       |
+    16 |     smoothness: 0.5
+       |     ^^^^^^^^^^
+    hint: it belongs to `mode: open`; remove it
+    ");
+    assert_snapshot!(serving("    smoothness: 0.5\n", ""), @r"
+    error: `spec.load` lacks `smoothness` for `arrival: gamma`
+      --> a.yaml:12:3
+       |
+    12 |   load:
+       |   ^^^^
+    hint: 1 is Poisson, below it is burstier
+    ");
+    assert_snapshot!(serving("arrival: gamma", "arrival: poisson"), @r"
+    error: `spec.load.smoothness` belongs to `arrival: gamma`
+      --> a.yaml:16:5
+       |
+    16 |     smoothness: 0.5
+       |     ^^^^^^^^^^
+    hint: write `arrival: gamma` or remove it
+    ");
+    assert_snapshot!(serving("    duration: 60s\n", ""), @r"
+    error: `spec.load` needs at least one of `duration`, `requests`
+      --> a.yaml:12:3
+       |
+    12 |   load:
+       |   ^^^^
+    ");
+    assert_snapshot!(serving("duration: 60s", "duration: 29m50s"), @r"
+    error: warm-up and duration do not fit into the time limit of 30m
+      --> a.yaml:17:15
+       |
+    17 |     duration: 29m50s
+       |               ^^^^^^
+    hint: raise `spec.time_limit`
+    ");
+}
+
+#[test]
+fn scenarios_of_other_work_are_refused_by_name() {
+    assert_snapshot!(serving("N(480,240)/(300,150)", "R(64,100)"), @r"
+    error: `spec.lengths` is not a traffic scenario: `R(64,100)`
+      --> a.yaml:19:12
+       |
+    19 |   lengths: R(64,100)
+       |            ^^^^^^^^^
+    hint: `R` scenarios (reranking) are not supported: use `D`, `N`, `U` or `E`
+    ");
+    assert_snapshot!(serving("N(480,240)/(300,150)", "D(1, 2)"), @r"
+    error: `spec.lengths` is not a traffic scenario: `D(1, 2)`
+      --> a.yaml:19:12
+       |
+    19 |   lengths: D(1, 2)
+       |            ^^^^^^^
+    hint: expected `D(in,out)`, `N(mean,sd)/(mean,sd)`, `U(low,high)/(low,high)`, `U(in,out)` or `E(tokens)`, without spaces
+    ");
+    assert_snapshot!(serving("N(480,240)/(300,150)", "[1, 2]"), @r"
+    error: `spec.lengths` must be a traffic scenario or a map, not a list
+      --> a.yaml:19:12
+       |
+    19 |   lengths: [1, 2]
+       |            ^^^^^
+    ");
+}
+
+#[test]
+fn distributions_hold_together() {
+    assert_snapshot!(serving("N(480,240)/(300,150)", "{input: {fixed: 5, normal: {mean: 1, stddev: 0}}, output: {uniform: {min: 9, max: 1}}}"), @r"
+    error: `spec.lengths.input` takes only one of `fixed`, `uniform`, `normal`, `lognormal`
+      --> a.yaml:19:31
+       |
+    19 |   lengths: {input: {fixed: 5, normal: {mean: 1, stddev: 0}}, output: {uniform: {min: 9, max: 1}}}
+       |                               ^^^^^^
+    hint: `fixed` is given too; keep one of them
+
+    error: `spec.lengths.output.uniform.max` is 1, below `min`, which is 9
+      --> a.yaml:19:71
+       |
+    19 |   lengths: {input: {fixed: 5, normal: {mean: 1, stddev: 0}}, output: {uniform: {min: 9, max: 1}}}
+       |                                                                       ^^^^^^^
+    ");
+}
+
+#[test]
+fn limits_need_what_they_measure() {
+    assert_snapshot!(serving("  slos:", "  streaming: false\n  slos:"), @r"
+    error: `spec.slos.ttft` cannot be measured without streaming
+      --> a.yaml:21:10
+       |
+    21 |   slos: {ttft: 2s, tpot: 200ms}
+       |          ^^^^
+    hint: limit `e2e`, or write `streaming: true`
+
+    error: `spec.slos.tpot` cannot be measured without streaming
+      --> a.yaml:21:20
+       |
+    21 |   slos: {ttft: 2s, tpot: 200ms}
+       |                    ^^^^
+    hint: limit `e2e`, or write `streaming: true`
+    ");
+    assert_snapshot!(serving("ttft: 2s", "ttft: 2"), @r"
+    error: `spec.slos.ttft` must be a latency with its unit, not the number `2`
+      --> a.yaml:20:16
+       |
+    20 |   slos: {ttft: 2, tpot: 200ms}
+       |                ^
+    hint: a number above 0 with `us`, `ms` or `s`, such as `200ms` or `1.5s`
+    ");
+    assert_snapshot!(serving("ttft: 2s", "p99: 2s"), @r"
+    error: `spec.slos` has no field `p99`
+      --> a.yaml:20:10
+       |
+    20 |   slos: {p99: 2s, tpot: 200ms}
+       |          ^^^
+    hint: it takes `ttft`, `ttfo`, `tpot`, `e2e`
+    ");
+}
+
+#[test]
+fn seeds_are_64_digits() {
+    assert_snapshot!(indicator("time_limit: 2m", "seed: c0ffee"), @r"
+    error: `spec.seed` is not a seed: `c0ffee`
+      --> a.yaml:20:9
+       |
+    20 |   seed: c0ffee
+       |         ^^^^^^
+    hint: 64 lower-case hexadecimal digits
+    ");
+}
+
+#[test]
+fn a_key_given_twice_is_one_problem() {
+    assert_snapshot!(indicator("time_limit: 2m", "time_limit: 2m\n  time_limit: 3m"), @r"
+    error: the key `time_limit` is given twice
+      --> a.yaml:21:3
+       |
+    21 |   time_limit: 3m
+       |   ^^^^^^^^^^
+    hint: it is first given in line 20; keep one of them
+    ");
+}
+
+#[test]
+fn the_whole_examples_hold() {
+    for text in [INDICATOR, SERVING, PIPELINE, COMPARING, super::TRUST] {
+        assert_eq!(problems(text), "no problem");
+    }
+}
+
+/// What is wrong once is reported once: nothing that follows from it is.
+#[test]
+fn a_wrong_part_makes_no_second_problem() {
+    let count = |text: &str| problems(text).matches("error: ").count();
+    let wrongs = [
+        with(SERVING, "smoothness: 0.5", "smoothness: much"),
+        with(SERVING, "arrival: gamma", "arrival: bursts"),
+        with(SERVING, "  slos:", "  time_limit: soon\n  slos:"),
+        with(SERVING, "  slos:", "  streaming: no\n  slos:"),
+        with(COMPARING, "- {name: default}", "- {name: Default}"),
+        with(COMPARING, "- name: old", "- name: Old"),
+        with(COMPARING, "{target: old}", "{target: [old]}"),
+        with(COMPARING, "variable_under_test: runtime_version", "variable_under_test: x"),
+        with(COMPARING, "- {name: plan}", "- plan"),
+        with(COMPARING, "{branch: numbers}\n", "numbers\n"),
+        with(COMPARING, "intent: publication_grade", "intent: fun"),
+        with(COMPARING, "count: 7", "count: many"),
+    ];
+    for text in &wrongs {
+        assert_eq!(count(text), 1, "{}", problems(text));
+    }
+}
+
+#[test]
+fn passwords_in_addresses_are_not_shown() {
+    assert_snapshot!(indicator("{path: run.sh}", "{url: 'https://user:pw@example.org/run.sh'}"), @r"
+    error: `spec.script.url` carries a user or password
+     --> a.yaml:8:17
+      |
+    8 |   script: {url: …
+      |                 ^
+    hint: remove it; credentials go into a target's `headers`, as references
+    ");
+}

@@ -1,0 +1,102 @@
+//! Trust policies: which key may sign what.
+
+use std::collections::BTreeMap;
+
+use assay_manifest::{Instant, Name, Role};
+
+use crate::checked::{Checked, Read};
+use crate::definition::{Define, DefinitionKind, Places, parse_as};
+use crate::problem::{Problem, Problems};
+
+/// A trust policy as its file defines it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrustPolicy {
+    /// Its name.
+    pub name: Name,
+    /// What it is for, for people.
+    pub description: Option<String>,
+    /// Who answers for it.
+    pub owner: Option<String>,
+    /// Names and texts of the owner's choosing.
+    pub labels: BTreeMap<String, String>,
+    /// The keys, each with what it may sign. Whoever is not named is not trusted.
+    pub signers: Vec<Signer>,
+}
+
+/// A key and what it may sign.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signer {
+    /// Whose key it is.
+    pub name: Name,
+    /// The public key: PEM text (SubjectPublicKeyInfo). Whether it is a key of a supported kind shows when it is used.
+    pub key: String,
+    /// The roles that it may sign for.
+    pub signs: Vec<Role>,
+    /// Signatures from before this instant are not trusted.
+    pub not_before: Option<Instant>,
+    /// Signatures from after this instant are not trusted.
+    pub not_after: Option<Instant>,
+}
+
+impl TrustPolicy {
+    /// Reads a trust policy file; `file` is the name that problems carry.
+    pub fn parse(file: &str, bytes: &[u8]) -> Result<Self, Vec<Problem>> {
+        parse_as(file, bytes)
+    }
+}
+
+impl Define for TrustPolicy {
+    const KIND: DefinitionKind = DefinitionKind::TrustPolicy;
+
+    fn cross_check(checked: &Checked, problems: &mut Problems<'_>) {
+        let signers = checked.at(&["spec", "signers"]).map_or(&[][..], Checked::items);
+        for signer in signers {
+            check_window(signer, problems);
+        }
+        check_keys(signers, problems);
+    }
+
+    fn read(checked: &Checked, _: Places) -> Option<Self> {
+        let metadata = checked.member("metadata")?;
+        Some(Self {
+            name: metadata.get("name")?,
+            description: metadata.get("description")?,
+            owner: metadata.get("owner")?,
+            labels: metadata.get("labels")?,
+            signers: checked.member("spec")?.get("signers")?,
+        })
+    }
+}
+
+fn check_window(signer: &Checked, problems: &mut Problems<'_>) {
+    let instant = |name: &str| signer.member(name).and_then(Instant::read);
+    let (Some(begin), Some(end)) = (instant("not_before"), instant("not_after")) else { return };
+    if end <= begin {
+        let place = signer.member("not_after").map_or(signer.span, |value| value.span);
+        problems.at(place, "`not_after` is not after `not_before`, so the key is never trusted");
+    }
+}
+
+/// Two names for one key would let one of them sign what only the other may.
+fn check_keys(signers: &[Checked], problems: &mut Problems<'_>) {
+    let mut known: BTreeMap<&str, &str> = BTreeMap::new();
+    for signer in signers {
+        let (Some(key), Some(name)) = (signer.member("key"), signer.text_of("name")) else { continue };
+        if let Some(first) = known.insert(key.text().unwrap_or_default(), name) {
+            let message = format!("the signer `{name}` has the same key as `{first}`");
+            problems.hinted(key.anchor, message, "name a key once, and list under `signs` all that it may sign");
+        }
+    }
+}
+
+impl Read for Signer {
+    fn read(signer: &Checked) -> Option<Self> {
+        Some(Self {
+            name: signer.get("name")?,
+            key: signer.get("key")?,
+            signs: signer.get("signs")?,
+            not_before: signer.get("not_before")?,
+            not_after: signer.get("not_after")?,
+        })
+    }
+}

@@ -1,0 +1,685 @@
+//! Workloads: what work is done, in every respect that decides whether two results can be compared.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use assay_manifest::{Better, Name, WorkloadType};
+use serde_json::Value as Json;
+
+use crate::checked::{Checked, Read, Value, read_from_text};
+use crate::definition::{Define, DefinitionKind, Places, parse_as};
+use crate::field::Type;
+use crate::format::parse_latency;
+use crate::lengths::Scenario;
+use crate::problem::{Problem, Problems, quote};
+use crate::secret::refuse_secrets;
+use crate::tables::WORKLOAD_SPEC;
+
+/// A workload as its file defines it. Made by [`Workload::parse`] only, so that it always agrees with its digest.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Workload {
+    /// Its name, which is its folder's.
+    pub name: Name,
+    /// What it is for, for people.
+    pub description: Option<String>,
+    /// Who answers for it.
+    pub owner: Option<String>,
+    /// Names and texts of the owner's choosing.
+    pub labels: BTreeMap<String, String>,
+    /// The work: the digested part.
+    pub spec: WorkloadSpec,
+    /// The `spec` in its normal form, from which the digest is made.
+    pub(crate) normal_spec: Json,
+    pub(crate) places: Places,
+}
+
+/// The work.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkloadSpec {
+    /// What kind of work it is, with what only that kind has.
+    pub work: Work,
+    /// The dimensions of every comparison.
+    pub dimensions: Dimensions,
+    /// Files that lie beside the script, relative to the workload's folder.
+    pub files: Vec<String>,
+    /// The container image that it runs in, as written.
+    pub image: Option<String>,
+    /// What is reported.
+    pub metrics: Vec<Metric>,
+    /// A trial that takes longer is stopped, and invalid.
+    pub time_limit: Duration,
+    /// The declared seed, 64 hexadecimal digits; without it, [`crate::Frozen::seed`] is derived.
+    pub seed: Option<String>,
+}
+
+/// What kind of work it is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Work {
+    /// An inference endpoint under load.
+    Serving(Box<Serving>),
+    /// An executable that prints one JSON document.
+    Indicator(Executable),
+    /// A job whose steps are observed.
+    Training(Executable),
+}
+
+/// The fields by which results are told apart; which of them are there depends on the type.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Dimensions {
+    /// The model.
+    pub model: Option<String>,
+    /// The number format.
+    pub precision: Option<String>,
+    /// What computes.
+    pub framework: Option<String>,
+    /// How the work is split.
+    pub parallelism: Option<String>,
+    /// What is spoken.
+    pub protocol: Option<String>,
+    /// How the model is deployed.
+    pub deployment_model: Option<String>,
+    /// How requests are batched.
+    pub batching_policy: Option<String>,
+    /// What serves.
+    pub stack: Option<String>,
+}
+
+/// What an indicator or a training job runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Executable {
+    /// The executable of one trial.
+    pub script: Script,
+    /// What runs once before the first trial.
+    pub prepare: Option<Prepare>,
+    /// The script's environment, by name.
+    pub parameters: BTreeMap<String, Parameter>,
+}
+
+/// Where a script comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Script {
+    /// A file, relative to the workload's folder.
+    Path {
+        /// The path.
+        path: String,
+        /// What its bytes must be, 64 hexadecimal digits.
+        sha256: Option<String>,
+    },
+    /// An address that the plan stage fetches.
+    Url {
+        /// The address.
+        url: String,
+        /// What its bytes must be, 64 hexadecimal digits.
+        sha256: Option<String>,
+    },
+}
+
+/// What runs once before the first trial, outside of timing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prepare {
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// The files that it makes.
+    pub outputs: Vec<String>,
+    /// After this long it is stopped.
+    pub time_limit: Duration,
+}
+
+/// An environment variable of the script: its value as it is written, or an axis of the sweep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Parameter {
+    /// The same in every point.
+    Constant(String),
+    /// One point for each value, in this order.
+    Axis(Vec<String>),
+}
+
+/// What a serving workload asks of an endpoint.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Serving {
+    /// How requests arrive.
+    pub load: Load,
+    /// How many tokens go in and out.
+    pub lengths: Lengths,
+    /// The state of the prefix cache.
+    pub cache: Cache,
+    /// Whether answers are streamed.
+    pub streaming: bool,
+    /// What is kept of prompts and answers.
+    pub capture: Capture,
+    /// What a request must meet to count towards goodput.
+    pub slos: Vec<Slo>,
+}
+
+/// How requests arrive.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Load {
+    /// Who decides when a request is sent, with the sweep.
+    pub arrivals: Arrivals,
+    /// How long requests are sent and measured, after the warm-up. This or `requests` is there.
+    pub duration: Option<Duration>,
+    /// How many requests are sent and measured, after the warm-up. With `duration`, the first reached ends the trial.
+    pub requests: Option<u64>,
+    /// How long load is offered before measuring.
+    pub warmup: Duration,
+    /// A request that takes longer failed.
+    pub timeout: Duration,
+}
+
+/// Who decides when a request is sent.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Arrivals {
+    /// Closed loop: so many users, each sending its next request after the last answer. One point each.
+    Closed {
+        /// Users at a time.
+        concurrency: Vec<u64>,
+    },
+    /// Open loop: requests arrive by a schedule. One point each.
+    Open {
+        /// Arrivals per second.
+        rate: Vec<f64>,
+        /// The arrival process.
+        process: Arrival,
+    },
+}
+
+/// An arrival process.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Arrival {
+    /// Equal gaps.
+    Constant,
+    /// Exponential gaps.
+    Poisson,
+    /// Gamma gaps.
+    Gamma {
+        /// Shape of the distribution; its scale is 1 / (rate x smoothness). 1 is Poisson.
+        smoothness: f64,
+    },
+}
+
+/// How many tokens go in and out.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Lengths {
+    /// A scenario of genai-bench, sampled by its rules.
+    Scenario(Scenario),
+    /// Two distributions, drawn independently.
+    Explicit {
+        /// Tokens of the prompt.
+        input: Distribution,
+        /// Tokens of the answer.
+        output: Distribution,
+    },
+}
+
+/// Numbers of tokens; draws are rounded to the nearest whole number and clipped to at least 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Distribution {
+    /// Always this many.
+    Fixed(u64),
+    /// Any number between two bounds, both included.
+    Uniform {
+        /// The lower bound.
+        min: u64,
+        /// The upper bound.
+        max: u64,
+    },
+    /// Normally distributed.
+    Normal {
+        /// The mean.
+        mean: f64,
+        /// The standard deviation.
+        stddev: f64,
+    },
+    /// Log-normally distributed; mean and standard deviation are those of the token counts, not of their logarithms.
+    LogNormal {
+        /// The mean.
+        mean: f64,
+        /// The standard deviation.
+        stddev: f64,
+    },
+}
+
+/// A limit that each request must keep, itself included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slo {
+    /// What is limited.
+    pub metric: SloMetric,
+    /// The largest good value, in nanoseconds.
+    pub at_most_ns: u64,
+}
+
+/// A metric that is declared to be reported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// Where it stands in the result, members joined by dots.
+    pub path: String,
+    /// The unit of its values.
+    pub unit: String,
+    /// Which direction is better.
+    pub better: Better,
+    /// Whether gates judge it.
+    pub primary: bool,
+}
+
+/// An enum whose words stand in a field table.
+macro_rules! words {
+    ($(#[$doc:meta])* $type:ident, $($(#[$variant_doc:meta])* $variant:ident = $word:literal),+ $(,)?) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $type {
+            $($(#[$variant_doc])* $variant),+
+        }
+
+        impl $type {
+            /// All of them, in order.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The word as it is written.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $word),+ }
+            }
+        }
+
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+
+        impl std::str::FromStr for $type {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<Self, String> {
+                let word = Self::ALL.iter().copied().find(|word| word.as_str() == text);
+                word.ok_or_else(|| format!("{} is not one of the words of {}", crate::problem::quote(text), stringify!($type)))
+            }
+        }
+    };
+}
+
+words!(
+    /// The state of the prefix cache, a part of the workload.
+    Cache,
+    /// Each trial's prompts begin with a salt of their own.
+    ColdSalt = "cold_salt",
+    /// The endpoint's cache is flushed before each trial.
+    ColdFlush = "cold_flush",
+    /// The trial's own prompts are sent once before it is measured.
+    Warm = "warm",
+    /// Trials find what earlier ones left.
+    Shared = "shared",
+);
+
+words!(
+    /// What is kept of prompts and answers.
+    Capture,
+    /// Nothing.
+    None = "none",
+    /// Their digests.
+    Digest = "digest",
+    /// The texts themselves.
+    Full = "full",
+);
+
+words!(
+    /// What a service level objective limits.
+    SloMetric,
+    /// Time to the first token event.
+    Ttft = "ttft",
+    /// Time to the first content event.
+    Ttfo = "ttfo",
+    /// Time per output token.
+    Tpot = "tpot",
+    /// Time to the last token event.
+    E2e = "e2e",
+);
+
+read_from_text!(Cache, Capture);
+
+impl Workload {
+    /// Reads a workload file; `file` is the name that problems carry. In `workloads/<folder>/workload.yaml` the name must be the
+    /// folder's.
+    pub fn parse(file: &str, bytes: &[u8]) -> Result<Self, Vec<Problem>> {
+        let workload = parse_as::<Self>(file, bytes)?;
+        workload.name_is_folder().map_or(Ok(workload), |problem| Err(vec![problem]))
+    }
+
+    /// What kind of work it is.
+    pub fn workload_type(&self) -> WorkloadType {
+        self.spec.work.workload_type()
+    }
+
+    /// The path of a workload's file in a repository.
+    pub fn path_of(name: &Name) -> String {
+        format!("{}/workload.yaml", Self::folder_of(name))
+    }
+
+    /// The folder of a workload in a repository; its scripts and files are relative to it.
+    pub fn folder_of(name: &Name) -> String {
+        format!("workloads/{name}")
+    }
+
+    /// The problem of a workload that lies in another workload's folder.
+    pub(crate) fn name_is_folder(&self) -> Option<Problem> {
+        let folder = self.places.file().strip_suffix("/workload.yaml")?;
+        let (parent, folder) = folder.rsplit_once('/')?;
+        let lies_there = parent == "workloads" || parent.ends_with("/workloads");
+        if !lies_there || folder == self.name.as_str() {
+            return None;
+        }
+        let message = format!("the workload is named `{}` and lies in the folder {}", self.name, quote(folder));
+        Some(self.places.problem("metadata.name", message).with_hint("name it as its folder, so that pipelines find it"))
+    }
+}
+
+impl Work {
+    /// The word for it.
+    pub fn workload_type(&self) -> WorkloadType {
+        match self {
+            Self::Serving(_) => WorkloadType::Serving,
+            Self::Indicator(_) => WorkloadType::Indicator,
+            Self::Training(_) => WorkloadType::Training,
+        }
+    }
+
+    /// What runs, for work that is an executable.
+    pub fn executable(&self) -> Option<&Executable> {
+        match self {
+            Self::Serving(_) => None,
+            Self::Indicator(executable) | Self::Training(executable) => Some(executable),
+        }
+    }
+}
+
+impl Script {
+    /// The path or the address.
+    pub fn location(&self) -> &str {
+        match self {
+            Self::Path { path, .. } => path,
+            Self::Url { url, .. } => url,
+        }
+    }
+
+    /// What its bytes must be, where the file says so.
+    pub fn declared_sha256(&self) -> Option<&str> {
+        let (Self::Path { sha256, .. } | Self::Url { sha256, .. }) = self;
+        sha256.as_deref()
+    }
+}
+
+impl fmt::Display for Script {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.location())
+    }
+}
+
+impl Define for Workload {
+    const KIND: DefinitionKind = DefinitionKind::Workload;
+
+    fn cross_check(checked: &Checked, problems: &mut Problems<'_>) {
+        let Some(spec) = checked.member("spec") else { return };
+        check_arrival(spec, problems);
+        check_times(spec, problems);
+        check_distributions(spec, problems);
+        check_files(spec, problems);
+        check_slos(spec, problems);
+        if let Some(parameters) = spec.member("parameters") {
+            refuse_secrets(parameters, "a workload's parameters are published with its results", problems);
+        }
+    }
+
+    fn read(checked: &Checked, places: Places) -> Option<Self> {
+        let metadata = checked.member("metadata")?;
+        let spec = checked.member("spec")?;
+        Some(Self {
+            name: metadata.get("name")?,
+            description: metadata.get("description")?,
+            owner: metadata.get("owner")?,
+            labels: metadata.get("labels")?,
+            spec: WorkloadSpec::read(spec)?,
+            normal_spec: spec.normal_json(&Type::Object(&WORKLOAD_SPEC)),
+            places,
+        })
+    }
+}
+
+fn check_arrival(spec: &Checked, problems: &mut Problems<'_>) {
+    let Some(load) = spec.member("load") else { return };
+    let Some(arrival) = load.text_of("arrival") else { return };
+    let gamma = arrival == "gamma";
+    match load.member("smoothness") {
+        Some(smoothness) if !gamma => {
+            let message = "`spec.load.smoothness` belongs to `arrival: gamma`";
+            problems.hinted(smoothness.anchor, message, "write `arrival: gamma` or remove it");
+        }
+        None if gamma => {
+            problems.hinted(
+                load.anchor,
+                "`spec.load` lacks `smoothness` for `arrival: gamma`",
+                "1 is Poisson, below it is burstier",
+            );
+        }
+        _ => {}
+    }
+}
+
+fn check_times(spec: &Checked, problems: &mut Problems<'_>) {
+    let (Some(limit), Some(load)) = (spec.member("time_limit"), spec.member("load")) else { return };
+    let time = |name: &str| load.member(name).and_then(Duration::read).unwrap_or_default();
+    if Duration::read(limit).is_some_and(|limit| time("warmup") + time("duration") >= limit) {
+        let text = limit.text().unwrap_or_default();
+        let message = format!("warm-up and duration do not fit into the time limit of {text}");
+        problems.hinted(load.member("duration").map_or(load.anchor, |value| value.span), message, "raise `spec.time_limit`");
+    }
+}
+
+fn check_distributions(spec: &Checked, problems: &mut Problems<'_>) {
+    for side in ["input", "output"] {
+        let Some(uniform) = spec.at(&["lengths", side, "uniform"]) else { continue };
+        let bound = |name: &str| uniform.member(name).and_then(u64::read);
+        if let (Some(min), Some(max)) = (bound("min"), bound("max"))
+            && max < min
+        {
+            problems.at(uniform.anchor, format!("`spec.lengths.{side}.uniform.max` is {max}, below `min`, which is {min}"));
+        }
+    }
+}
+
+/// In the trial's folder the script and the files lie side by side, and `prepare` adds its outputs.
+fn check_files(spec: &Checked, problems: &mut Problems<'_>) {
+    let script = spec.at(&["script", "path"]);
+    let files = spec.member("files").map_or(&[][..], Checked::items);
+    let outputs = spec.at(&["prepare", "outputs"]).map_or(&[][..], Checked::items);
+    for file in files.iter().filter(|file| script.is_some_and(|script| script.text() == file.text())) {
+        let message = format!("{} is the script already", quote(file.text().unwrap_or_default()));
+        problems.hinted(file.span, message, "remove it from `files`");
+    }
+    for output in outputs {
+        let taken = files.iter().chain(script).any(|known| known.text() == output.text());
+        if taken {
+            let name = quote(output.text().unwrap_or_default());
+            problems.at(output.span, format!("{name} is an output of `prepare` and a file of the repository"));
+        }
+    }
+}
+
+fn check_slos(spec: &Checked, problems: &mut Problems<'_>) {
+    let streaming = spec.member("streaming").and_then(bool::read).unwrap_or(true);
+    let slos = spec.member("slos").map_or(&[][..], Checked::members);
+    for (name, slo) in slos.iter().filter(|(name, _)| !streaming && name != "e2e") {
+        let message = format!("`spec.slos.{name}` cannot be measured without streaming");
+        problems.hinted(slo.anchor, message, "limit `e2e`, or write `streaming: true`");
+    }
+}
+
+impl Read for WorkloadSpec {
+    fn read(spec: &Checked) -> Option<Self> {
+        Some(Self {
+            work: Work::read(spec)?,
+            dimensions: Dimensions::read(spec)?,
+            files: spec.get("files")?,
+            image: spec.get("image")?,
+            metrics: spec.get("metrics")?,
+            time_limit: spec.get("time_limit")?,
+            seed: spec.get("seed")?,
+        })
+    }
+}
+
+impl Read for Work {
+    fn read(spec: &Checked) -> Option<Self> {
+        Some(match spec.get::<WorkloadType>("type")? {
+            WorkloadType::Serving => Self::Serving(Box::new(Serving::read(spec)?)),
+            WorkloadType::Indicator => Self::Indicator(Executable::read(spec)?),
+            WorkloadType::Training => Self::Training(Executable::read(spec)?),
+        })
+    }
+}
+
+impl Read for Dimensions {
+    fn read(spec: &Checked) -> Option<Self> {
+        Some(Self {
+            model: spec.get("model")?,
+            precision: spec.get("precision")?,
+            framework: spec.get("framework")?,
+            parallelism: spec.get("parallelism")?,
+            protocol: spec.get("protocol")?,
+            deployment_model: spec.get("deployment_model")?,
+            batching_policy: spec.get("batching_policy")?,
+            stack: spec.get("stack")?,
+        })
+    }
+}
+
+impl Read for Executable {
+    fn read(spec: &Checked) -> Option<Self> {
+        Some(Self { script: spec.get("script")?, prepare: spec.get("prepare")?, parameters: spec.get("parameters")? })
+    }
+}
+
+impl Read for Script {
+    fn read(script: &Checked) -> Option<Self> {
+        let sha256 = script.get("sha256")?;
+        match script.get::<Option<String>>("path")? {
+            Some(path) => Some(Self::Path { path, sha256 }),
+            None => Some(Self::Url { url: script.get("url")?, sha256 }),
+        }
+    }
+}
+
+impl Read for Prepare {
+    fn read(prepare: &Checked) -> Option<Self> {
+        Some(Self { command: prepare.get("command")?, outputs: prepare.get("outputs")?, time_limit: prepare.get("time_limit")? })
+    }
+}
+
+impl Read for Parameter {
+    fn read(value: &Checked) -> Option<Self> {
+        match &value.value {
+            Value::List(_) => Vec::read(value).map(Self::Axis),
+            _ => String::read(value).map(Self::Constant),
+        }
+    }
+}
+
+impl Read for Serving {
+    fn read(spec: &Checked) -> Option<Self> {
+        Some(Self {
+            load: spec.get("load")?,
+            lengths: spec.get("lengths")?,
+            cache: spec.get("cache")?,
+            streaming: spec.get("streaming")?,
+            capture: spec.get("capture")?,
+            slos: read_slos(spec.member("slos")?)?,
+        })
+    }
+}
+
+fn read_slos(slos: &Checked) -> Option<Vec<Slo>> {
+    let limit = |metric: &SloMetric| slos.text_of(metric.as_str()).map(|text| (*metric, text));
+    let slo = |(metric, text)| parse_latency(text).ok().map(|at_most_ns| Slo { metric, at_most_ns });
+    SloMetric::ALL.iter().filter_map(limit).map(slo).collect()
+}
+
+impl Read for Load {
+    fn read(load: &Checked) -> Option<Self> {
+        Some(Self {
+            arrivals: Arrivals::read(load)?,
+            duration: load.get("duration")?,
+            requests: load.get("requests")?,
+            warmup: load.get("warmup")?,
+            timeout: load.get("timeout")?,
+        })
+    }
+}
+
+impl Read for Arrivals {
+    fn read(load: &Checked) -> Option<Self> {
+        match load.text_of("mode")? {
+            "closed" => Some(Self::Closed { concurrency: load.get("concurrency")? }),
+            _ => Some(Self::Open { rate: load.get("rate")?, process: Arrival::read(load)? }),
+        }
+    }
+}
+
+impl Read for Arrival {
+    fn read(load: &Checked) -> Option<Self> {
+        Some(match load.text_of("arrival")? {
+            "constant" => Self::Constant,
+            "gamma" => Self::Gamma { smoothness: load.get("smoothness")? },
+            _ => Self::Poisson,
+        })
+    }
+}
+
+impl Read for Lengths {
+    fn read(lengths: &Checked) -> Option<Self> {
+        match &lengths.value {
+            Value::Text(_) => Scenario::read(lengths).map(Self::Scenario),
+            _ => Some(Self::Explicit { input: lengths.get("input")?, output: lengths.get("output")? }),
+        }
+    }
+}
+
+impl Read for Distribution {
+    fn read(value: &Checked) -> Option<Self> {
+        let (name, inner) = value.members().first()?;
+        Some(match name.as_str() {
+            "fixed" => Self::Fixed(u64::read(inner)?),
+            "uniform" => Self::Uniform { min: inner.get("min")?, max: inner.get("max")? },
+            "normal" => Self::Normal { mean: inner.get("mean")?, stddev: inner.get("stddev")? },
+            _ => Self::LogNormal { mean: inner.get("mean")?, stddev: inner.get("stddev")? },
+        })
+    }
+}
+
+impl Read for Metric {
+    fn read(metric: &Checked) -> Option<Self> {
+        Some(Self {
+            path: metric.get("path")?,
+            unit: metric.get("unit")?,
+            better: metric.get("better")?,
+            primary: metric.get("primary")?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::field::Choice;
+    use crate::tables::{ARRIVALS, CACHES, CAPTURES, LOAD_MODES, SLOS};
+
+    #[test]
+    fn every_word_has_its_choice() {
+        let words = |choices: &[Choice]| choices.iter().map(|choice| choice.word).collect::<Vec<_>>();
+        assert_eq!(words(&CACHES), Cache::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
+        assert_eq!(words(&CAPTURES), Capture::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
+        assert_eq!(words(&LOAD_MODES), ["closed", "open"]);
+        assert_eq!(words(&ARRIVALS), ["constant", "poisson", "gamma"]);
+        let slos: Vec<_> = SLOS.fields.iter().map(|field| field.name).collect();
+        assert_eq!(slos, SloMetric::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,172 @@
+//! Two definitions of a quantile, and selection over integer nanoseconds without a full sort.
+//!
+//! Percentiles that Assay reports interpolate linearly (type 7 in Hyndman and Fan, "Sample quantiles in statistical packages", The
+//! American Statistician 50, 1996; the default of NumPy, R and Excel). Nearest rank (their type 1) serves tables in which failures
+//! count as infinitely late: interpolating towards a failure means nothing.
+
+/// The type 7 quantile of ascending values, in their unit: linear interpolation at the zero-based position `(n - 1) q`.
+///
+/// Absent for no values and for `q` outside 0..=1. Never decreases as `q` grows, to the last bit. Values must be ascending and free of
+/// NaN.
+pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
+    debug_assert!(sorted.is_sorted(), "values ascend");
+    let place = Place::of(sorted.len(), q)?;
+    let below = *sorted.get(place.rank)?;
+    let above = sorted.get(place.rank + 1).copied().unwrap_or(below);
+    Some((below + (above - below) * place.fraction).min(above))
+}
+
+/// The nearest-rank quantile of ascending values: the smallest one with at least `q n` values at or below it.
+///
+/// Absent for no values and for `q` outside 0..=1; `q` = 0 gives the minimum.
+pub fn nearest_rank<T: Copy>(sorted: &[T], q: f64) -> Option<T> {
+    sorted.get(rank_of(sorted.len(), q)?).copied()
+}
+
+/// The type 7 quantiles of integer nanoseconds, in nanoseconds, one for each of `qs` in their order.
+///
+/// Selects instead of sorting: O(n log k) for k quantiles, in place; `values` are left reordered. Absent for no values and where a `q`
+/// is outside 0..=1. Exact up to 2^53 ns, which is 104 days; beyond, to a double's precision.
+pub fn quantiles_ns(values: &mut [i64], qs: &[f64]) -> Option<Vec<f64>> {
+    let places: Vec<Place> = qs.iter().map(|&q| Place::of(values.len(), q)).collect::<Option<_>>()?;
+    let last = values.len().checked_sub(1)?;
+    let mut ranks: Vec<usize> = places.iter().flat_map(|place| [place.rank, (place.rank + 1).min(last)]).collect();
+    ranks.sort_unstable();
+    ranks.dedup();
+    select(values, 0, &ranks);
+    places.iter().map(|place| interpolate_ns(values, place)).collect()
+}
+
+/// The nearest-rank quantile of integer nanoseconds, in nanoseconds, by selection; `values` are left reordered.
+///
+/// Absent for no values and for `q` outside 0..=1.
+pub fn nearest_rank_ns(values: &mut [i64], q: f64) -> Option<i64> {
+    let rank = rank_of(values.len(), q)?;
+    Some(*values.select_nth_unstable(rank).1)
+}
+
+/// Where a type 7 quantile lies: `fraction` of the way from a zero-based rank to the next.
+struct Place {
+    rank: usize,
+    fraction: f64,
+}
+
+impl Place {
+    fn of(n: usize, q: f64) -> Option<Self> {
+        let last = n.checked_sub(1)?;
+        if !(0.0..=1.0).contains(&q) {
+            return None;
+        }
+        let position = last as f64 * q;
+        let rank = (position.floor() as usize).min(last);
+        Some(Self { rank, fraction: (position - rank as f64).clamp(0.0, 1.0) })
+    }
+}
+
+/// How near `q n` must lie to a whole number to be taken for it. `0.07 * 100` is 7.000000000000001 in binary, and a plain ceiling
+/// would name the eighth value where everybody means the seventh.
+const WHOLE: f64 = 1e-9;
+
+/// The zero-based nearest rank: `ceil(q n) - 1`, at least 0.
+fn rank_of(n: usize, q: f64) -> Option<usize> {
+    let last = n.checked_sub(1)?;
+    if !(0.0..=1.0).contains(&q) {
+        return None;
+    }
+    let share = n as f64 * q;
+    let whole = share.round();
+    let rank = if (share - whole).abs() <= WHOLE { whole } else { share.ceil() };
+    Some((rank as usize).saturating_sub(1).min(last))
+}
+
+fn interpolate_ns(values: &[i64], place: &Place) -> Option<f64> {
+    let below = *values.get(place.rank)?;
+    let above = values.get(place.rank + 1).copied().unwrap_or(below);
+    // Subtracted as integers: two large instants a few nanoseconds apart keep their difference.
+    let gap = (i128::from(above) - i128::from(below)) as f64;
+    Some((below as f64 + gap * place.fraction).min(above as f64))
+}
+
+/// Puts the right value at each of the ascending `ranks` (counted from `offset`), halving values and ranks together.
+fn select(values: &mut [i64], offset: usize, ranks: &[usize]) {
+    let (before, rest) = ranks.split_at(ranks.len() / 2);
+    let Some((&rank, after)) = rest.split_first() else { return };
+    let here = rank - offset;
+    if here >= values.len() {
+        return;
+    }
+    let (smaller, _, larger) = values.select_nth_unstable(here);
+    select(smaller, offset, before);
+    select(larger, rank + 1, after);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const QS: [f64; 7] = [0.0, 0.1, 0.5, 0.9, 0.99, 0.999, 1.0];
+
+    #[test]
+    fn interpolates_between_neighbours() {
+        assert_eq!(quantile(&[1.0, 2.0, 4.0, 8.0], 0.5), Some(3.0));
+        assert_eq!(quantile(&[1.0, 2.0, 4.0, 8.0], 0.75), Some(5.0));
+        assert_eq!(quantile(&[7.0], 0.3), Some(7.0));
+    }
+
+    #[test]
+    fn nearest_rank_names_a_value_that_was_seen() {
+        assert_eq!(nearest_rank(&[15, 20, 35, 40, 50], 0.3), Some(20));
+        assert_eq!(nearest_rank(&[15, 20, 35, 40, 50], 0.4), Some(20));
+        assert_eq!(nearest_rank(&[15, 20, 35, 40, 50], 0.0), Some(15));
+        assert_eq!(nearest_rank(&[15, 20, 35, 40, 50], 1.0), Some(50));
+    }
+
+    #[test]
+    fn nearest_rank_is_not_misled_by_binary_fractions() {
+        let hundred: Vec<i64> = (1..=100).collect();
+        assert_eq!(nearest_rank(&hundred, 0.07), Some(7));
+        assert_eq!(nearest_rank(&hundred, 0.071), Some(8));
+    }
+
+    #[test]
+    fn there_is_no_quantile_of_nothing_or_beyond_the_ends() {
+        assert_eq!(quantile(&[], 0.5), None);
+        assert_eq!(quantiles_ns(&mut [], &[0.5]), None);
+        assert_eq!(nearest_rank_ns(&mut [], 0.5), None);
+        for q in [-0.1, 1.1, f64::NAN] {
+            assert_eq!((quantile(&[1.0], q), nearest_rank(&[1.0], q)), (None, None));
+            assert_eq!((quantiles_ns(&mut [1], &[0.5, q]), nearest_rank_ns(&mut [1], q)), (None, None));
+        }
+    }
+
+    #[test]
+    fn extreme_nanoseconds_do_not_overflow() {
+        let middle = quantiles_ns(&mut [i64::MAX, i64::MIN], &[0.5]).expect("quantile");
+        assert!(middle[0].abs() <= 1.0);
+    }
+
+    proptest! {
+        #[test]
+        fn selection_agrees_with_sorting(mut values in prop::collection::vec(-1_000_000_i64..1_000_000, 1..300)) {
+            let mut sorted: Vec<i64> = values.clone();
+            sorted.sort_unstable();
+            let floats: Vec<f64> = sorted.iter().map(|&v| v as f64).collect();
+            let expected: Vec<f64> = QS.iter().map(|&q| quantile(&floats, q).expect("quantile")).collect();
+            prop_assert_eq!(quantiles_ns(&mut values, &QS).expect("quantiles"), expected);
+            for q in QS {
+                prop_assert_eq!(nearest_rank_ns(&mut values, q), nearest_rank(&sorted, q));
+            }
+        }
+
+        #[test]
+        fn quantiles_never_decrease(
+            mut values in prop::collection::vec(-1e150_f64..1e150, 1..60), a in 0.0_f64..=1.0, b in 0.0_f64..=1.0,
+        ) {
+            values.sort_unstable_by(f64::total_cmp);
+            let at = |q| quantile(&values, q).expect("quantile");
+            prop_assert!(at(a.min(b)) <= at(a.max(b)));
+            prop_assert!(values[0] <= at(a) && at(a) <= values[values.len() - 1]);
+        }
+    }
+}
