@@ -103,9 +103,7 @@ impl StageName {
             Self::Plan => &[(Kind::Source, One)],
             Self::Provision => &[(Kind::Plan, One)],
             Self::Execute | Self::Record => &[(Kind::Plan, One), (Kind::Environment, One)],
-            Self::Collect => {
-                &[(Kind::Plan, One), (Kind::Environment, Many), (Kind::ExecutionPart, Many), (Kind::Recording, Any)]
-            }
+            Self::Collect => &[(Kind::Plan, One), (Kind::Environment, Many), (Kind::ExecutionPart, Many), (Kind::Recording, Any)],
             Self::Reduce => &[(Kind::Plan, One), (Kind::Environment, Many), (Kind::Collection, One), (Kind::Summary, Any)],
             Self::Publish => &[
                 (Kind::Source, One),

@@ -7,4 +7,4 @@ mod contract;
 mod links;
 
 pub use contract::{Arity, StageName, Takes};
-pub use links::{BrokenLink, Member, check_complete, check_links};
+pub use links::{BrokenLink, Member, check_complete, check_links, check_publishable};

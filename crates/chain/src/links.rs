@@ -115,11 +115,7 @@ pub fn check_links(run_id: &RunId, members: &[Member<'_>]) -> Result<(), BrokenL
     for member in members {
         let header = member.document.header();
         if header.run_id != *run_id {
-            return Err(BrokenLink::OtherRun {
-                kind: header.kind,
-                expected: run_id.clone(),
-                found: header.run_id.clone(),
-            });
+            return Err(BrokenLink::OtherRun { kind: header.kind, expected: run_id.clone(), found: header.run_id.clone() });
         }
     }
     check_inputs(members)?;
@@ -190,14 +186,14 @@ fn check_evidence(members: &[Member<'_>]) -> Result<(), BrokenLink> {
 /// Checks that a run's chain is whole: every kind is there, every named input is there, every block has its environment, and
 /// every planned trial and every attempt is accounted for.
 pub fn check_complete(run_id: &RunId, members: &[Member<'_>]) -> Result<(), BrokenLink> {
+    check_publishable(run_id, members)?;
+    check_single(members, Kind::Publication)
+}
+
+/// Checks that a run's chain is whole up to its Summary: what publish takes.
+pub fn check_publishable(run_id: &RunId, members: &[Member<'_>]) -> Result<(), BrokenLink> {
     check_links(run_id, members)?;
-    for kind in [Kind::Source, Kind::Plan, Kind::Collection, Kind::Summary, Kind::Publication] {
-        match members.iter().filter(|member| member.document.kind() == kind).count() {
-            0 => return Err(BrokenLink::MissingKind(kind)),
-            1 => {}
-            count => return Err(BrokenLink::TooMany { kind, count }),
-        }
-    }
+    [Kind::Source, Kind::Plan, Kind::Collection, Kind::Summary].into_iter().try_for_each(|kind| check_single(members, kind))?;
     for kind in [Kind::Environment, Kind::ExecutionPart] {
         if !members.iter().any(|member| member.document.kind() == kind) {
             return Err(BrokenLink::MissingKind(kind));
@@ -212,9 +208,15 @@ pub fn check_complete(run_id: &RunId, members: &[Member<'_>]) -> Result<(), Brok
     check_trials(members)
 }
 
+fn check_single(members: &[Member<'_>], kind: Kind) -> Result<(), BrokenLink> {
+    match members.iter().filter(|member| member.document.kind() == kind).count() {
+        0 => Err(BrokenLink::MissingKind(kind)),
+        1 => Ok(()),
+        count => Err(BrokenLink::TooMany { kind, count }),
+    }
+}
 fn check_blocks(members: &[Member<'_>]) -> Result<(), BrokenLink> {
-    let environments: BTreeSet<_> =
-        of_kind::<assay_manifest::Environment>(members).map(|manifest| manifest.body.block).collect();
+    let environments: BTreeSet<_> = of_kind::<assay_manifest::Environment>(members).map(|manifest| manifest.body.block).collect();
     match of_kind::<ExecutionPart>(members).find(|part| !environments.contains(&part.body.block)) {
         Some(part) => Err(BrokenLink::Block(part.body.block.index)),
         None => Ok(()),
@@ -251,9 +253,7 @@ fn executed_attempts(members: &[Member<'_>]) -> BTreeSet<(Digest, assay_manifest
         members.iter().filter_map(|member| Some((member.reference.manifest, ExecutionPart::of(member.document)?))).collect();
     parts
         .iter()
-        .flat_map(|(digest, part)| {
-            part.body.attempts.iter().map(|attempt| (*digest, attempt.trial_id.clone(), attempt.attempt))
-        })
+        .flat_map(|(digest, part)| part.body.attempts.iter().map(|attempt| (*digest, attempt.trial_id.clone(), attempt.attempt)))
         .collect()
 }
 

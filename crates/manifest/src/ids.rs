@@ -121,6 +121,13 @@ identifier!(
     TrialId, "trial id", DOTTED_RULE, |text| is_dotted(text, 5)
 );
 
+impl RunId {
+    /// A run id from a digest: its first forty digits.
+    pub fn of_digest(digest: &crate::Digest) -> Self {
+        Self(digest.hex()[..MAX_NAME].to_owned())
+    }
+}
+
 impl CaseId {
     /// The case of a workload on a target in a variant.
     pub fn of(workload: &Name, target: &Name, variant: &Name) -> Self {

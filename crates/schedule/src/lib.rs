@@ -8,5 +8,5 @@ mod order;
 mod seed;
 
 pub use generator::{Generator, LoadKey};
-pub use order::{MAX_TRIALS, OrderError, OrderRules, Role, order_digest, order_trials};
+pub use order::{MAX_TRIALS, OrderError, OrderRules, Role, order_digest, order_seed, order_trials};
 pub use seed::{Seed, SeedError};

@@ -13,7 +13,7 @@ use assay_manifest::{
     Case, CaseId, Comparison, Digest, Hasher, Isolation, Name, Placement, PlannedTrial, PointId, Side, TrialId,
 };
 
-use crate::{Generator, Seed};
+use crate::{Generator, Seed, SeedError};
 
 /// The most trials of one run. At ten seconds each they take eleven days, and the plan that lists them has 25 MB.
 pub const MAX_TRIALS: u64 = 100_000;
@@ -131,6 +131,17 @@ pub fn order_trials(cases: &[Case], rules: &OrderRules<'_>, seed: &Seed) -> Resu
         }
     }
     Ok(planned)
+}
+
+/// The seed of the order: the declared one, or one that derives from what is measured, never from the run.
+pub fn order_seed(declared: Option<&str>, workloads: impl IntoIterator<Item = Digest>) -> Result<Seed, SeedError> {
+    if let Some(declared) = declared {
+        return declared.parse();
+    }
+    let mut digests: Vec<_> = workloads.into_iter().map(|digest| digest.to_string()).collect();
+    digests.sort_unstable();
+    let text = format!("assay.dev/v1alpha1 order {}", digests.join(" "));
+    Ok(Seed::new(*Digest::of(text.as_bytes()).as_bytes()))
 }
 
 /// The digest that a plan states of its order: the SHA-256 of one line `<block> <trial id>` for each trial, each ended by a newline.

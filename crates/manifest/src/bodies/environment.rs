@@ -156,6 +156,43 @@ pub struct HostFacts {
     pub network_cards: Fact<Vec<NetworkCard>>,
 }
 
+impl HostFacts {
+    /// A machine of which nothing is known, because of `why`.
+    pub fn unknown(why: &str) -> Self {
+        Self {
+            boot_id: Fact::unknown(why),
+            operating_system: Fact::unknown(why),
+            kernel: Fact::unknown(why),
+            architecture: Fact::unknown(why),
+            virtualization: Fact::unknown(why),
+            cpu_vendor: Fact::unknown(why),
+            cpu_model: Fact::unknown(why),
+            cpu_signature: Fact::unknown(why),
+            microcode: Fact::unknown(why),
+            cpu_flags: Fact::unknown(why),
+            sockets: Fact::unknown(why),
+            cores: Fact::unknown(why),
+            logical_cpus: Fact::unknown(why),
+            usable_cpus: Fact::unknown(why),
+            smt: Fact::unknown(why),
+            governor: Fact::unknown(why),
+            max_frequency_khz: Fact::unknown(why),
+            boost: Fact::unknown(why),
+            caches: Fact::unknown(why),
+            numa: Fact::unknown(why),
+            memory_bytes: Fact::unknown(why),
+            swap_bytes: Fact::unknown(why),
+            huge_pages: Fact::unknown(why),
+            cgroup_cpu_millis: Fact::unknown(why),
+            cgroup_memory_bytes: Fact::unknown(why),
+            clock_source: Fact::unknown(why),
+            clock_synchronised: Fact::unknown(why),
+            gpus: Fact::unknown(why),
+            network_cards: Fact::unknown(why),
+        }
+    }
+}
+
 /// A machine and what it does in the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

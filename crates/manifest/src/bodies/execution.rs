@@ -170,7 +170,7 @@ pub struct Prepared {
     pub outputs: Vec<Artifact>,
 }
 
-/// A finished attempt, signed on its own so that a resumed stage can trust it.
+/// A finished step of execute, signed on its own so that a resumed stage can trust it: an attempt, or a preparation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Checkpoint {
@@ -182,11 +182,18 @@ pub struct Checkpoint {
     pub shard: Shard,
     /// The input digest of the stage that made it.
     pub input_digest: Digest,
-    /// The attempt.
-    pub attempt: Attempt,
+    /// The preparation, for a checkpoint of one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub prepared: Option<Prepared>,
+    /// The attempt, for a checkpoint of one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub attempt: Option<Attempt>,
 }
 
-body!(Checkpoint, |checkpoint| checkpoint.attempt.evidence.iter().collect());
+body!(Checkpoint, |checkpoint| {
+    let prepared = checkpoint.prepared.iter().flat_map(|prepared| &prepared.outputs);
+    prepared.chain(checkpoint.attempt.iter().flat_map(|attempt| &attempt.evidence)).collect()
+});
 
 /// What one shard did in one block.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

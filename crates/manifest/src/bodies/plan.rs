@@ -148,6 +148,8 @@ pub struct IndicatorWork {
     pub script: PinnedFile,
     /// Files that lie beside it.
     pub files: Vec<PinnedFile>,
+    /// Its environment where it is the same in every point; a point adds its own values.
+    pub parameters: BTreeMap<String, String>,
     /// What runs before the first trial.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub prepare: Option<Prepare>,

@@ -1,0 +1,69 @@
+//! `assay keys`: the keys of this machine and the trust root that names them.
+
+use assay_envelope::ScryptCost;
+use assay_runner::{Config, LocalKeys, init_keys};
+use assay_stage::{Exit, Failure};
+
+use crate::output;
+
+/// The local keys: one per role, in cosign's format. They separate roles, not users.
+#[derive(clap::Args)]
+pub(crate) struct Keys {
+    #[command(subcommand)]
+    command: KeysCommand,
+}
+
+#[derive(clap::Subcommand)]
+enum KeysCommand {
+    /// Make the keys that are missing, and a local trust root that names them
+    Init {
+        /// How hard a key is to unlock: 65536 as cosign, 131072 against guessing, 32768 for tests
+        #[arg(long, value_name = "N", default_value = "65536", value_parser = ["32768", "65536", "131072"])]
+        scrypt_n: String,
+    },
+    /// List the keys with their fingerprints
+    List,
+}
+
+impl Keys {
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        let config = Config::find()?;
+        match self.command {
+            KeysCommand::Init { scrypt_n } => init(&config, &scrypt_n)?,
+            KeysCommand::List => list(&config)?,
+        }
+        Ok(Exit::Done)
+    }
+}
+
+fn init(config: &Config, scrypt_n: &str) -> Result<(), Failure> {
+    let cost = match scrypt_n {
+        "32768" => ScryptCost::Cheap,
+        "131072" => ScryptCost::Strong,
+        _ => ScryptCost::Standard,
+    };
+    let password = std::env::var_os("COSIGN_PASSWORD").unwrap_or_default();
+    if password.is_empty() {
+        output::talk("COSIGN_PASSWORD is not set: the keys are encrypted with an empty password");
+    }
+    let made = init_keys(config, password.as_encoded_bytes(), cost)?;
+    if made.is_empty() {
+        output::talk(format!("every key is there already, in {}", config.folder().join("keys").display()));
+    }
+    list(config)
+}
+
+fn list(config: &Config) -> Result<(), Failure> {
+    let missing = LocalKeys::of(config).missing();
+    if !missing.is_empty() {
+        let roles: Vec<_> = missing.iter().map(|role| role.as_str()).collect();
+        return Err(
+            Failure::usage("no_keys", format!("there is no key for {}", roles.join(", "))).hint("`assay keys init` makes them")
+        );
+    }
+    for (role, key) in LocalKeys::of(config).public_keys()? {
+        output::line(format!("{role:<10} {}  {}", key.fingerprint(), config.public_key(role).display()));
+    }
+    output::line(format!("{:<10} {}", "trust root", config.trust().display()));
+    Ok(())
+}

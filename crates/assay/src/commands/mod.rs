@@ -1,0 +1,65 @@
+//! The commands, one a file.
+
+mod generate;
+mod keys;
+mod opened;
+mod plan;
+mod recompute;
+mod run;
+mod runs;
+mod schema;
+mod show;
+mod supervise;
+mod trace;
+mod validate;
+mod verify;
+
+use assay_stage::{Exit, Failure};
+
+/// What `assay` can do.
+#[derive(clap::Subcommand)]
+pub(crate) enum Command {
+    /// Run a pipeline: six stages, signed, on this machine
+    Run(run::Run),
+    /// Check a run: signatures, trust, digests, links, rows and raw bytes
+    Verify(verify::Verify),
+    /// Walk a number back to the raw samples, the workload and the commit it came from
+    Trace(trace::Trace),
+    /// Check definitions: all problems of all files in one go
+    Validate(validate::Validate),
+    /// Show what a pipeline would run: cases, points, trials and how long
+    Plan(plan::Plan),
+    /// List the runs of a store
+    Runs(runs::Runs),
+    /// Show the result of a run
+    Show(show::Show),
+    /// Print the JSON Schema of a definition or manifest kind
+    Schema(schema::Schema),
+    /// Make and list the local keys
+    Keys(keys::Keys),
+    /// Write the generated schemas and reference pages of this repository
+    #[command(hide = true)]
+    Generate(generate::Generate),
+    /// Stand between a runner and one program, and leave nothing of it behind
+    #[command(hide = true)]
+    Supervise(supervise::Supervise),
+}
+
+impl Command {
+    /// Does it.
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        match self {
+            Self::Run(command) => command.run(),
+            Self::Verify(command) => command.run(),
+            Self::Trace(command) => command.run(),
+            Self::Validate(command) => command.run(),
+            Self::Plan(command) => command.run(),
+            Self::Runs(command) => command.run(),
+            Self::Show(command) => command.run(),
+            Self::Schema(command) => command.run(),
+            Self::Keys(command) => command.run(),
+            Self::Generate(command) => command.run(),
+            Self::Supervise(command) => command.run(),
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! A run that was found and verified: in a store by its name, or in a published folder.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use assay_envelope::{Trust, Verified};
+use assay_manifest::{Collection, Document, Environment, Plan, Publication, RunId, Summary};
+use assay_report::{Inputs, Report, SignedBy};
+use assay_runner::{Config, default_store};
+use assay_stage::Failure;
+use assay_store::Store;
+use assay_verify::{Blobs, Chain, FolderBlobs, Head, StoreBlobs, head_of_folder, head_of_run, walk};
+
+use crate::trust::{establish, keys_beside_run, keys_in_folder};
+
+/// The largest frozen workload.
+const MAX_SPEC_BYTES: u64 = 16 << 20;
+
+/// Where a run is looked for, and whom to believe.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct Where {
+    /// The artifact store; `.assay` of the repository if left out
+    #[arg(long, value_name = "URI", env = "ASSAY_STORE")]
+    pub(crate) store: Option<String>,
+    /// Whom to believe: a TrustPolicy file, or a fingerprint; the configured root if left out
+    #[arg(long, value_name = "POLICY|FINGERPRINT")]
+    pub(crate) trust: Vec<String>,
+}
+
+/// A run whose chain has been verified.
+pub(crate) struct Opened {
+    pub(crate) chain: Chain,
+    pub(crate) head: Head,
+    pub(crate) blobs: Box<dyn Blobs>,
+    pub(crate) trust: Trust,
+    pub(crate) trusted_by: String,
+    pub(crate) store: Option<String>,
+}
+
+impl Where {
+    /// The store's URI.
+    pub(crate) fn store_uri(&self) -> Result<String, Failure> {
+        self.store.clone().map_or_else(default_store, Ok)
+    }
+
+    /// Finds a run by its name, or by the folder that it was published to, and verifies its chain.
+    pub(crate) fn open(&self, name: &str) -> Result<Opened, Failure> {
+        let config = Config::find()?;
+        if Path::new(name).is_dir() {
+            let blobs = FolderBlobs::open(Path::new(name))?;
+            let established = establish(&self.trust, &config, &blobs, &keys_in_folder(&blobs)?)?;
+            let head = head_of_folder(&blobs, &established.trust)?;
+            return finish(Box::new(blobs), head, established.trust, established.from, None);
+        }
+        let run_id: RunId = name.parse().map_err(|error| {
+            Failure::usage("no_such_run", format!("`{name}` is neither a folder nor the name of a run")).because(&error)
+        })?;
+        let uri = self.store_uri()?;
+        let store = Store::open_existing(&uri)?;
+        let head = head_of_run(&store, &run_id)?;
+        let blobs = StoreBlobs(store);
+        let established = establish(&self.trust, &config, &blobs, &keys_beside_run(&blobs, &head)?)?;
+        finish(Box::new(blobs), head, established.trust, established.from, Some(uri))
+    }
+}
+
+fn finish(blobs: Box<dyn Blobs>, head: Head, trust: Trust, trusted_by: String, store: Option<String>) -> Result<Opened, Failure> {
+    let chain = walk(blobs.as_ref(), &head, &trust)?;
+    Ok(Opened { chain, head, blobs, trust, trusted_by, store })
+}
+
+impl Opened {
+    /// The report of a published run; none of one that has not come that far.
+    pub(crate) fn report(&self) -> Result<Option<Report>, Failure> {
+        let chain = &self.chain;
+        let (Some(plan), Some(collection), Some(summary), Some(publication)) =
+            (chain.one::<Plan>(), chain.one::<Collection>(), chain.one::<Summary>(), chain.one::<Publication>())
+        else {
+            return Ok(None);
+        };
+        let mut environments: Vec<_> = chain.all::<Environment>().map(|(_, manifest)| &manifest.body).collect();
+        environments.sort_by_key(|environment| environment.block);
+        let policy = match &self.trust {
+            Trust::Policy(policy) => Some((policy.name.clone(), publication.body.trust_policy)),
+            Trust::None { .. } => None,
+        };
+        Ok(Some(Report::build(&Inputs {
+            run_id: &chain.run_id,
+            plan: &plan.body,
+            environments: &environments,
+            collection: &collection.body,
+            summary: &summary.body,
+            grade: &publication.body.grade,
+            runs: &publication.body.runs,
+            signers: &chain.documents.iter().map(signed).collect::<Vec<_>>(),
+            trust_policy: policy,
+            workload_specs: self.workload_specs(&plan.body)?,
+            verify_hint: format!("assay verify {}", chain.run_id),
+        })))
+    }
+
+    fn workload_specs(&self, plan: &Plan) -> Result<BTreeMap<assay_manifest::Name, String>, Failure> {
+        let mut specs = BTreeMap::new();
+        for workload in &plan.workloads {
+            let Some(bytes) = self.blobs.get(&workload.spec.digest, MAX_SPEC_BYTES)? else { continue };
+            let readable =
+                serde_json::from_slice::<serde_json::Value>(&bytes).and_then(|json| serde_json::to_string_pretty(&json));
+            specs.insert(workload.name.clone(), readable.unwrap_or_default());
+        }
+        Ok(specs)
+    }
+}
+
+fn signed(verified: &Verified<Document>) -> SignedBy {
+    SignedBy {
+        stage: verified.value().kind().signer(),
+        name: assay_stage::chain_name(verified.value()),
+        signer: verified.signer().name.clone(),
+        key_fingerprint: verified.signer().fingerprint.to_string(),
+        manifest: verified.manifest_digest(),
+        bundle: verified.bundle_digest(),
+    }
+}

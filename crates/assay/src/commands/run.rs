@@ -1,0 +1,132 @@
+//! `assay run`: a pipeline from a commit to its published numbers.
+
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+
+use assay_envelope::ScryptCost;
+use assay_manifest::{Publication, RunId, RunStatus, Summary};
+use assay_process::Signal;
+use assay_runner::{Config, Run as Driven, RunSpec, SourceSpec, default_store, export, init_keys};
+use assay_stage::{Exit, Failure};
+use serde_json::json;
+
+use crate::commands::opened::{Opened, Where};
+use crate::output;
+use crate::progress::Progress;
+
+/// Runs a pipeline. The same run id resumes an unfinished run and shows a finished one.
+#[derive(clap::Args)]
+pub(crate) struct Run {
+    /// The pipeline's file
+    #[arg(value_name = "PIPELINE")]
+    pipeline: String,
+    /// The revision to run; the work tree if left out, which is its commit where nothing differs
+    #[arg(long, value_name = "REV")]
+    commit: Option<String>,
+    /// The repository: a folder, or an address that `git` can fetch
+    #[arg(long, value_name = "PATH|URL")]
+    repo: Option<String>,
+    /// The artifact store; `.assay` of the repository if left out
+    #[arg(long, value_name = "URI", env = "ASSAY_STORE")]
+    store: Option<String>,
+    /// The run's name: a new one if left out
+    #[arg(long, value_name = "ID")]
+    run_id: Option<RunId>,
+    /// Fetch nothing: what only a network could pin stays unpinned
+    #[arg(long)]
+    no_fetch: bool,
+    /// Print the result as one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+impl Run {
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        let cancel = assay_process::cancel_on_signals(&[Signal::INT, Signal::TERM])
+            .map_err(|error| Failure::environment("signals", "cannot handle signals").because(&error))?;
+        let config = Config::find()?;
+        let password = std::env::var_os("COSIGN_PASSWORD").unwrap_or_default();
+        let password = password.as_encoded_bytes();
+        make_missing_keys(&config, password)?;
+        let spec = RunSpec {
+            source: SourceSpec { pipeline: self.pipeline.clone(), repo: self.repo.clone(), commit: self.commit.clone() },
+            store: self.store.clone(),
+            run_id: self.run_id.clone(),
+            plan: json!({"fetch": !self.no_fetch}),
+            binaries: binaries()?,
+        };
+        let run = Driven::open(&spec, &config, password, &cancel)?;
+        let publication = match run.published()? {
+            Some(publication) => publication,
+            None => {
+                let mut progress = Progress::new(&run, self.json, std::io::stderr().is_terminal());
+                progress.begin(&run);
+                run.drive(&mut progress)?.publication
+            }
+        };
+        let folder = export(&run.store, &run.run_id, publication, &run.home.join("published"))?;
+        let place = Where { store: Some(run.store_uri.clone()), trust: Vec::new() };
+        let opened = place.open(run.run_id.as_str())?;
+        self.show(&run, &opened, &folder)
+    }
+
+    fn show(&self, run: &Driven, opened: &Opened, folder: &std::path::Path) -> Result<Exit, Failure> {
+        let lost = || Failure::unexpected("publication", "the run is finished, but its publication is not there");
+        let summary = &opened.chain.one::<Summary>().ok_or_else(lost)?.body;
+        let publication = &opened.chain.one::<Publication>().ok_or_else(lost)?.body;
+        let report = opened.report()?.ok_or_else(lost)?;
+        if self.json {
+            output::json(&json!({
+                "run_id": run.run_id,
+                "pipeline": run.pipeline,
+                "status": summary.status,
+                "grade": publication.grade,
+                "store": run.store_uri,
+                "folder": folder,
+                "summary": summary,
+                "manifests": opened.chain.documents.iter().map(assay_envelope::Verified::as_input).collect::<Vec<_>>(),
+            }))?;
+        } else {
+            output::line(report.terminal(output::width(), output::has_color()));
+            output::line(format!("report    {}", folder.join("report.html").display()));
+            // Somewhere else than where one stands, a run is found only by its store.
+            let elsewhere = if default_store().ok().as_deref() == Some(run.store_uri.as_str()) {
+                String::new()
+            } else {
+                format!(" --store {}", run.store_uri)
+            };
+            output::line(format!("verify    assay verify {}{elsewhere}", run.run_id));
+            if let Some(address) = first_address(run, summary) {
+                output::line(format!("prove     assay trace {address}{elsewhere}"));
+            }
+        }
+        // A failure of what was measured is a result, yet one that is worth another try.
+        Ok(if summary.status == RunStatus::Failed { Exit::Environment } else { Exit::Done })
+    }
+}
+
+/// The address of the first primary median: a number to begin doubting with.
+fn first_address(run: &Driven, summary: &Summary) -> Option<String> {
+    let metrics = || summary.points.iter().flat_map(|point| &point.metrics);
+    let metric = metrics().find(|metric| metric.primary).or_else(|| metrics().next())?;
+    Some(assay_report::Address::of(&run.run_id, metric.rows.get("median")?).to_string())
+}
+
+/// The keys are made at first use, and that is said.
+fn make_missing_keys(config: &Config, password: &[u8]) -> Result<(), Failure> {
+    if assay_runner::LocalKeys::of(config).missing().is_empty() && config.trust().exists() {
+        return Ok(());
+    }
+    let made = init_keys(config, password, ScryptCost::default())?;
+    let roles: Vec<_> = made.iter().map(|role| role.as_str()).collect();
+    output::talk(format!("made local signing keys in {} for {}", config.folder().join("keys").display(), roles.join(", ")));
+    output::talk(format!("made a local trust root: {}; runs of this machine verify under it", config.trust().display()));
+    Ok(())
+}
+
+/// The folder that holds the stages' binaries: the one that `assay` lies in.
+pub(crate) fn binaries() -> Result<PathBuf, Failure> {
+    let this = std::env::current_exe()
+        .map_err(|error| Failure::environment("binaries", "cannot find the running program").because(&error))?;
+    this.parent().map(PathBuf::from).ok_or_else(|| Failure::environment("binaries", "the running program lies in no folder"))
+}

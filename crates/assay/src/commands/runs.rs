@@ -1,0 +1,98 @@
+//! `assay runs`: the runs of a store and how far each has come.
+
+use std::collections::BTreeSet;
+
+use assay_manifest::{Body as _, Document, EndState, MAX_MANIFEST_BYTES, RunEnd, RunId, Source};
+use assay_runner::default_store;
+use assay_stage::{Accepted, Exit, Failure, Layout, StageName};
+use assay_store::Store;
+use serde_json::json;
+
+use crate::output;
+
+/// Lists runs, the latest last. What it prints is read from the store as it is: `assay verify` checks a run.
+#[derive(clap::Args)]
+pub(crate) struct Runs {
+    /// The artifact store; `.assay` of the repository if left out
+    #[arg(long, value_name = "URI", env = "ASSAY_STORE")]
+    store: Option<String>,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// One run, as its pointers say.
+struct Listed {
+    run_id: RunId,
+    pipeline: String,
+    commit: String,
+    state: String,
+}
+
+impl Runs {
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        let store = Store::open_existing(&self.store.map_or_else(default_store, Ok)?)?;
+        let names: BTreeSet<String> =
+            store.list(Layout::RUNS)?.iter().filter_map(|path| path.split('/').nth(1).map(str::to_owned)).collect();
+        let runs = names.iter().filter_map(|name| name.parse::<RunId>().ok()).map(|run_id| listed(&store, run_id));
+        let runs = runs.collect::<Result<Vec<_>, _>>()?;
+        if self.json {
+            let list: Vec<_> = runs
+                .iter()
+                .map(|run| json!({"run_id": run.run_id, "pipeline": run.pipeline, "commit": run.commit, "state": run.state}))
+                .collect();
+            output::json(&list)?;
+        } else if runs.is_empty() {
+            output::talk(format!("the store `{}` has no runs", store.uri()));
+        } else {
+            output::line(format!("{:<40} {:<24} {:<13} STATE", "RUN", "PIPELINE", "COMMIT"));
+            for run in &runs {
+                output::line(format!("{:<40} {:<24} {:<13} {}", run.run_id, run.pipeline, run.commit, run.state));
+            }
+        }
+        Ok(Exit::Done)
+    }
+}
+
+fn listed(store: &Store, run_id: RunId) -> Result<Listed, Failure> {
+    let layout = Layout::of(&run_id);
+    let source = match document(store, &layout.source())? {
+        Some(Document::Source(source)) => Some(source.body),
+        _ => None,
+    };
+    let (pipeline, commit) = source.as_ref().map(|source| (source.pipeline.clone(), commit(source))).unwrap_or_default();
+    Ok(Listed { state: state(store, &layout)?, run_id, pipeline, commit })
+}
+
+fn commit(source: &Source) -> String {
+    let commit = source.commit.as_deref().map(|commit| &commit[..commit.len().min(12)]).unwrap_or("-");
+    if source.dirty { format!("{commit}+") } else { commit.to_owned() }
+}
+
+fn state(store: &Store, layout: &Layout) -> Result<String, Failure> {
+    let accepted = |stage: StageName| -> Result<bool, Failure> {
+        Ok(store.list(&layout.stage(stage))?.iter().any(|path| path.contains("/accepted/")))
+    };
+    if accepted(StageName::Publish)? {
+        return Ok("published".to_owned());
+    }
+    if let Some(last) = store.list(&format!("{}/ends", layout.run()))?.last()
+        && let Some(document) = document(store, last)?
+        && let Some(end) = RunEnd::of(&document)
+    {
+        let how = if end.body.state == EndState::Cancelled { "cancelled" } else { "failed" };
+        return Ok(format!("{how} in {} ({})", end.body.stage, end.body.reason.code));
+    }
+    for stage in StageName::ALL.into_iter().rev() {
+        if accepted(stage)? {
+            return Ok(format!("unfinished after {stage}"));
+        }
+    }
+    Ok("unfinished".to_owned())
+}
+
+fn document(store: &Store, path: &str) -> Result<Option<Document>, Failure> {
+    let Some(bytes) = store.read(path, Accepted::MAX_BYTES)? else { return Ok(None) };
+    let bytes = store.get(&Accepted::parse(path, &bytes)?.manifest, MAX_MANIFEST_BYTES)?;
+    Document::parse(&bytes).map(Some).map_err(|error| Failure::of(Exit::Verification, "manifest", &error))
+}

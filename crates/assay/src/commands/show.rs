@@ -1,0 +1,31 @@
+//! `assay show`: the result of a run, verified before it is shown.
+
+use assay_stage::{Exit, Failure};
+
+use crate::commands::opened::Where;
+use crate::output;
+
+/// Shows a run's result as a report.
+#[derive(clap::Args)]
+pub(crate) struct Show {
+    /// The run's name, or its published folder
+    #[arg(value_name = "RUN|PATH")]
+    run: String,
+    #[command(flatten)]
+    place: Where,
+    /// Print Markdown
+    #[arg(long)]
+    markdown: bool,
+}
+
+impl Show {
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        let opened = self.place.open(&self.run)?;
+        let report = opened.report()?.ok_or_else(|| {
+            Failure::usage("not_published", format!("the run `{}` has no result yet", opened.chain.run_id))
+                .hint("`assay run` with the same run id resumes it; `assay verify` says how far it came")
+        })?;
+        output::line(if self.markdown { report.markdown() } else { report.terminal(output::width(), output::has_color()) });
+        Ok(if opened.chain.is_established() { Exit::Done } else { Exit::Unestablished })
+    }
+}

@@ -1,0 +1,33 @@
+//! `assay supervise`: the small process between a runner and one stage or target.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use assay_stage::{Exit, Failure};
+
+use assay_process::Command;
+
+/// Runs a program and ends with it; nothing that it started is left.
+#[derive(clap::Args)]
+pub(crate) struct Supervise {
+    /// The process that must be the parent: when it is gone, the program is ended
+    #[arg(long, value_name = "PID")]
+    parent: i32,
+    /// How long the program may take to end after it was told to
+    #[arg(long, value_name = "N", default_value_t = 15)]
+    grace_seconds: u64,
+    /// The program and its arguments
+    #[arg(last = true, required = true, num_args = 1..)]
+    program: Vec<OsString>,
+}
+
+impl Supervise {
+    #[expect(clippy::exit, reason = "the program's exit code is passed on as it is, whatever it means")]
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        let mut program = self.program.into_iter();
+        let command = Command::new(program.next().unwrap_or_default()).args(program).inherit_env();
+        let status = assay_process::supervise(self.parent, command, Duration::from_secs(self.grace_seconds))
+            .map_err(|error| Failure::of(Exit::Environment, "process", &error))?;
+        std::process::exit(i32::from(status.exit_code()))
+    }
+}

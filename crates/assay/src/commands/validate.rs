@@ -1,0 +1,126 @@
+//! `assay validate`: all problems of all files in one go.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use assay_spec::{ClosureError, Problem, closure, validate};
+use assay_stage::{Exit, Failure};
+
+use crate::output;
+
+/// The most files of one call: a repository of definitions is far smaller.
+const MAX_FILES: usize = 100_000;
+
+/// Checks definitions and everything that pipelines name.
+#[derive(clap::Args)]
+pub(crate) struct Validate {
+    /// Files and folders; `pipelines` and `workloads` of the working folder if left out
+    #[arg(value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// Print the problems as one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+impl Validate {
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        let paths = if self.paths.is_empty() { default_paths()? } else { self.paths };
+        let files = definitions(&paths)?;
+        let read: BTreeMap<String, Vec<u8>> = files
+            .iter()
+            .map(|path| {
+                std::fs::read(path).map(|bytes| (path.display().to_string(), bytes)).map_err(|error| unreadable(path, &error))
+            })
+            .collect::<Result<_, _>>()?;
+        let mut problems = validate(read.iter().map(|(path, bytes)| (path.as_str(), bytes.as_slice())));
+        problems.extend(read.keys().filter(|path| is_pipeline(path)).flat_map(|path| closure_problems(path)));
+        problems.sort_by(|a, b| (&a.file, a.line, a.column, &a.message).cmp(&(&b.file, b.line, b.column, &b.message)));
+        problems.dedup();
+        if self.json {
+            output::json(&problems.iter().map(Problem::to_json).collect::<Vec<_>>())?;
+        } else if !problems.is_empty() {
+            output::line(assay_spec::render(&problems));
+        }
+        if problems.is_empty() {
+            output::talk(format!("{} files are valid", read.len()));
+            return Ok(Exit::Done);
+        }
+        output::talk(format!(
+            "{} problems in {} files",
+            problems.len(),
+            problems.iter().map(|problem| &problem.file).collect::<std::collections::BTreeSet<_>>().len()
+        ));
+        Ok(Exit::Definition)
+    }
+}
+
+fn default_paths() -> Result<Vec<PathBuf>, Failure> {
+    let found: Vec<_> = ["pipelines", "workloads"].iter().map(PathBuf::from).filter(|path| path.is_dir()).collect();
+    if found.is_empty() {
+        return Err(Failure::usage("nothing_to_validate", "there is neither a folder `pipelines` nor `workloads` here")
+            .hint("name files or folders: `assay validate PATH...`"));
+    }
+    Ok(found)
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::usage("unreadable", format!("cannot read `{}`", path.display())).because(error)
+}
+
+/// The definition files below the given paths, sorted.
+fn definitions(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    let mut found = Vec::new();
+    let mut pending = paths.to_vec();
+    while let Some(path) = pending.pop() {
+        if found.len() + pending.len() > MAX_FILES {
+            return Err(Failure::usage("too_many_files", format!("more than {MAX_FILES} files are named")));
+        }
+        if !path.is_dir() {
+            found.push(path);
+            continue;
+        }
+        for entry in std::fs::read_dir(&path).map_err(|error| unreadable(&path, &error))? {
+            let entry = entry.map_err(|error| unreadable(&path, &error))?.path();
+            let is_definition = entry.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
+            if is_definition || (entry.is_dir() && !entry.is_symlink()) {
+                pending.push(entry);
+            }
+        }
+    }
+    found.sort();
+    found.dedup();
+    Ok(found)
+}
+
+/// Whether a file lies where pipelines lie, so that what it names can be found beside that folder.
+fn is_pipeline(path: &str) -> bool {
+    Path::new(path).parent().is_some_and(|folder| folder.ends_with("pipelines"))
+}
+
+/// The problems of what a pipeline names: workloads, scripts, files, queries.
+fn closure_problems(path: &str) -> Vec<Problem> {
+    let pipeline = Path::new(path);
+    let root = pipeline.parent().and_then(Path::parent).map(Path::to_path_buf).unwrap_or_default();
+    let root = if root.as_os_str().is_empty() { PathBuf::from(".") } else { root };
+    let Ok(inside) = pipeline.strip_prefix(&root).or_else(|_| pipeline.strip_prefix("./")) else { return Vec::new() };
+    let found = closure::<assay_git::Error>(&inside.display().to_string(), &mut |file| {
+        Ok(assay_git::read_folder(&root, file)?.map(|file| file.bytes))
+    });
+    let placed = |mut problem: Problem| {
+        problem.file = root
+            .join(&problem.file)
+            .strip_prefix("./")
+            .map_or_else(|_| root.join(&problem.file), Path::to_path_buf)
+            .display()
+            .to_string();
+        problem
+    };
+    match found {
+        Ok(found) => match assay_spec::expand(&found.pipeline, &found.workloads) {
+            Ok(_) => Vec::new(),
+            Err(problems) => problems.into_iter().map(placed).collect(),
+        },
+        Err(ClosureError::Problems(problems)) => problems.into_iter().map(placed).collect(),
+        Err(ClosureError::Read { path, cause }) => vec![placed(Problem::of_file(&path, cause.to_string()))],
+    }
+}

@@ -1,0 +1,161 @@
+//! `assay verify`: the whole chain, and which of the four levels it reached.
+
+use assay_manifest::{EndState, RunEnd};
+use assay_stage::{Exit, Failure};
+use assay_verify::{Level, LevelReport, verify_evidence, verify_rows};
+use serde_json::json;
+
+use crate::commands::opened::{Opened, Where};
+use crate::commands::recompute::recompute;
+use crate::output;
+
+/// Checks a run, given by its name or by the folder that it was published to.
+#[derive(clap::Args)]
+pub(crate) struct Verify {
+    /// The run's name, or its published folder
+    #[arg(value_name = "RUN|PATH")]
+    run: String,
+    #[command(flatten)]
+    place: Where,
+    /// Also run reduce again from the raw evidence and compare (level 4)
+    #[arg(long)]
+    recompute: bool,
+    /// Print the result as one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// What each level found, in order.
+struct Found {
+    levels: Vec<(Level, LevelReport)>,
+    reached: Level,
+}
+
+impl Verify {
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        let opened = self.place.open(&self.run)?;
+        if !opened.chain.is_complete {
+            self.show_chain(&opened);
+            return Err(unfinished(&opened));
+        }
+        let found = self.levels(&opened)?;
+        if self.json {
+            self.print_json(&opened, &found)?
+        } else {
+            self.show(&opened, &found)
+        }
+        Ok(if opened.chain.is_established() { Exit::Done } else { Exit::Unestablished })
+    }
+
+    fn levels(&self, opened: &Opened) -> Result<Found, Failure> {
+        let mut found = Found { levels: Vec::new(), reached: Level::Chain };
+        let checks: [(Level, &dyn Fn() -> Result<LevelReport, Failure>); 3] = [
+            (Level::Rows, &|| verify_rows(opened.blobs.as_ref(), &opened.chain)),
+            (Level::Raw, &|| verify_evidence(opened.blobs.as_ref(), &opened.chain)),
+            (Level::Recomputed, &|| recompute(opened)),
+        ];
+        for (level, check) in checks {
+            if level == Level::Recomputed && !self.recompute {
+                break;
+            }
+            let report = check()?;
+            let is_whole = report.absent.is_empty();
+            found.levels.push((level, report));
+            if !is_whole {
+                break;
+            }
+            found.reached = level;
+        }
+        Ok(found)
+    }
+
+    fn show_chain(&self, opened: &Opened) {
+        if self.json {
+            return;
+        }
+        output::line(format!("run {}", opened.chain.run_id));
+        output::line(format!("trust: {}", opened.trusted_by));
+        for verified in &opened.chain.documents {
+            let signer = verified.signer();
+            let time = verified.asserted_time().map(|time| format!(", {} (asserted)", time.to_seconds())).unwrap_or_default();
+            output::line(format!(
+                "  ok  {:<18} {}  signed by {}{time}",
+                assay_stage::chain_name(verified.value()),
+                verified.manifest_digest().short(),
+                signer.name,
+            ));
+        }
+        if let (Some(commit), Some(source)) = (&opened.chain.commit, opened.chain.one::<assay_manifest::Source>()) {
+            let id = source.body.commit.as_deref().unwrap_or_default();
+            let subject = commit.message.lines().next().unwrap_or_default();
+            output::line(format!(
+                "  ok  commit {} holds the {} files that were run: {subject}",
+                &id[..id.len().min(12)],
+                source.body.files.len()
+            ));
+        }
+    }
+
+    fn show(&self, opened: &Opened, found: &Found) {
+        self.show_chain(opened);
+        for (level, report) in &found.levels {
+            output::line(level_line(*level, report));
+        }
+        output::line(format!("level {} of 4 reached", found.reached));
+        if !opened.chain.is_established() {
+            output::line("internally consistent; signer not established");
+            output::talk("\nhint: name whom you trust with `--trust POLICY` or `--trust FINGERPRINT`");
+        }
+    }
+
+    fn print_json(&self, opened: &Opened, found: &Found) -> Result<(), Failure> {
+        let manifest = |verified: &assay_envelope::Verified<assay_manifest::Document>| {
+            json!({
+                "name": assay_stage::chain_name(verified.value()),
+                "input": verified.as_input(),
+                "signer": verified.signer().name,
+                "fingerprint": verified.signer().fingerprint,
+                "established": verified.signer().established,
+                "time_asserted": verified.asserted_time(),
+            })
+        };
+        output::json(&json!({
+            "run_id": opened.chain.run_id,
+            "trust": opened.trusted_by,
+            "established": opened.chain.is_established(),
+            "level": found.reached.number(),
+            "manifests": opened.chain.documents.iter().map(manifest).collect::<Vec<_>>(),
+            "levels": found.levels.iter().map(|(level, report)| json!({"level": level.number(), "report": report})).collect::<Vec<_>>(),
+        }))
+    }
+}
+
+fn level_line(level: Level, report: &LevelReport) -> String {
+    let what = match level {
+        Level::Chain => "manifests",
+        Level::Rows => "curated files, reports and keys",
+        Level::Raw => "raw artifacts",
+        Level::Recomputed => "manifests and curated files computed again",
+    };
+    match report.absent.as_slice() {
+        [] => format!("  ok  {} {what}, {}", report.checked, assay_report::bytes(report.bytes)),
+        [first, rest @ ..] if rest.is_empty() => format!("  --  {what}: `{first}` is not here"),
+        [first, rest @ ..] => format!("  --  {what}: `{first}` and {} more are not here", rest.len()),
+    }
+}
+
+/// A run without a Publication does not verify, and says why it has none.
+fn unfinished(opened: &Opened) -> Failure {
+    let ends: Vec<_> = opened.chain.all::<RunEnd>().collect();
+    let last = ends.iter().max_by_key(|(_, end)| end.body.sequence);
+    let have: Vec<_> = opened.head.references.iter().map(|reference| reference.kind.to_string()).collect();
+    let failure = match last {
+        Some((_, end)) => {
+            let how = if end.body.state == EndState::Cancelled { "was cancelled" } else { "failed" };
+            let (stage, reason) = (end.body.stage, &end.body.reason);
+            Failure::verification("missing_stage", format!("the run {how} in {stage}: {}", reason.detail))
+        }
+        None => Failure::verification("missing_stage", format!("the run has not come further than its {}", have.join(", "))),
+    };
+    failure.hint("what it has is consistent; `assay run` with the same run id resumes it")
+}

@@ -1,0 +1,32 @@
+//! `assay`: the command that people type.
+
+mod commands;
+mod output;
+mod progress;
+mod trust;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser as _};
+
+use crate::commands::Command;
+
+/// Benchmark numbers you can prove.
+///
+/// A pipeline in Git names workloads and targets. Six stages plan, provision, execute, collect, reduce and publish it; each takes
+/// signed manifests in and gives one out, so that every number walks back to the raw bytes it came from.
+#[derive(clap::Parser)]
+#[command(name = "assay", version, max_term_width = 100, disable_help_subcommand = true)]
+struct Assay {
+    #[command(subcommand)]
+    command: Command,
+}
+
+fn main() -> ExitCode {
+    // Whoever reads our output may close it early, as `head` does; that is no failure of ours, and a panic about it helps nobody.
+    output::end_quietly_on_a_closed_pipe();
+    match Assay::try_parse() {
+        Ok(assay) => output::finish(assay.command.run()),
+        Err(error) => output::usage(&error, &mut Assay::command()),
+    }
+}

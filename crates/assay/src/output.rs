@@ -1,0 +1,84 @@
+//! What goes where: data to standard output, everything else to standard error, and the exit code says the rest.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::process::ExitCode;
+
+use assay_stage::{Exit, Failure};
+use serde::Serialize;
+
+/// The width of a terminal that does not tell its own.
+const DEFAULT_WIDTH: usize = 100;
+
+/// Writes a line of data.
+pub(crate) fn line(text: impl AsRef<str>) {
+    write(&mut std::io::stdout().lock(), text.as_ref());
+}
+
+/// Writes a line of talk.
+pub(crate) fn talk(text: impl AsRef<str>) {
+    write(&mut std::io::stderr().lock(), text.as_ref());
+}
+
+fn write(out: &mut dyn std::io::Write, text: &str) {
+    if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n"))
+        && error.kind() == std::io::ErrorKind::BrokenPipe
+    {
+        quit_quietly();
+    }
+}
+
+/// Writes a document for machines.
+pub(crate) fn json(document: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(document)
+        .map_err(|error| Failure::unexpected("json", "the result has no JSON form").because(&error))?;
+    line(text);
+    Ok(())
+}
+
+/// Whether standard output shows colour to a person.
+pub(crate) fn has_color() -> bool {
+    std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// The columns of the terminal.
+pub(crate) fn width() -> usize {
+    let told = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let seen = rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| usize::from(size.ws_col));
+    told.or(seen.filter(|columns| *columns > 0)).unwrap_or(DEFAULT_WIDTH)
+}
+
+/// Says how a command went.
+pub(crate) fn finish(outcome: Result<Exit, Failure>) -> ExitCode {
+    let flushed = std::io::stdout().flush();
+    match outcome {
+        Ok(exit) if flushed.is_ok() => exit.into(),
+        Ok(_) => ExitCode::FAILURE,
+        Err(failure) => {
+            talk(failure.to_string());
+            failure.exit.into()
+        }
+    }
+}
+
+/// Shows a usage error, or the help that was asked for.
+pub(crate) fn usage(error: &clap::Error, _command: &mut clap::Command) -> ExitCode {
+    let shown = error.print();
+    if error.use_stderr() || shown.is_err() { Exit::Usage.into() } else { Exit::Done.into() }
+}
+
+/// Makes a closed pipe end the process as it ends every other program.
+pub(crate) fn end_quietly_on_a_closed_pipe() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let text = panic.payload().downcast_ref::<String>().map(String::as_str).unwrap_or_default();
+        if text.contains("Broken pipe") {
+            quit_quietly();
+        }
+        usual(panic);
+    }));
+}
+
+#[expect(clippy::exit, reason = "the reader of the output is gone, so there is nobody to return to")]
+fn quit_quietly() -> ! {
+    std::process::exit(i32::from(Exit::Done.code()))
+}

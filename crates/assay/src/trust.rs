@@ -1,0 +1,103 @@
+//! Whom to believe: `--trust`, else the configured root, else nobody.
+
+use std::path::Path;
+
+use assay_envelope::{PublicKey, Trust, TrustPolicy, TrustedSigner};
+use assay_manifest::{Artifact, Digest, Document, MAX_MANIFEST_BYTES, Role};
+use assay_runner::Config;
+use assay_stage::{Failure, read_trust};
+use assay_verify::{Blobs, FolderBlobs, Head};
+
+/// The largest trust policy or key file.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// Where trust comes from, in words for people.
+pub(crate) struct Established {
+    pub(crate) trust: Trust,
+    pub(crate) from: String,
+}
+
+/// The trust that the options name. Keys that stand beside the evidence are only candidates: a pinned fingerprint decides about them,
+/// and without any trust they show no more than that nothing changed since somebody signed.
+pub(crate) fn establish(
+    options: &[String],
+    config: &Config,
+    blobs: &dyn Blobs,
+    beside: &[Vec<u8>],
+) -> Result<Established, Failure> {
+    let candidates: Vec<PublicKey> =
+        beside.iter().filter_map(|bytes| PublicKey::from_pem(std::str::from_utf8(bytes).ok()?).ok()).collect();
+    match options {
+        [] if config.trust().exists() => {
+            let path = config.trust();
+            Ok(Established {
+                trust: Trust::Policy(policy_file(&path)?),
+                from: format!("the configured root, {}", path.display()),
+            })
+        }
+        [] => Ok(Established { trust: Trust::None { candidates }, from: "nobody: no trust policy is configured".to_owned() }),
+        [one] if Path::new(one).is_file() => {
+            Ok(Established { trust: Trust::Policy(policy_file(Path::new(one))?), from: one.clone() })
+        }
+        pins => pinned(pins, blobs, candidates),
+    }
+}
+
+/// Fingerprints: of a trust policy that lies with the evidence, or of keys that do.
+fn pinned(pins: &[String], blobs: &dyn Blobs, mut candidates: Vec<PublicKey>) -> Result<Established, Failure> {
+    let mut signers = Vec::new();
+    for pin in pins {
+        let digest: Digest = pin.parse().map_err(|_| {
+            Failure::usage("trust", format!("`{pin}` is neither a file nor a fingerprint"))
+                .hint("`--trust` takes the path of a TrustPolicy file, or a fingerprint such as sha256:0123...")
+        })?;
+        if let ([_], Some(bytes)) = (pins, blobs.get(&digest, MAX_BYTES)?) {
+            return Ok(Established {
+                trust: Trust::Policy(read_trust(pin, &bytes)?),
+                from: format!("the pinned policy {digest}"),
+            });
+        }
+        let place = candidates.iter().position(|key| key.fingerprint() == digest).ok_or_else(|| {
+            Failure::verification(
+                "pinned_key_missing",
+                format!("nothing with the pinned fingerprint {digest} lies with the evidence"),
+            )
+            .hint("pin the fingerprint of the trust policy or of a key; `assay keys list` shows those of this machine")
+        })?;
+        let key = candidates.swap_remove(place);
+        signers.push(TrustedSigner::new(format!("pinned-{}", digest.short()), key, Role::ALL.iter().copied()));
+    }
+    let policy = TrustPolicy { name: "pinned".to_owned(), digest: None, signers };
+    Ok(Established { trust: Trust::Policy(policy), from: "the pinned fingerprints".to_owned() })
+}
+
+fn policy_file(path: &Path) -> Result<TrustPolicy, Failure> {
+    let unreadable = |error: &std::io::Error| {
+        Failure::usage("trust", format!("cannot read the trust policy `{}`", path.display())).because(error)
+    };
+    let size = std::fs::metadata(path).map_err(|error| unreadable(&error))?.len();
+    if size > MAX_BYTES {
+        return Err(Failure::usage("trust", format!("`{}` has {size} bytes, too many for a trust policy", path.display())));
+    }
+    read_trust(&path.display().to_string(), &std::fs::read(path).map_err(|error| unreadable(&error))?)
+}
+
+/// The key files that a run in a store was published with, unverified: they are candidates only.
+pub(crate) fn keys_beside_run(blobs: &dyn Blobs, head: &Head) -> Result<Vec<Vec<u8>>, Failure> {
+    let mut found = Vec::new();
+    for reference in &head.references {
+        let Some(bytes) = blobs.get(&reference.manifest, MAX_MANIFEST_BYTES)? else { continue };
+        let Ok(Document::Publication(publication)) = Document::parse(&bytes) else { continue };
+        let is_key = |key: &&Artifact| key.name.ends_with(".pub");
+        for key in publication.body.keys.iter().filter(is_key) {
+            found.extend(blobs.get(&key.digest, MAX_BYTES)?);
+        }
+    }
+    Ok(found)
+}
+
+/// The key files of a published folder.
+pub(crate) fn keys_in_folder(blobs: &FolderBlobs) -> Result<Vec<Vec<u8>>, Failure> {
+    let keys = blobs.iter().filter(|(_, path)| path.extension().is_some_and(|extension| extension == "pub"));
+    keys.filter_map(|(digest, _)| blobs.get(digest, MAX_BYTES).transpose()).collect()
+}

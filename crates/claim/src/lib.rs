@@ -1,0 +1,135 @@
+//! What a number must have behind it before it is published at a grade: pure rules, each with a name and with what was found.
+//!
+//! What falls short is published at a lower grade *with its reasons*, or not at all; it is never silently let pass.
+
+use assay_manifest::{
+    Claim, Collection, Control, ControlFact, ControlState, Environment, Grade, Intent, MetricSummary, OriginKind, Plan,
+    PointSummary, RunStatus, Shortfall, Stability, Summary,
+};
+
+/// The fewest counted trials of a point that a publication may rest on.
+pub const MIN_TRIALS: u32 = 3;
+
+/// Everything that the rules look at. Signatures are not among it: what reaches the rules was verified under the trust policy.
+#[derive(Clone, Copy)]
+pub struct Evidence<'a> {
+    /// What was planned.
+    pub plan: &'a Plan,
+    /// What it was measured in.
+    pub environments: &'a [&'a Environment],
+    /// What was collected.
+    pub collection: &'a Collection,
+    /// How much of what was planned was measured.
+    pub status: RunStatus,
+    /// The points with their statistics.
+    pub points: &'a [PointSummary],
+}
+
+impl<'a> Evidence<'a> {
+    /// The evidence of a finished Summary.
+    pub fn of(plan: &'a Plan, environments: &'a [&'a Environment], collection: &'a Collection, summary: &'a Summary) -> Self {
+        Self { plan, environments, collection, status: summary.status, points: &summary.points }
+    }
+}
+
+/// The grade that a run earns, with every rule of the asked one that it does not meet.
+pub fn grade(evidence: &Evidence<'_>) -> Grade {
+    let asked = evidence.plan.intent;
+    let shortfalls = shortfalls(asked, evidence);
+    let given = match asked {
+        _ if shortfalls.is_empty() => asked,
+        Intent::Publication if self::shortfalls(Intent::Realism, evidence).is_empty() => Intent::Realism,
+        _ => Intent::Exploratory,
+    };
+    Grade { asked, given, shortfalls }
+}
+
+/// Every rule of a grade that a run does not meet.
+pub fn shortfalls(grade: Intent, evidence: &Evidence<'_>) -> Vec<Shortfall> {
+    match grade {
+        Intent::Exploratory => Vec::new(),
+        Intent::Realism => traceable(evidence),
+        Intent::Publication => {
+            let mut found = traceable(evidence);
+            found.extend(claim(evidence.plan.claim.as_ref()));
+            found.extend(controls(evidence.environments));
+            found.extend(evidence.points.iter().flat_map(point));
+            found.extend(whole(evidence));
+            found
+        }
+    }
+}
+
+fn shortfall(rule: &str, found: impl Into<String>) -> Shortfall {
+    Shortfall { rule: rule.to_owned(), found: found.into() }
+}
+
+/// What was measured can be found again: a clean commit, and nothing that may mean something else tomorrow.
+fn traceable(evidence: &Evidence<'_>) -> Vec<Shortfall> {
+    let source = &evidence.plan.source;
+    let clean = source.kind == OriginKind::Git && !source.dirty && source.commit.is_some();
+    let commit = (!clean)
+        .then(|| shortfall("clean_commit", format!("the run was started from a {} and not from a clean commit", source.kind)));
+    let unpinned =
+        evidence.plan.unpinned.iter().map(|item| shortfall("pinned", format!("`{}` is not pinned: {}", item.what, item.reason)));
+    commit.into_iter().chain(unpinned).collect()
+}
+
+fn claim(claim: Option<&Claim>) -> Option<Shortfall> {
+    match claim {
+        None => Some(shortfall("claim", "the pipeline states neither methodology nor what its numbers represent")),
+        Some(claim) if claim.methodology.trim().is_empty() => Some(shortfall("claim", "the methodology is empty")),
+        Some(claim) if claim.statement.trim().is_empty() => Some(shortfall("claim", "the statement is empty")),
+        Some(_) => None,
+    }
+}
+
+/// Each control is proved or declared in every block.
+fn controls(environments: &[&Environment]) -> Vec<Shortfall> {
+    let absent = |control: Control| {
+        let found = environments.iter().flat_map(|environment| &environment.controls).filter(|fact| fact.control == control);
+        let absent: Vec<&ControlFact> = found.filter(|fact| fact.state == ControlState::Absent).collect();
+        absent.first().map(|fact| shortfall("controls", format!("`{control}` is absent: {}", fact.evidence)))
+    };
+    Control::ALL.iter().filter_map(|control| absent(*control)).collect()
+}
+
+fn point(point: &PointSummary) -> Vec<Shortfall> {
+    let name = format!("{} at `{}`", point.case_id, point.point_id);
+    let mut found = Vec::new();
+    if point.trials_counted < MIN_TRIALS {
+        found.push(shortfall("trials", format!("{name} has {} counted trials, fewer than {MIN_TRIALS}", point.trials_counted)));
+    }
+    if point.trials_counted < point.trials_planned {
+        let (counted, planned) = (point.trials_counted, point.trials_planned);
+        found.push(shortfall("complete", format!("{name} has {counted} counted trials of {planned} planned")));
+    }
+    found.extend(point.metrics.iter().filter(|metric| metric.primary).flat_map(|metric| self::metric(&name, metric)));
+    found
+}
+
+/// An instability is stated with its reason and bars nothing; not knowing whether there is one does.
+fn metric(point: &str, metric: &MetricSummary) -> Vec<Shortfall> {
+    let mut found = Vec::new();
+    if metric.interval.is_none() {
+        let why = metric.interval_absent.as_deref().unwrap_or("no reason is given");
+        found.push(shortfall("interval", format!("`{}` of {point} has no interval: {why}", metric.metric)));
+    }
+    if metric.stability == Stability::Unknown {
+        found.push(shortfall(
+            "stability",
+            format!("the stability of `{}` of {point} is unknown: {}", metric.metric, metric.stability_reason),
+        ));
+    }
+    found
+}
+
+fn whole(evidence: &Evidence<'_>) -> Vec<Shortfall> {
+    let drift = evidence
+        .collection
+        .drift
+        .iter()
+        .map(|drift| shortfall("drift", format!("`{}` differs between blocks: {}", drift.what, drift.detail)));
+    let nothing = (evidence.status == RunStatus::Failed).then(|| shortfall("complete", "no trial is valid"));
+    drift.chain(nothing).collect()
+}

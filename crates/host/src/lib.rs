@@ -1,0 +1,29 @@
+//! What can be read of the machine that this process runs on: facts that stay, a state around each trial, counters over time.
+//!
+//! A fact is observed with the place where it was read, or unknown with the reason why; nothing is guessed. Files of `/proc` and
+//! `/sys` are read by one type, [`Root`], and understood by pure functions over their text, so that a tree of files stands for
+//! any machine in tests. Nothing here fails or panics: an odd file is a reason.
+
+mod cgroup;
+mod controls;
+mod counters;
+mod cpu;
+mod facts;
+mod gpu;
+mod list;
+mod network;
+mod program;
+mod root;
+mod software;
+mod state;
+mod system;
+#[cfg(test)]
+mod tree;
+
+pub use controls::controls;
+pub use counters::{Reading, counters};
+pub use facts::facts;
+pub use gpu::{GPU_QUERY, gpu_report};
+pub use root::{MAX_ENTRIES, MAX_FILE_BYTES, Root};
+pub use software::software;
+pub use state::state;

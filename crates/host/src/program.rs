@@ -1,0 +1,81 @@
+//! Asks a program, with a limit on its time and on what it may say.
+
+use std::io::Read as _;
+use std::time::Duration;
+
+use assay_process::{Cancel, Command, Output, Spawner};
+
+use crate::Root;
+
+/// How long a program may take. A GPU driver that has to wake its devices takes seconds.
+const TIME_LIMIT: Duration = Duration::from_secs(10);
+/// The most that a program may say.
+const MAX_OUTPUT_BYTES: u64 = 1 << 20;
+
+/// What a program writes to its standard output, or why there is nothing.
+pub(crate) fn ask(root: &Root, program: &str, args: &[&str]) -> Result<String, String> {
+    if !root.is_live() {
+        return Err(format!("`{program}` is not asked about another machine's files"));
+    }
+    run(program, args).map_err(|error| format!("cannot ask `{program}`: {error}"))
+}
+
+fn run(program: &str, args: &[&str]) -> Result<String, String> {
+    let text = |error: &dyn std::error::Error| match error.source() {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    };
+    let spawner = Spawner::start().map_err(|error| text(&error))?;
+    let cancel = Cancel::new().map_err(|error| text(&error))?;
+    let mut child = spawner.spawn(command(program, args)).map_err(|error| text(&error))?;
+    let output = child.take_stdout();
+    // A full pipe would keep the program from ending, so somebody reads while the other waits.
+    let reader = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // What cannot be read is missing from the text, which its reader then says.
+        let _ = output.map(|output| output.take(MAX_OUTPUT_BYTES).read_to_end(&mut bytes));
+        String::from_utf8_lossy(&bytes).into_owned()
+    });
+    let ended = child.wait(Some(TIME_LIMIT), &cancel).map_err(|error| text(&error))?;
+    let said = reader.join().unwrap_or_default();
+    if ended.timed_out {
+        Err(format!("it took longer than {} s", TIME_LIMIT.as_secs()))
+    } else if ended.status.is_success() {
+        Ok(said)
+    } else {
+        Err(format!("it ended with {}", ended.status))
+    }
+}
+
+fn command(program: &str, args: &[&str]) -> Command {
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin".into());
+    let mut command = Command::new(program).args(args).env("PATH", path).env("LC_ALL", "C");
+    command.stdout = Output::Pipe;
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_answer_or_give_a_reason() {
+        let root = Root::host();
+        assert_eq!(ask(&root, "echo", &["a", "b"]), Ok("a b\n".to_owned()));
+        insta::assert_snapshot!(ask(&root, "false", &[]).expect_err("fails"), @"cannot ask `false`: it ended with exit code 1");
+        assert!(ask(&root, "no-such-program-anywhere", &[]).expect_err("absent").starts_with("cannot ask `no-such"));
+    }
+
+    #[test]
+    fn what_a_program_says_has_a_limit() {
+        let said = ask(&Root::host(), "head", &["-c", "1048576", "/dev/zero"]).expect("it fits exactly");
+        assert_eq!(said.len(), 1 << 20);
+        assert!(ask(&Root::host(), "cat", &["/dev/zero"]).is_err(), "a program without end is ended by its closed pipe");
+    }
+
+    #[test]
+    fn another_machine_is_not_asked() {
+        let error = ask(&Root::at("/nowhere"), "echo", &[]).expect_err("not live");
+        insta::assert_snapshot!(error, @"`echo` is not asked about another machine's files");
+    }
+}

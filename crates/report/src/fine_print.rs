@@ -1,0 +1,125 @@
+//! The fine print: the definitions that the numbers rest on, what was pinned, and what the numbers do not represent.
+
+use std::collections::BTreeSet;
+
+use assay_manifest::{Claim, Isolation, Plan, Summary};
+
+use crate::inputs::Inputs;
+use crate::number::level;
+use crate::text::{clean, counted};
+
+/// Unpinned references that are named; the rest is counted.
+const MAX_UNPINNED: usize = 20;
+
+/// A labelled paragraph.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FinePrint {
+    pub(crate) label: &'static str,
+    pub(crate) text: String,
+    /// Whether it is of this run rather than of all runs; a terminal shows only these.
+    pub(crate) of_this_run: bool,
+}
+
+/// The paragraphs, in the order of the report.
+pub(crate) fn items(inputs: &Inputs<'_>) -> Vec<FinePrint> {
+    let of_this_run = |label, text| FinePrint { label, text, of_this_run: true };
+    let always = |label, text: &str| FinePrint { label, text: text.to_owned(), of_this_run: false };
+    let claim = inputs.plan.claim.as_ref();
+    let methodology = claim.map(|claim| clean(&claim.methodology)).filter(|text| !text.is_empty());
+    let mut items = vec![of_this_run("What it represents", represents(claim))];
+    items.extend(methodology.map(|text| of_this_run("Methodology", text)));
+    items.extend([
+        of_this_run("Interval", interval(inputs.summary)),
+        always("Median", MEDIAN),
+        always("Spread", SPREAD),
+        always("Digits", DIGITS),
+        always("Failures", FAILURES),
+        of_this_run("Order", order(inputs.plan)),
+        of_this_run("Pinned", pinned(inputs.plan)),
+        of_this_run("Not pinned", unpinned(inputs.plan)),
+        always("Time", TIME),
+    ]);
+    items
+}
+
+const MEDIAN: &str = "A trial's value is the median of its samples; the number is the median of the counted trials' values. Quantiles \
+                      interpolate linearly between neighbouring order statistics.";
+const SPREAD: &str = "CV is the standard deviation of the trials' values (ddof 1) over their mean.";
+const DIGITS: &str = "Three significant digits, and none below the second digit of the interval's width. The stored value keeps all \
+                      its digits.";
+const FAILURES: &str = "Attempts that are not valid are kept, counted and listed; none of them is part of a number. Outliers (median \
+                        absolute deviation) are flagged and kept in the number.";
+const TIME: &str = "Times are asserted by the signers; no independent clock has stamped them.";
+
+fn represents(claim: Option<&Claim>) -> String {
+    match claim {
+        Some(claim) => {
+            let scope = if claim.representative { "claimed to stand for more than itself" } else { "stands for itself only" };
+            format!("{} ({scope})", clean(&claim.statement))
+        }
+        None => "No claim was written. The numbers stand for this workload on this machine at this time, and for nothing more."
+            .to_owned(),
+    }
+}
+
+fn interval(summary: &Summary) -> String {
+    let metrics = summary.points.iter().flat_map(|point| &point.metrics);
+    let used: BTreeSet<(String, String)> = metrics
+        .filter_map(|metric| metric.interval.as_ref())
+        .map(|interval| (clean(&interval.method), level(interval.level)))
+        .collect();
+    if used.is_empty() {
+        return "No number of this run has an interval.".to_owned();
+    }
+    let methods: Vec<_> = used.iter().map(|(method, level)| format!("{} at {level}", method_name(method))).collect();
+    format!("For the median across trials: {}. The unit of inference is the trial.", methods.join("; "))
+}
+
+fn method_name(method: &str) -> &str {
+    match method {
+        "order_statistic" => "between two order statistics, with their exact coverage,",
+        "bootstrap_percentile" => "percentile bootstrap",
+        "bootstrap_bca" => "bias-corrected and accelerated bootstrap",
+        other => other,
+    }
+}
+
+fn order(plan: &Plan) -> String {
+    let isolation = match plan.isolation {
+        Isolation::None => "nothing was done between trials",
+        Isolation::Flush => "caches were flushed between trials",
+        Isolation::RestartTarget => "the target was restarted for every trial",
+    };
+    let seed = clean(&plan.order.seed.chars().take(12).collect::<String>());
+    format!("Trials ran interleaved in a seeded order (seed {seed}…, {}); {isolation}.", counted(plan.blocks(), "block"))
+}
+
+fn pinned(plan: &Plan) -> String {
+    let work = plan.workloads.iter().filter_map(|workload| workload.indicator.as_ref());
+    let files = work.flat_map(|work| std::iter::once(&work.script).chain(&work.files));
+    let workload_images = plan.workloads.iter().filter_map(|workload| workload.image.as_ref());
+    let images = workload_images.chain(plan.targets.iter().filter_map(|target| target.image.as_ref()));
+    let images = images.filter(|image| image.digest.is_some()).count();
+    let commit = match (&plan.source.commit, plan.source.dirty) {
+        (Some(_), false) => "the commit, ",
+        _ => "",
+    };
+    format!(
+        "By digest: {commit}workloads {}, scripts and files {}, images {images}, queries {}.",
+        plan.workloads.len(),
+        files.count(),
+        plan.queries.len()
+    )
+}
+
+fn unpinned(plan: &Plan) -> String {
+    if plan.unpinned.is_empty() {
+        return "Nothing mutable was left.".to_owned();
+    }
+    let named = plan.unpinned.iter().take(MAX_UNPINNED);
+    let mut lines: Vec<_> = named.map(|unpinned| clean(&format!("{} ({})", unpinned.what, unpinned.reason))).collect();
+    if let Some(more) = plan.unpinned.len().checked_sub(MAX_UNPINNED).filter(|more| *more > 0) {
+        lines.push(format!("and {more} more"));
+    }
+    format!("{}.", lines.join("; "))
+}

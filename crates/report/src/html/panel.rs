@@ -1,0 +1,125 @@
+//! The lineage panel of one number: each step back to the commit, with its check.
+
+use super::writer::Writer;
+use super::{Face, command_line, pairs};
+use crate::Report;
+use crate::lineage::Lineage;
+use crate::model::{CaseSection, Measured, PointSection, Row};
+
+/// Writes the panel of `measured`; `full` spells out the steps that all numbers share.
+pub(crate) fn write(
+    panels: &mut Writer,
+    report: &Report,
+    case: &CaseSection,
+    point: &PointSection,
+    row: &Row,
+    measured: &Measured,
+    full: bool,
+) {
+    let id = format!("r-{}", measured.address.row());
+    let title = format!("t-{}", measured.address.row());
+    panels.newline();
+    panels.element("section", &[("id", &id), ("class", "lineage"), ("aria-labelledby", &title)], |page| {
+        page.leaf("a", &[("class", "close"), ("href", "#results"), ("aria-label", "Close the lineage panel")], "Close");
+        page.element("h2", &[("id", &title)], |page| {
+            page.text(&format!("{} {} ", measured.median_text, row.unit));
+            page.leaf("span", &[("class", "quiet")], &format!("{}, {}", row.metric, point.label));
+        });
+        page.leaf("p", &[("class", "quiet")], case.case_id.as_str());
+        number(page, measured, full);
+        command_line(page, &format!("assay trace {}", measured.address));
+        if full {
+            steps(page, &report.lineage, case, measured);
+        } else {
+            shared(page, case);
+        }
+    });
+}
+
+fn number(page: &mut Writer, measured: &Measured, full: bool) {
+    let address = measured.address.to_string();
+    let mut lines = vec![
+        ("address", address.as_str(), Face::Code),
+        ("stored as", &measured.stored, Face::Text),
+        ("row", &measured.row_id, Face::Code),
+    ];
+    let interval = match &measured.interval {
+        Ok(ends) => format!("{}, {}, {}", ends.text, ends.level, ends.method),
+        Err(reason) => format!("none: {reason}"),
+    };
+    let others: Vec<_> = measured.others.iter().map(|(statistic, address)| (statistic.as_str(), address.to_string())).collect();
+    if full {
+        lines.extend([
+            ("interval", interval.as_str(), Face::Text),
+            ("mean", &measured.mean_text, Face::Text),
+            ("range", &measured.range_text, Face::Text),
+            ("stability", &measured.stability_reason, Face::Text),
+        ]);
+        lines.extend(others.iter().map(|(statistic, address)| (*statistic, address.as_str(), Face::Code)));
+    }
+    pairs(page, lines);
+}
+
+/// The steps from the row to the commit, each named by its digest.
+fn steps(page: &mut Writer, lineage: &Lineage, case: &CaseSection, measured: &Measured) {
+    page.element("ol", &[("class", "steps")], |page| {
+        step(page, "Row", "in a curated file with the digest", &lineage.outcome_files);
+        step(page, "Summary", "lists that file; its signature vouches for it", lineage.summary_digest.as_slice());
+        page.element("li", &[], |page| {
+            let raw = format!("names {} raw artifacts by the list", lineage.evidence_count);
+            page.leaf("strong", &[], "Collection");
+            page.text(&format!(" {raw} "));
+            page.leaf("code", &[("class", "digest")], &lineage.evidence.digest);
+            page.text(" in the manifest ");
+            page.leaf("code", &[("class", "digest")], &lineage.collection_digest);
+        });
+        step(page, "Plan", "fixed what was to be measured", std::slice::from_ref(&lineage.plan_digest));
+        if let Some(workload) = lineage.workload(&case.workload) {
+            step(page, "Workload", "frozen with the spec", std::slice::from_ref(&workload.spec_digest));
+        }
+        step(page, "Commit", "that all of it was read from", lineage.commit().map(str::to_owned).as_slice());
+    });
+    if let Some(command) = lineage.summary_command() {
+        page.leaf("p", &[("class", "quiet")], "The signature on the Summary, checked without Assay:");
+        command_line(page, command);
+    }
+    page.element("details", &[], |page| {
+        page.leaf("summary", &[], "Trials");
+        pairs(page, measured.trials.iter().map(|trial| (trial.name.as_str(), trial.text.as_str(), Face::Text)));
+    });
+    links(page, case);
+}
+
+fn step(page: &mut Writer, name: &str, text: &str, digests: &[String]) {
+    page.element("li", &[], |page| {
+        page.leaf("strong", &[], name);
+        page.text(&format!(" {text} "));
+        if digests.is_empty() {
+            page.leaf("span", &[("class", "caution")], "(absent)");
+        }
+        for digest in digests.iter().take(4) {
+            page.leaf("code", &[("class", "digest")], digest);
+            page.text(" ");
+        }
+        if digests.len() > 4 {
+            page.text(&format!("or one of {} more", digests.len() - 4));
+        }
+    });
+}
+
+fn shared(page: &mut Writer, case: &CaseSection) {
+    page.leaf("p", &[("class", "quiet")], "From its row on, the way back is the same for all numbers of this run.");
+    links(page, case);
+}
+
+fn links(page: &mut Writer, case: &CaseSection) {
+    page.element("p", &[], |page| {
+        for (target, text) in [(format!("#w-{}", case.workload), "Workload"), ("#files".to_owned(), "Files")] {
+            page.leaf("a", &[("href", &target)], text);
+            page.text(" · ");
+        }
+        page.leaf("a", &[("href", "#source")], "Source");
+        page.text(" · ");
+        page.leaf("a", &[("href", "#signatures")], "Signatures");
+    });
+}

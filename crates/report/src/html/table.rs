@@ -1,0 +1,170 @@
+//! The table of results: sorted as the plan was, failures and n in every row, what is absent shown as absent.
+
+use assay_manifest::Stability;
+
+use super::figure::number_link;
+use super::panel;
+use super::writer::Writer;
+use super::{FIGURE_SPACE, PUNCTUATION_SPACE};
+use crate::Report;
+use crate::model::{CaseSection, Group, Measured, PointSection, Row};
+use crate::terminal::remarks;
+
+/// Rows up to which each lineage panel spells out every step; above it a panel holds its own steps and points to the shared ones.
+const MAX_FULL_PANELS: usize = 150;
+
+/// Columns of the table.
+const COLUMNS: &str = "8";
+
+/// Remarks that a case lists; the rest is counted.
+const MAX_REMARKS: usize = 60;
+
+/// Writes all tables to `page` and the lineage panels of their numbers to `panels`, in about `room` bytes together.
+pub(crate) fn tables(page: &mut Writer, panels: &mut Writer, report: &Report, room: usize) {
+    let full = report.rows().count() <= MAX_FULL_PANELS;
+    let mut budget = Budget { end: page.len() + room, panels, full, left_out: 0 };
+    for case in &report.cases {
+        table(page, &mut budget, case, report);
+    }
+    let left_out = budget.left_out;
+    if left_out > 0 {
+        let text = format!("{left_out} more rows are left out to keep this page small; numbers.json has all of them.");
+        page.leaf("p", &[("class", "quiet")], &text);
+    }
+    if report.cases.is_empty() {
+        page.leaf("p", &[("class", "quiet")], "The plan has no cases.");
+    }
+}
+
+struct Budget<'a> {
+    /// The length of page and panels together at which no further row is begun.
+    end: usize,
+    panels: &'a mut Writer,
+    full: bool,
+    left_out: usize,
+}
+
+impl Budget<'_> {
+    fn is_spent(&self, page: &Writer) -> bool {
+        page.len() + self.panels.len() > self.end
+    }
+}
+
+fn table(page: &mut Writer, budget: &mut Budget<'_>, case: &CaseSection, report: &Report) {
+    page.leaf("h3", &[], case.case_id.as_str());
+    let groups = case.groups();
+    if groups.is_empty() {
+        page.leaf("p", &[("class", "quiet")], "No metric was declared and none was found.");
+        return;
+    }
+    page.element(
+        "div",
+        &[("class", "scroll"), ("tabindex", "0"), ("role", "region"), ("aria-label", case.case_id.as_str())],
+        |page| {
+            page.element("table", &[("class", "results")], |page| {
+                page.element("thead", &[], header);
+                for group in &groups {
+                    page.element("tbody", &[], |page| group_rows(page, budget, case, group, report));
+                }
+            });
+        },
+    );
+    write_remarks(page, budget, case);
+}
+
+fn group_rows(page: &mut Writer, budget: &mut Budget<'_>, case: &CaseSection, group: &Group<'_>, report: &Report) {
+    page.element("tr", &[("class", "group")], |page| {
+        page.element("th", &[("scope", "rowgroup"), ("colspan", COLUMNS)], |page| page.text(&group.title()));
+    });
+    let medians = group.medians(FIGURE_SPACE, PUNCTUATION_SPACE);
+    for ((point, row), median) in group.rows.iter().zip(&medians) {
+        if budget.is_spent(page) {
+            budget.left_out += 1;
+            continue;
+        }
+        write_row(page, point, row, median);
+        if let Ok(measured) = &row.measured {
+            panel::write(budget.panels, report, case, point, row, measured, budget.full);
+        }
+    }
+}
+
+fn header(page: &mut Writer) {
+    let titles = [
+        ("point", ""),
+        ("median", "n"),
+        ("interval", ""),
+        ("n", "n"),
+        ("excluded", "n"),
+        ("CV", "n"),
+        ("stability", ""),
+        ("row", ""),
+    ];
+    page.element("tr", &[], |page| {
+        for (title, class) in titles {
+            page.leaf("th", &[("scope", "col"), ("class", class)], title);
+        }
+    });
+}
+
+fn write_row(page: &mut Writer, point: &PointSection, row: &Row, median: &str) {
+    page.element("tr", &[], |page| {
+        page.leaf("th", &[("scope", "row")], &point.label);
+        match &row.measured {
+            Ok(measured) => measured_cells(page, point, measured, median),
+            Err(_) => absent_cells(page, point),
+        }
+    });
+    page.newline();
+}
+
+/// The padding that aligns the median stands outside of its link, so that no line is drawn under nothing.
+fn measured_cells(page: &mut Writer, point: &PointSection, measured: &Measured, median: &str) {
+    page.element("td", &[("class", "n")], |page| {
+        number_link(page, measured);
+        page.text(median.get(measured.median_text.len()..).unwrap_or_default());
+    });
+    match &measured.interval {
+        Ok(ends) => page.leaf("td", &[], &ends.text),
+        Err(_) => page.leaf("td", &[("class", "quiet")], "none"),
+    }
+    page.leaf("td", &[("class", "n")], &format!("{}/{}", measured.n, point.planned));
+    page.leaf("td", &[("class", "n")], &point.excluded.to_string());
+    page.leaf("td", &[("class", "n")], measured.cv.as_deref().unwrap_or("—"));
+    stability(page, measured.stability);
+    page.element("td", &[], |page| page.leaf("code", &[], measured.address.row()));
+}
+
+fn stability(page: &mut Writer, stability: Stability) {
+    let class = if stability == Stability::Unstable { "caution" } else { "" };
+    page.leaf("td", &[("class", class)], stability.as_str());
+}
+
+fn absent_cells(page: &mut Writer, point: &PointSection) {
+    page.leaf("td", &[("class", "n caution")], "absent");
+    page.leaf("td", &[("class", "quiet")], "—");
+    page.leaf("td", &[("class", "n")], &format!("0/{}", point.planned));
+    page.leaf("td", &[("class", "n")], &point.excluded.to_string());
+    for class in ["n quiet", "quiet", "quiet"] {
+        page.leaf("td", &[("class", class)], "—");
+    }
+}
+
+fn write_remarks(page: &mut Writer, budget: &Budget<'_>, case: &CaseSection) {
+    let remarks: Vec<_> = case.points.iter().flat_map(remarks).collect();
+    if remarks.is_empty() {
+        return;
+    }
+    page.element("ul", &[("class", "remarks")], |page| {
+        let mut shown = 0;
+        for remark in remarks.iter().take(MAX_REMARKS) {
+            if !budget.is_spent(page) {
+                page.element("li", &[], |page| page.prose(remark));
+                shown += 1;
+            }
+        }
+        if remarks.len() > shown {
+            page.leaf("li", &[], &format!("and {} more remarks; the Summary has all of them", remarks.len() - shown));
+        }
+    });
+}

@@ -1,0 +1,49 @@
+//! What a report is made from: verified manifests, and who signed them.
+
+use std::collections::BTreeMap;
+
+use assay_manifest::{Collection, Digest, Environment, Grade, ListedRun, Name, Plan, Role, RunId, Summary};
+
+/// A signature in the run's chain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SignedBy {
+    /// The role that made and signed the manifest; its public key is `keys/<stage>.pub` in the published folder.
+    pub stage: Role,
+    /// The manifest's name in `chain/` of the published folder, without extension: `plan`, or `execute-1` where a stage gave several.
+    pub name: String,
+    /// The signer, as the trust policy calls it.
+    pub signer: String,
+    /// The fingerprint of the key.
+    pub key_fingerprint: String,
+    /// The digest of the signed manifest's bytes.
+    pub manifest: Digest,
+    /// The digest of the bundle.
+    pub bundle: Digest,
+}
+
+/// Everything that a report shows. The caller has verified all of it: a report renders, it does not judge.
+#[derive(Debug, Clone)]
+pub struct Inputs<'a> {
+    /// The run.
+    pub run_id: &'a RunId,
+    /// What was planned.
+    pub plan: &'a Plan,
+    /// The surroundings, one for each block, in the order of the blocks.
+    pub environments: &'a [&'a Environment],
+    /// The frozen evidence.
+    pub collection: &'a Collection,
+    /// The statistics.
+    pub summary: &'a Summary,
+    /// The grade that was asked for and the one that is given.
+    pub grade: &'a Grade,
+    /// All runs of the published cases.
+    pub runs: &'a [ListedRun],
+    /// The signatures, in the order of the chain.
+    pub signers: &'a [SignedBy],
+    /// Name and digest of the trust policy that the chain was verified under; absent where the signers are not established.
+    pub trust_policy: Option<(String, Digest)>,
+    /// The frozen `spec` of each workload, as indented JSON.
+    pub workload_specs: BTreeMap<Name, String>,
+    /// The commands that verify this run, one on each line.
+    pub verify_hint: String,
+}

@@ -1,0 +1,27 @@
+//! A run's results as people read them: one [`Report`], rendered for the terminal, as Markdown and as a page of HTML.
+//!
+//! The reader has one minute and a doubt. Every rendering gives the answer first, its uncertainty with it, and the way to the
+//! evidence beside it: sentence, state, picture, table, lineage, fine print. Strings in, strings out: nothing here reads a file, and
+//! a rendering of equal inputs has equal bytes.
+
+mod address;
+mod environment;
+mod fine_print;
+mod html;
+mod inputs;
+mod lineage;
+mod markdown;
+mod model;
+mod number;
+mod strip;
+mod terminal;
+mod text;
+mod unit;
+
+pub use address::Address;
+pub use inputs::{Inputs, SignedBy};
+pub use model::Report;
+pub use number::{bytes, duration, percent, significant};
+
+#[cfg(test)]
+mod fixture;

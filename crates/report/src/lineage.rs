@@ -1,0 +1,203 @@
+//! The way back from a number: row, file, Summary, evidence, plan, workload, commit, and the signatures on each step.
+
+use assay_manifest::{Artifact, FrozenWorkload, Name, PinnedFile, Role};
+
+use crate::address::Address;
+use crate::inputs::{Inputs, SignedBy};
+use crate::number::{bytes, duration};
+use crate::text::{clean, clean_lines};
+
+/// Artifacts that a list shows; the rest is counted, and named by the manifest that the list comes from.
+const MAX_ARTIFACTS: usize = 60;
+
+/// Signatures that the table shows: a run of hundreds of blocks has hundreds, and `assay verify` prints them all.
+const MAX_SIGNATURES: usize = 100;
+
+/// What all numbers of a run share on their way back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Lineage {
+    pub(crate) signatures: Vec<Signature>,
+    pub(crate) signatures_left_out: usize,
+    pub(crate) trust_policy: Option<(String, String)>,
+    pub(crate) source: Vec<(&'static str, String)>,
+    pub(crate) workloads: Vec<WorkloadLineage>,
+    pub(crate) files: Vec<ArtifactRow>,
+    /// The curated files that hold addressed rows: usually one.
+    pub(crate) outcome_files: Vec<String>,
+    pub(crate) evidence: ArtifactRow,
+    pub(crate) evidence_count: u64,
+    pub(crate) plan_digest: String,
+    pub(crate) collection_digest: String,
+    /// The Summary's manifest, where its signature is among the given ones.
+    pub(crate) summary_digest: Option<String>,
+}
+
+/// A signature with the command that checks it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Signature {
+    pub(crate) stage: Role,
+    pub(crate) name: String,
+    pub(crate) signer: String,
+    pub(crate) key: String,
+    pub(crate) manifest: String,
+    pub(crate) bundle: String,
+    pub(crate) command: String,
+}
+
+/// A workload as it was frozen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct WorkloadLineage {
+    pub(crate) name: String,
+    pub(crate) spec_digest: String,
+    /// The frozen spec, readable; absent where the caller did not give it.
+    pub(crate) spec: Option<String>,
+    pub(crate) seed: String,
+    pub(crate) time_limit: Option<String>,
+    /// What runs: script, files beside it, queries.
+    pub(crate) pinned: Vec<ArtifactRow>,
+}
+
+/// An artifact in a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ArtifactRow {
+    pub(crate) name: String,
+    pub(crate) digest: String,
+    pub(crate) size: String,
+}
+
+impl Lineage {
+    pub(crate) fn build(inputs: &Inputs<'_>) -> Self {
+        let (plan, summary, collection) = (inputs.plan, inputs.summary, inputs.collection);
+        let outcome = summary.files.iter().filter(|file| file.table == Address::TABLE);
+        let summary_signature = inputs.signers.iter().find(|signature| signature.stage == Role::Reduce);
+        Self {
+            signatures: inputs.signers.iter().take(MAX_SIGNATURES).map(Signature::new).collect(),
+            signatures_left_out: inputs.signers.len().saturating_sub(MAX_SIGNATURES),
+            trust_policy: inputs.trust_policy.as_ref().map(|(name, digest)| (clean(name), digest.to_string())),
+            source: source(inputs),
+            workloads: plan.workloads.iter().map(|workload| WorkloadLineage::new(workload, inputs)).collect(),
+            files: summary.files.iter().take(MAX_ARTIFACTS).map(|file| ArtifactRow::of(&file.artifact)).collect(),
+            outcome_files: outcome.take(MAX_ARTIFACTS).map(|file| file.artifact.digest.to_string()).collect(),
+            evidence: ArtifactRow::of(&collection.evidence),
+            evidence_count: collection.evidence_count.0,
+            plan_digest: summary.plan_digest.to_string(),
+            collection_digest: summary.artifact_manifest_digest.to_string(),
+            summary_digest: summary_signature.map(|signature| signature.manifest.to_string()),
+        }
+    }
+
+    /// The frozen workload of that name.
+    pub(crate) fn workload(&self, name: &str) -> Option<&WorkloadLineage> {
+        self.workloads.iter().find(|workload| workload.name == name)
+    }
+
+    /// The command that checks the signature over the Summary, the manifest that vouches for the curated files.
+    pub(crate) fn summary_command(&self) -> Option<&str> {
+        self.signatures.iter().find(|signature| signature.stage == Role::Reduce).map(|signature| signature.command.as_str())
+    }
+
+    /// The commit, where there is one.
+    pub(crate) fn commit(&self) -> Option<&str> {
+        self.source.iter().find(|(label, _)| *label == "commit").map(|(_, commit)| commit.as_str())
+    }
+}
+
+impl Signature {
+    fn new(signed: &SignedBy) -> Self {
+        Self {
+            stage: signed.stage,
+            name: clean(&signed.name),
+            signer: clean(&signed.signer),
+            key: clean(&signed.key_fingerprint),
+            manifest: signed.manifest.to_string(),
+            bundle: signed.bundle.to_string(),
+            command: cosign_command(signed),
+        }
+    }
+}
+
+/// The command that checks a signature without any of Assay's code. cosign refuses a statement of another type than the named one.
+fn cosign_command(signed: &SignedBy) -> String {
+    let predicate = predicate_type(signed.stage);
+    let bundle = shell_word(&format!("chain/{}.sigstore.json", signed.name));
+    let manifest = shell_word(&format!("chain/{}.json", signed.name));
+    format!(
+        "cosign verify-blob-attestation --key keys/{}.pub --insecure-ignore-tlog --type {predicate} --bundle {bundle} {manifest}",
+        signed.stage
+    )
+}
+
+/// What cosign's `--type` has to be for a role's statements.
+fn predicate_type(stage: Role) -> &'static str {
+    match stage {
+        Role::Gate => "https://in-toto.io/attestation/test-result/v0.1",
+        Role::Publish => "https://slsa.dev/verification_summary/v1",
+        _ => "slsaprovenance1",
+    }
+}
+
+/// `text` as one word of a POSIX shell: a command that people copy must not run what a name says.
+pub(crate) fn shell_word(text: &str) -> String {
+    let plain = |character: char| character.is_ascii_alphanumeric() || "-_./:@%+,=".contains(character);
+    let text = clean(text);
+    if !text.is_empty() && !text.starts_with('-') && text.chars().all(plain) {
+        return text;
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+impl WorkloadLineage {
+    fn new(workload: &FrozenWorkload, inputs: &Inputs<'_>) -> Self {
+        let work = workload.indicator.as_ref();
+        let files = work.into_iter().flat_map(|work| std::iter::once(&work.script).chain(&work.files));
+        Self {
+            name: workload.name.to_string(),
+            spec_digest: workload.workload_spec_digest.to_string(),
+            spec: spec(&workload.name, inputs),
+            seed: clean(&workload.seed),
+            time_limit: work.map(|work| duration(work.time_limit_ns.0)),
+            pinned: files.take(MAX_ARTIFACTS).map(ArtifactRow::of_file).collect(),
+        }
+    }
+}
+
+fn spec(name: &Name, inputs: &Inputs<'_>) -> Option<String> {
+    inputs.workload_specs.get(name).map(|text| clean_lines(text))
+}
+
+impl ArtifactRow {
+    fn of(artifact: &Artifact) -> Self {
+        Self { name: clean(&artifact.name), digest: artifact.digest.to_string(), size: bytes(artifact.size.0) }
+    }
+
+    fn of_file(file: &PinnedFile) -> Self {
+        Self { name: clean(&file.origin), ..Self::of(&file.artifact) }
+    }
+}
+
+fn source(inputs: &Inputs<'_>) -> Vec<(&'static str, String)> {
+    let source = &inputs.plan.source;
+    let dirty = if source.dirty { "; what was read differs from the commit" } else { "" };
+    let mut lines = vec![("kind", format!("{}{dirty}", source.kind))];
+    lines.extend(source.repository.iter().map(|repository| ("repository", clean(repository))));
+    lines.extend(source.commit.iter().map(|commit| ("commit", clean(commit))));
+    lines.push(("files read", source.files_digest.to_string()));
+    lines.push(("pipeline", clean(&format!("{} ({})", inputs.plan.pipeline.path, inputs.plan.pipeline.digest))));
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copied_command_runs_only_what_it_says() {
+        assert_eq!(shell_word("chain/plan.json"), "chain/plan.json");
+        assert_eq!(shell_word("a b"), "'a b'");
+        assert_eq!(shell_word("$(reboot)"), "'$(reboot)'");
+        assert_eq!(shell_word("it's"), "'it'\\''s'");
+        assert_eq!(shell_word("-rf"), "'-rf'");
+        assert_eq!(shell_word("x\ny"), "'x y'");
+        assert_eq!(shell_word(""), "''");
+    }
+}

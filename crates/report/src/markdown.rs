@@ -1,0 +1,268 @@
+//! The report as Markdown, for pull requests and repositories: the same things in the same order, shorter.
+
+use std::fmt::Write as _;
+
+use crate::Report;
+use crate::lineage::{ArtifactRow, Lineage, WorkloadLineage};
+use crate::model::{CaseSection, PointSection, Row, Sentence};
+use crate::terminal::remarks;
+
+/// Sentences before the rest is left to the tables.
+const MAX_SENTENCES: usize = 12;
+
+/// Bytes of tables and remarks: forges show files of half a mebibyte and stop far above. Rows beyond it are counted.
+const MAX_TABLES: usize = 400_000;
+
+impl Report {
+    /// The report as Markdown with tables (GitHub's dialect, which others read too).
+    pub fn markdown(&self) -> String {
+        let mut out = format!("# {}: run {}\n\n", escape(&self.pipeline), code(self.run_id.as_str()));
+        sentences(&mut out, &self.sentences);
+        strip(&mut out, self);
+        results(&mut out, self);
+        evidence(&mut out, self);
+        fine_print(&mut out, self);
+        out
+    }
+}
+
+/// `text` as plain text of Markdown: every character that could begin markup is escaped.
+pub(crate) fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    let mut rest = text.chars().peekable();
+    while let Some(character) = rest.next() {
+        match character {
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '&' => escaped.push_str("&amp;"),
+            // A forge would notify whoever is named, and link whatever looks like an issue or an address.
+            '@' => escaped.push_str("&#64;"),
+            '#' => escaped.push_str("&#35;"),
+            ':' if rest.peek().is_some_and(|next| *next == '/' || next.is_alphabetic()) => escaped.push_str("&#58;"),
+            '.' if escaped.ends_with("www") || escaped.ends_with("WWW") => escaped.push_str("&#46;"),
+            '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '~' => escaped.extend(['\\', character]),
+            '\n' | '\r' => escaped.push(' '),
+            plain => escaped.push(plain),
+        }
+    }
+    escaped
+}
+
+/// As [`escape`], with backticks as marks of code where they come in pairs.
+fn prose(text: &str) -> String {
+    let parts: Vec<&str> = text.split('`').collect();
+    if parts.len().is_multiple_of(2) || parts.iter().any(|part| part.is_empty()) {
+        return escape(text);
+    }
+    parts.iter().enumerate().map(|(index, part)| if index % 2 == 1 { code(part) } else { escape(part) }).collect()
+}
+
+/// `text` as code. A code span knows no escapes, so the fence is longer than any run of backticks in it; a bar would end a table's cell.
+fn code(text: &str) -> String {
+    let text = text.replace('|', "¦").replace(['\n', '\r'], " ");
+    let fence = "`".repeat(longest_run(&text) + 1);
+    let space = if text.starts_with('`') || text.ends_with('`') || text.is_empty() { " " } else { "" };
+    format!("{fence}{space}{text}{space}{fence}")
+}
+
+fn longest_run(text: &str) -> usize {
+    text.split(|character| character != '`').map(str::len).max().unwrap_or(0)
+}
+
+/// `text` as a fenced block that nothing in it can close.
+fn block(language: &str, text: &str) -> String {
+    let fence = "`".repeat((longest_run(text) + 1).max(3));
+    format!("{fence}{language}\n{}\n{fence}\n", text.trim_end())
+}
+
+fn sentences(out: &mut String, sentences: &[Sentence]) {
+    for sentence in sentences.iter().take(MAX_SENTENCES) {
+        let _ = match &sentence.number {
+            Some(number) => writeln!(
+                out,
+                "- {} **{}** {}, {}",
+                escape(&sentence.metric),
+                escape(number),
+                escape(&sentence.interval),
+                escape(&sentence.rest)
+            ),
+            None => writeln!(out, "- {}", escape(&sentence.to_string())),
+        };
+    }
+    let more = sentences.len().saturating_sub(MAX_SENTENCES);
+    if more > 0 {
+        let _ = writeln!(out, "- … and {more} more in the tables below");
+    }
+}
+
+fn strip(out: &mut String, report: &Report) {
+    out.push_str("\n| | state | |\n| --- | --- | --- |\n");
+    for item in &report.strip {
+        let headline = if item.caution { format!("⚠ {}", prose(&item.headline)) } else { prose(&item.headline) };
+        let details: Vec<_> = item.details.iter().map(|detail| prose(detail)).collect();
+        let _ = writeln!(out, "| {} | {headline} | {} |", item.label, details.join("<br>"));
+    }
+}
+
+fn results(out: &mut String, report: &Report) {
+    out.push_str("\n## Results\n");
+    let end = out.len() + MAX_TABLES;
+    let mut left_out = 0;
+    for case in &report.cases {
+        left_out += case_table(out, case, end);
+    }
+    if left_out > 0 {
+        let _ = writeln!(out, "\n{left_out} more rows are left out here; `numbers.json` has all of them.");
+    }
+    if let Some(address) = report.example_address() {
+        let _ = writeln!(
+            out,
+            "\nA row's address is {}; walk one back with {}.",
+            code(&format!("{}/{}/<row>/value", report.run_id, crate::Address::TABLE)),
+            code(&format!("assay trace {address}"))
+        );
+    }
+}
+
+/// Writes the case's rows until `end`, and returns how many did not fit.
+fn case_table(out: &mut String, case: &CaseSection, end: usize) -> usize {
+    let rows: Vec<_> = case.groups().into_iter().flat_map(|group| group.rows).collect();
+    let _ = writeln!(out, "\n### {}\n", code(case.case_id.as_str()));
+    out.push_str("| metric | point | median | unit | interval | n | excluded | CV | stability | row |\n");
+    out.push_str("| --- | --- | ---: | --- | --- | ---: | ---: | ---: | --- | --- |\n");
+    let fitting = rows.iter().take_while(|(point, row)| {
+        let fits = out.len() < end;
+        if fits {
+            table_row(out, point, row);
+        }
+        fits
+    });
+    let shown = fitting.count();
+    let remarks: Vec<_> = case.points.iter().flat_map(remarks).collect();
+    if !remarks.is_empty() {
+        out.push('\n');
+    }
+    for remark in remarks {
+        if out.len() < end {
+            let _ = writeln!(out, "- {}", prose(&remark));
+        }
+    }
+    rows.len() - shown
+}
+
+fn table_row(out: &mut String, point: &PointSection, row: &Row) {
+    let (label, metric, unit) = (escape(&point.label), escape(&row.metric), escape(&row.unit));
+    let _ = match &row.measured {
+        Ok(measured) => writeln!(
+            out,
+            "| {metric} | {label} | {} | {unit} | {} | {}/{} | {} | {} | {} | {} |",
+            measured.median_text,
+            measured.interval.as_ref().map_or_else(|_| "none".to_owned(), |ends| escape(&ends.text)),
+            measured.n,
+            point.planned,
+            point.excluded,
+            measured.cv.as_deref().unwrap_or("—"),
+            measured.stability,
+            code(measured.address.row())
+        ),
+        Err(_) => {
+            writeln!(out, "| {metric} | {label} | absent | {unit} | — | 0/{} | {} | — | — | — |", point.planned, point.excluded)
+        }
+    };
+}
+
+fn evidence(out: &mut String, report: &Report) {
+    let lineage = &report.lineage;
+    out.push_str("\n## Evidence\n\n");
+    for (label, text) in chain(lineage) {
+        let _ = writeln!(out, "- {label}: {}", code(&text));
+    }
+    artifacts(out, "Curated files", &lineage.files);
+    for workload in &lineage.workloads {
+        workload_block(out, workload);
+    }
+    signatures(out, lineage);
+    out.push_str("\n### Check it\n\n");
+    let trace = report.example_address().map(|address| format!("assay trace {address}"));
+    let cosign = lineage.signatures.iter().map(|signature| signature.command.clone());
+    let commands: Vec<_> = report.verify_hint.iter().cloned().chain(trace).chain(cosign).collect();
+    out.push_str(&block("sh", &commands.join("\n")));
+}
+
+/// The steps that all numbers share, from the row back to the commit.
+fn chain(lineage: &Lineage) -> Vec<(&'static str, String)> {
+    let mut steps: Vec<(&'static str, String)> = Vec::new();
+    steps.extend(lineage.summary_digest.iter().map(|digest| ("Summary", digest.clone())));
+    steps.push(("Collection", lineage.collection_digest.clone()));
+    steps.push(("raw evidence", lineage.evidence.digest.clone()));
+    steps.push(("plan", lineage.plan_digest.clone()));
+    steps.extend(lineage.source.iter().cloned());
+    steps.extend(lineage.trust_policy.iter().map(|(name, digest)| ("trust policy", format!("{name} {digest}"))));
+    steps
+}
+
+fn artifacts(out: &mut String, title: &str, rows: &[ArtifactRow]) {
+    if rows.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "\n### {title}\n\n| name | size | digest |\n| --- | ---: | --- |");
+    for row in rows {
+        let _ = writeln!(out, "| {} | {} | {} |", escape(&row.name), row.size, code(&row.digest));
+    }
+}
+
+fn workload_block(out: &mut String, workload: &WorkloadLineage) {
+    artifacts(out, &format!("Workload {}", code(&workload.name)), &workload.pinned);
+    let _ = writeln!(out, "\n<details><summary>Frozen spec, {}</summary>\n", workload.spec_digest);
+    out.push_str(&match &workload.spec {
+        Some(spec) => block("json", spec),
+        None => "The text of the spec was not given to this report.\n".to_owned(),
+    });
+    out.push_str("\n</details>\n");
+}
+
+fn signatures(out: &mut String, lineage: &Lineage) {
+    out.push_str("\n### Signatures\n\n| stage | signer | key | manifest |\n| --- | --- | --- | --- |\n");
+    for signature in &lineage.signatures {
+        let (signer, key) = (escape(&signature.signer), code(&signature.key));
+        let _ = writeln!(out, "| {} | {signer} | {key} | {} |", signature.stage, code(&signature.manifest));
+    }
+    if lineage.signatures_left_out > 0 {
+        let _ = writeln!(out, "\n{} more signatures are listed by `assay verify`.", lineage.signatures_left_out);
+    }
+}
+
+fn fine_print(out: &mut String, report: &Report) {
+    out.push_str("\n## Fine print\n\n");
+    for item in &report.fine_print {
+        let _ = writeln!(out, "- **{}**: {}", item.label, prose(&item.text));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn the_whole_document() {
+        insta::assert_snapshot!(fixture::report().markdown());
+    }
+
+    #[test]
+    fn markup_in_a_name_stays_text() {
+        assert_eq!(escape("<img> | *x* [a](b) @all #1"), "&lt;img&gt; \\| \\*x\\* \\[a\\](b) &#64;all &#35;1");
+        assert_eq!(escape("https://x.y, a: b, www.x.y"), "https&#58;//x.y, a: b, www&#46;x.y");
+        assert_eq!(prose("run `a|b` now"), "run `a¦b` now");
+        assert_eq!(prose("one ` mark"), "one \\` mark");
+        assert_eq!(code("a`b|c"), "``a`b¦c``");
+        assert_eq!(block("", "```\nrm"), "````\n```\nrm\n````\n");
+    }
+
+    #[test]
+    fn a_table_beyond_its_budget_says_how_much_is_missing() {
+        let text = fixture::many_points(4_000).markdown();
+        assert!(text.len() < MAX_TABLES + 100_000, "{}", text.len());
+        assert!(text.contains("more rows are left out here"), "{}", &text[text.len() - 3_000..]);
+    }
+}

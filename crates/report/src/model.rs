@@ -1,0 +1,483 @@
+//! The report itself, before it takes a form: what every rendering says, in the order in which it says it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use assay_manifest::{
+    Better, Case, CaseId, Exclusion, FrozenWorkload, Grade, Intent, MetricSummary, Plan, Point, PointId, PointSummary, RunId,
+    Stability, Summary, TrialId, TrialValue, WorkloadType,
+};
+
+use crate::address::Address;
+use crate::environment::Facts;
+use crate::fine_print::{self, FinePrint};
+use crate::inputs::Inputs;
+use crate::lineage::Lineage;
+use crate::number::{Format, level, percent};
+use crate::strip::{self, StripItem};
+use crate::text::{align_points, clean, counted};
+use crate::unit;
+
+/// Reasons for exclusion that a point lists; what else was excluded is counted.
+const MAX_EXCLUSIONS: usize = 20;
+
+/// A run's results, ready to be rendered. Made by [`Report::build`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    pub(crate) run_id: RunId,
+    pub(crate) pipeline: String,
+    pub(crate) sentences: Vec<Sentence>,
+    pub(crate) strip: Vec<StripItem>,
+    pub(crate) cases: Vec<CaseSection>,
+    pub(crate) facts: Vec<Facts>,
+    pub(crate) lineage: Lineage,
+    pub(crate) fine_print: Vec<FinePrint>,
+    pub(crate) verify_hint: Vec<String>,
+}
+
+/// One line of plain language: what was measured, with its interval and n, on what, with which grade.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Sentence {
+    pub(crate) metric: String,
+    /// The number with its unit; absent where no trial counts.
+    pub(crate) number: Option<String>,
+    /// The interval, or that there is none.
+    pub(crate) interval: String,
+    pub(crate) rest: String,
+    /// Where the number lives.
+    pub(crate) address: Option<Address>,
+}
+
+impl fmt::Display for Sentence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.number {
+            Some(number) => write!(f, "{} {number} {}, {}", self.metric, self.interval, self.rest),
+            None => write!(f, "{}: no number, {}", self.metric, self.rest),
+        }
+    }
+}
+
+/// A case with its points.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct CaseSection {
+    pub(crate) case_id: CaseId,
+    pub(crate) workload: String,
+    pub(crate) side: String,
+    pub(crate) workload_type: WorkloadType,
+    pub(crate) points: Vec<PointSection>,
+}
+
+/// A metric over the points of a case: rows that share a unit and compare with each other.
+pub(crate) struct Group<'a> {
+    pub(crate) metric: &'a str,
+    pub(crate) unit: &'a str,
+    pub(crate) better: Option<Better>,
+    pub(crate) rows: Vec<(&'a PointSection, &'a Row)>,
+}
+
+impl CaseSection {
+    /// The rows by metric, metrics in the order in which they first appear, points in the plan's order.
+    pub(crate) fn groups(&self) -> Vec<Group<'_>> {
+        let mut groups: Vec<Group<'_>> = Vec::new();
+        let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+        for (point, row) in self.points.iter().flat_map(|point| point.rows.iter().map(move |row| (point, row))) {
+            let place = *places.entry(&row.metric).or_insert_with(|| {
+                groups.push(Group { metric: &row.metric, unit: &row.unit, better: row.better, rows: Vec::new() });
+                groups.len() - 1
+            });
+            if let Some(group) = groups.get_mut(place) {
+                group.rows.push((point, row));
+            }
+        }
+        groups
+    }
+}
+
+impl Group<'_> {
+    /// What the rows have in common: `elapsed, ms, lower is better`.
+    pub(crate) fn title(&self) -> String {
+        let better = self.better.map_or_else(|| "not declared".to_owned(), |better| format!("{better} is better"));
+        format!("{}, {}, {better}", self.metric, self.unit)
+    }
+
+    /// The medians with their decimal points under each other, filled up by the given characters; what is absent says so.
+    pub(crate) fn medians(&self, digit: char, point: char) -> Vec<String> {
+        let median = |(_, row): &(_, &Row)| row.measured.as_ref().map_or("absent", |found| &found.median_text).to_owned();
+        align_points(&self.rows.iter().map(median).collect::<Vec<_>>(), digit, point)
+    }
+}
+
+impl Measured {
+    /// The coefficient of variation in percent without its sign, for a column that has it in its header.
+    pub(crate) fn cv_cell(&self) -> String {
+        let cv = self.cv.as_deref().unwrap_or("—");
+        cv.trim_end_matches(" %").replace("below ", "<")
+    }
+}
+
+/// A point with its metrics.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct PointSection {
+    /// The values that make it this point, such as `size 16`; its id where it has none.
+    pub(crate) label: String,
+    pub(crate) planned: u32,
+    pub(crate) counted: u32,
+    pub(crate) excluded: u32,
+    pub(crate) exclusions: Vec<String>,
+    pub(crate) rows: Vec<Row>,
+}
+
+/// A metric at a point.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Row {
+    pub(crate) metric: String,
+    /// The unit that values are shown in.
+    pub(crate) unit: String,
+    pub(crate) better: Option<Better>,
+    pub(crate) primary: bool,
+    /// What was measured, or why there is nothing.
+    pub(crate) measured: Result<Measured, String>,
+}
+
+/// A metric's statistics across the counted trials of a point.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Measured {
+    pub(crate) n: u64,
+    /// In the shown unit, as all values here.
+    pub(crate) median: f64,
+    pub(crate) median_text: String,
+    /// As it is stored, with the declared unit.
+    pub(crate) stored: String,
+    pub(crate) interval: Result<Ends, String>,
+    pub(crate) mean_text: String,
+    pub(crate) range_text: String,
+    pub(crate) cv: Option<String>,
+    pub(crate) stability: Stability,
+    pub(crate) stability_reason: String,
+    /// In the order in which they ran.
+    pub(crate) trials: Vec<Trial>,
+    pub(crate) address: Address,
+    pub(crate) row_id: String,
+    /// The other statistics' addresses, by name.
+    pub(crate) others: Vec<(String, Address)>,
+}
+
+/// An interval's ends.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Ends {
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+    /// `[398, 431]`; where both ends are written alike, how far they reach.
+    pub(crate) text: String,
+    pub(crate) level: String,
+    pub(crate) method: String,
+}
+
+/// One trial's value.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Trial {
+    pub(crate) name: String,
+    pub(crate) attempt: u32,
+    pub(crate) value: f64,
+    pub(crate) text: String,
+    pub(crate) samples: u64,
+    pub(crate) flagged: bool,
+    pub(crate) address: Address,
+}
+
+impl Report {
+    /// Decides everything that is said; the renderings only lay it out.
+    pub fn build(inputs: &Inputs<'_>) -> Self {
+        let cases = Builder::new(inputs).cases();
+        Self {
+            run_id: inputs.run_id.clone(),
+            pipeline: inputs.plan.pipeline.name.to_string(),
+            sentences: sentences(&cases, inputs.grade),
+            strip: strip::items(inputs),
+            facts: Facts::of_targets(inputs.environments),
+            lineage: Lineage::build(inputs),
+            fine_print: fine_print::items(inputs),
+            verify_hint: inputs.verify_hint.lines().map(clean).filter(|line| !line.trim().is_empty()).collect(),
+            cases,
+        }
+    }
+
+    /// The headline sentences, one for each primary metric of each point, in the plan's order.
+    pub fn sentences(&self) -> impl Iterator<Item = String> {
+        self.sentences.iter().map(Sentence::to_string)
+    }
+
+    /// The address of the first number, for explanations; absent where there is none.
+    pub(crate) fn example_address(&self) -> Option<&Address> {
+        self.rows().find_map(|(_, _, row)| row.measured.as_ref().ok()).map(|measured| &measured.address)
+    }
+
+    /// Every row with its case and point, in the plan's order.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (&CaseSection, &PointSection, &Row)> {
+        let points = self.cases.iter().flat_map(|case| case.points.iter().map(move |point| (case, point)));
+        points.flat_map(|(case, point)| point.rows.iter().map(move |row| (case, point, row)))
+    }
+}
+
+/// What the building of rows looks up again and again.
+struct Builder<'a> {
+    run_id: &'a RunId,
+    plan: &'a Plan,
+    /// The place of each trial in the order in which the trials ran.
+    places: BTreeMap<&'a TrialId, usize>,
+    points: BTreeMap<(&'a CaseId, &'a PointId), &'a PointSummary>,
+    /// The unit of each workload's metric, the same at all points so that they share an axis.
+    units: BTreeMap<(&'a str, &'a str), unit::Shown>,
+}
+
+impl<'a> Builder<'a> {
+    fn new(inputs: &Inputs<'a>) -> Self {
+        let (plan, summary) = (inputs.plan, inputs.summary);
+        let places = plan.trials.iter().enumerate().map(|(place, trial)| (&trial.trial_id, place)).collect();
+        let points = summary.points.iter().map(|point| ((&point.case_id, &point.point_id), point)).collect();
+        Self { run_id: inputs.run_id, plan, places, points, units: units(summary) }
+    }
+
+    fn cases(&self) -> Vec<CaseSection> {
+        self.plan.cases.iter().map(|case| self.case(case)).collect()
+    }
+
+    fn case(&self, case: &Case) -> CaseSection {
+        let workload = self.plan.workload(&case.workload);
+        CaseSection {
+            case_id: case.case_id.clone(),
+            workload: case.workload.to_string(),
+            side: side(case),
+            workload_type: workload.map_or(WorkloadType::Indicator, |workload| workload.workload_type),
+            points: case.points.iter().map(|point| self.point(case, point, workload)).collect(),
+        }
+    }
+
+    fn point(&self, case: &Case, point: &Point, workload: Option<&FrozenWorkload>) -> PointSection {
+        let label = label(point);
+        let Some(found) = self.points.get(&(&case.case_id, &point.point_id)) else {
+            let rows = self.absent_rows(workload, &BTreeSet::new(), "the Summary has no such point");
+            let planned = self.plan.trial_policy.count;
+            return PointSection { label, planned, counted: 0, excluded: 0, exclusions: Vec::new(), rows };
+        };
+        let mut rows: Vec<Row> = found.metrics.iter().map(|metric| self.row(case, metric)).collect();
+        let known: BTreeSet<&str> = found.metrics.iter().map(|metric| metric.metric.as_str()).collect();
+        rows.extend(self.absent_rows(workload, &known, &why_absent(found)));
+        PointSection {
+            label,
+            planned: found.trials_planned,
+            counted: found.trials_counted,
+            excluded: u32::try_from(found.excluded.len()).unwrap_or(u32::MAX),
+            exclusions: exclusions(&found.excluded),
+            rows,
+        }
+    }
+
+    fn row(&self, case: &Case, metric: &MetricSummary) -> Row {
+        let key = (case.workload.as_str(), metric.metric.as_str());
+        let unchanged = || unit::Shown { unit: metric.unit.clone(), factor: 1.0 };
+        let shown = self.units.get(&key).cloned().unwrap_or_else(unchanged);
+        let measured = match metric.rows.get("median") {
+            Some(row_id) => Ok(self.measured(metric, &shown, row_id)),
+            None => Err("the Summary names no row for the median".to_owned()),
+        };
+        Row { metric: clean(&metric.metric), unit: clean(&shown.unit), better: metric.better, primary: metric.primary, measured }
+    }
+
+    /// The declared metrics that the Summary does not have, so that their absence is a row too.
+    fn absent_rows(&self, workload: Option<&FrozenWorkload>, known: &BTreeSet<&str>, reason: &str) -> Vec<Row> {
+        let Some(workload) = workload else { return Vec::new() };
+        let missing = workload.metrics.iter().filter(|metric| !known.contains(metric.path.as_str()));
+        let row = |metric: &assay_manifest::Metric| {
+            let shown = self.units.get(&(workload.name.as_str(), metric.path.as_str()));
+            Row {
+                metric: clean(&metric.path),
+                unit: clean(shown.map_or(&metric.unit, |shown| &shown.unit)),
+                better: Some(metric.better),
+                primary: metric.primary,
+                measured: Err(reason.to_owned()),
+            }
+        };
+        missing.map(row).collect()
+    }
+
+    fn measured(&self, metric: &MetricSummary, shown: &unit::Shown, row_id: &assay_manifest::Digest) -> Measured {
+        let median = shown.convert(metric.median);
+        let ends = metric.interval.as_ref().map(|interval| (shown.convert(interval.low), shown.convert(interval.high)));
+        let format = Format::new(median, ends);
+        let others = metric.rows.iter().filter(|(statistic, _)| *statistic != "median");
+        Measured {
+            n: metric.n.0,
+            median,
+            median_text: format.show(median),
+            stored: format!("{} {}", metric.median, clean(&metric.unit)),
+            interval: ends_of(metric, ends, median, format),
+            mean_text: format.show(shown.convert(metric.mean)),
+            range_text: format!("{} to {}", format.show(shown.convert(metric.min)), format.show(shown.convert(metric.max))),
+            cv: metric.cv.map(percent),
+            stability: metric.stability,
+            stability_reason: clean(&metric.stability_reason),
+            trials: self.trials(metric, shown, format),
+            address: Address::of(self.run_id, row_id),
+            row_id: row_id.to_string(),
+            others: others.map(|(statistic, row)| (clean(statistic), Address::of(self.run_id, row))).collect(),
+        }
+    }
+
+    fn trials(&self, metric: &MetricSummary, shown: &unit::Shown, format: Format) -> Vec<Trial> {
+        let mut values: Vec<&TrialValue> = metric.trials.iter().collect();
+        values.sort_by_key(|value| self.places.get(&value.trial_id).copied().unwrap_or(usize::MAX));
+        let trial = |value: &&TrialValue| {
+            let converted = shown.convert(value.value);
+            Trial {
+                name: value.trial_id.as_str().rsplit('.').next().unwrap_or_default().to_owned(),
+                attempt: value.attempt,
+                value: converted,
+                text: format.show(converted),
+                samples: value.n.0,
+                flagged: value.flagged,
+                address: Address::of(self.run_id, &value.row_id),
+            }
+        };
+        values.iter().map(trial).collect()
+    }
+}
+
+/// The shown unit of each workload's metric: one in which the smallest median is at least 1.
+fn units(summary: &Summary) -> BTreeMap<(&str, &str), unit::Shown> {
+    let mut smallest: BTreeMap<(&str, &str), (&str, f64)> = BTreeMap::new();
+    for point in &summary.points {
+        for metric in point.metrics.iter().filter(|metric| metric.median != 0.0) {
+            let [workload, ..] = point.case_id.names();
+            let entry = smallest.entry((workload, &metric.metric)).or_insert((&metric.unit, metric.median.abs()));
+            entry.1 = entry.1.min(metric.median.abs());
+        }
+    }
+    smallest.into_iter().map(|(key, (unit, value))| (key, unit::Shown::of(unit, value))).collect()
+}
+
+/// Target and variant, without the variant that everything has.
+fn side(case: &Case) -> String {
+    match case.variant.as_str() {
+        "default" => case.target.to_string(),
+        variant => format!("{} with {variant}", case.target),
+    }
+}
+
+fn label(point: &Point) -> String {
+    if point.value.is_empty() {
+        return point.point_id.to_string();
+    }
+    let values: Vec<_> = point.value.iter().map(|(name, value)| format!("{name} {value}")).collect();
+    clean(&values.join(", "))
+}
+
+fn why_absent(point: &PointSummary) -> String {
+    match point.trials_counted {
+        0 => match reason_counts(&point.excluded) {
+            reasons if reasons.is_empty() => format!("none of {} counts", counted(point.trials_planned, "trial")),
+            reasons => format!("none of {} counts ({reasons})", counted(point.trials_planned, "trial")),
+        },
+        _ => "no counted trial's result has it".to_owned(),
+    }
+}
+
+/// The reasons of exclusions with how often each was given: `time_limit x 2, malformed`.
+pub(crate) fn reason_counts<'a>(excluded: impl IntoIterator<Item = &'a Exclusion>) -> String {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for reason in excluded.into_iter().flat_map(|exclusion| &exclusion.reasons) {
+        *counts.entry(&reason.code).or_default() += 1;
+    }
+    let show = |(code, count): (&str, usize)| if count == 1 { code.to_owned() } else { format!("{code} × {count}") };
+    clean(&counts.into_iter().map(show).collect::<Vec<_>>().join(", "))
+}
+
+/// One line for each story: the attempts that were excluded for the same reasons are named together.
+fn exclusions(excluded: &[Exclusion]) -> Vec<String> {
+    let mut stories: Vec<(String, Vec<String>)> = Vec::new();
+    for exclusion in excluded {
+        let reasons: Vec<_> = exclusion.reasons.iter().map(|reason| format!("{}, {}", reason.code, reason.detail)).collect();
+        let (story, attempt) = (reasons.join("; "), attempt_name(exclusion));
+        let room = stories.len() < MAX_EXCLUSIONS;
+        match stories.iter_mut().find(|(known, _)| *known == story) {
+            Some((_, attempts)) => attempts.push(attempt),
+            None if room => stories.push((story, vec![attempt])),
+            None => {}
+        }
+    }
+    let told: usize = stories.iter().map(|(_, attempts)| attempts.len()).sum();
+    let mut lines: Vec<_> = stories.iter().map(|(story, attempts)| clean(&format!("{}: {story}", attempts.join(", ")))).collect();
+    if excluded.len() > told {
+        lines.push(format!("and {} more, listed in the Summary", excluded.len() - told));
+    }
+    lines
+}
+
+/// `t2`, or `t2 (attempt 1)` where it was not the first.
+fn attempt_name(exclusion: &Exclusion) -> String {
+    let trial = exclusion.trial_id.as_str().rsplit('.').next().unwrap_or_default();
+    match exclusion.attempt {
+        0 => trial.to_owned(),
+        again => format!("{trial} (attempt {again})"),
+    }
+}
+
+fn ends_of(metric: &MetricSummary, ends: Option<(f64, f64)>, median: f64, format: Format) -> Result<Ends, String> {
+    let (Some(interval), Some((low, high))) = (&metric.interval, ends) else {
+        let unexplained = || "the Summary gives no reason".to_owned();
+        return Err(metric.interval_absent.as_deref().map_or_else(unexplained, clean));
+    };
+    let text = ends_text(low, high, median, format);
+    Ok(Ends { low, high, text, level: level(interval.level), method: clean(&interval.method) })
+}
+
+/// Both ends in the median's format. Where three digits cannot tell them apart, how far they reach says more than `[12.3, 12.3]`.
+fn ends_text(low: f64, high: f64, median: f64, format: Format) -> String {
+    let (low_text, high_text) = (format.show(low), format.show(high));
+    if low_text != high_text || low.total_cmp(&high).is_eq() || median == 0.0 {
+        return format!("[{low_text}, {high_text}]");
+    }
+    let reach = (high - median).abs().max((median - low).abs()) / median.abs();
+    format!("[±{}]", percent(reach))
+}
+
+fn sentences(cases: &[CaseSection], grade: &Grade) -> Vec<Sentence> {
+    let points = cases.iter().flat_map(|case| case.points.iter().map(move |point| (case, point)));
+    points.flat_map(|(case, point)| headline_rows(point).map(move |row| sentence(case, point, row, grade.given))).collect()
+}
+
+/// The primary metrics; where none is declared primary, the first.
+fn headline_rows(point: &PointSection) -> impl Iterator<Item = &Row> {
+    let any_primary = point.rows.iter().any(|row| row.primary);
+    point
+        .rows
+        .iter()
+        .enumerate()
+        .filter(move |(place, row)| if any_primary { row.primary } else { *place == 0 })
+        .map(|(_, row)| row)
+}
+
+fn sentence(case: &CaseSection, point: &PointSection, row: &Row, grade: Intent) -> Sentence {
+    let place = format!("{} on {}, {}", case.workload, case.side, point.label);
+    let Ok(measured) = &row.measured else {
+        let reason = row.measured.as_ref().err().cloned().unwrap_or_default();
+        let rest = format!("{reason}; {place}");
+        return Sentence { metric: row.metric.clone(), number: None, interval: String::new(), rest, address: None };
+    };
+    let stability = match measured.stability {
+        Stability::Unknown => "stability unknown",
+        known => known.as_str(),
+    };
+    Sentence {
+        metric: row.metric.clone(),
+        number: Some(format!("{} {}", measured.median_text, row.unit)),
+        interval: measured.interval.as_ref().map_or_else(|_| "(no interval)".to_owned(), |ends| ends.text.clone()),
+        rest: format!("{}, {place}; {grade} grade; {stability}", trials_of(measured.n, point.planned)),
+        address: Some(measured.address.clone()),
+    }
+}
+
+/// `5 trials`, or `4 of 5 trials` where some do not count.
+pub(crate) fn trials_of(n: u64, planned: u32) -> String {
+    if n == u64::from(planned) { counted(n, "trial") } else { format!("{n} of {}", counted(planned, "trial")) }
+}

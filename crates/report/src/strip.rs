@@ -1,0 +1,195 @@
+//! The state strip: how far the numbers below it may be believed, in a handful of labelled facts.
+
+use std::collections::BTreeMap;
+
+use assay_manifest::{Control, ControlFact, ControlState, RunOutcome, RunStatus};
+
+use crate::environment;
+use crate::inputs::Inputs;
+use crate::model::reason_counts;
+use crate::number::bytes;
+use crate::text::{clean, counted};
+
+/// Details that an item lists; the rest is counted.
+const MAX_DETAILS: usize = 12;
+
+/// One labelled fact.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StripItem {
+    pub(crate) label: &'static str,
+    pub(crate) headline: String,
+    /// Whether a careful reader should stop here. The words say why; the colour only repeats it.
+    pub(crate) caution: bool,
+    pub(crate) details: Vec<String>,
+}
+
+impl StripItem {
+    fn new(label: &'static str, caution: bool, headline: String, mut details: Vec<String>) -> Self {
+        let more = details.len().saturating_sub(MAX_DETAILS);
+        details.truncate(MAX_DETAILS);
+        if more > 0 {
+            details.push(format!("and {more} more"));
+        }
+        Self { label, headline, caution, details }
+    }
+}
+
+/// All items, in the order in which a reader asks.
+pub(crate) fn items(inputs: &Inputs<'_>) -> Vec<StripItem> {
+    vec![
+        trials(inputs),
+        grade(inputs),
+        signatures(inputs),
+        controls(inputs),
+        machine(inputs),
+        source(inputs),
+        evidence(inputs),
+        runs(inputs),
+    ]
+}
+
+fn trials(inputs: &Inputs<'_>) -> StripItem {
+    let points = &inputs.summary.points;
+    let planned: u64 = inputs.plan.trials.len() as u64;
+    let counting: u64 = points.iter().map(|point| u64::from(point.trials_counted)).sum();
+    let attempts: u64 = points.iter().map(|point| u64::from(point.attempts)).sum();
+    let excluded: usize = points.iter().map(|point| point.excluded.len()).sum();
+    let status = inputs.summary.status;
+    let headline = match status {
+        RunStatus::Succeeded => format!("all {planned} trials count"),
+        RunStatus::Partial => format!("partial: {counting} of {planned} trials count"),
+        RunStatus::Failed => format!("failed: none of {planned} trials counts"),
+    };
+    let reasons = reason_counts(points.iter().flat_map(|point| &point.excluded));
+    let attempts = match excluded {
+        0 => format!("{}, none excluded", counted(attempts, "attempt")),
+        _ => format!("{}, {excluded} excluded: {reasons}", counted(attempts, "attempt")),
+    };
+    let issues = inputs.summary.issues.iter().map(|issue| clean(&format!("{}: {}", issue.code, issue.detail)));
+    StripItem::new("Trials", status != RunStatus::Succeeded, headline, std::iter::once(attempts).chain(issues).collect())
+}
+
+fn grade(inputs: &Inputs<'_>) -> StripItem {
+    let grade = inputs.grade;
+    let lower = grade.given != grade.asked;
+    let headline =
+        if lower { format!("{}; {} was asked", grade.given, grade.asked) } else { format!("{}, as asked", grade.given) };
+    let shortfalls = grade.shortfalls.iter().map(|shortfall| clean(&format!("{}: {}", shortfall.rule, shortfall.found)));
+    StripItem::new("Grade", lower, headline, shortfalls.collect())
+}
+
+fn signatures(inputs: &Inputs<'_>) -> StripItem {
+    let signed = counted(inputs.signers.len() as u64, "signed manifest");
+    let (caution, headline) = match &inputs.trust_policy {
+        _ if inputs.signers.is_empty() => (true, "none: nothing here is signed".to_owned()),
+        Some((name, _)) => (false, format!("{signed}, trusted by `{}`", clean(name))),
+        None => (true, format!("{signed}, signer not established")),
+    };
+    let mut by_signer: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for signature in inputs.signers {
+        let stages = by_signer.entry(&signature.signer).or_default();
+        if !stages.contains(&signature.stage.as_str()) {
+            stages.push(signature.stage.as_str());
+        }
+    }
+    let mut details: Vec<_> =
+        by_signer.into_iter().map(|(signer, stages)| clean(&format!("{signer}: {}", stages.join(", ")))).collect();
+    details.push("a report cannot vouch for itself: `assay verify` says which level holds".to_owned());
+    StripItem::new("Signatures", caution, headline, details)
+}
+
+fn controls(inputs: &Inputs<'_>) -> StripItem {
+    let facts: Vec<(Control, &ControlFact)> = weakest(inputs);
+    let count = |state| {
+        let known = facts.iter().filter(|(_, fact)| fact.state == state).count();
+        let unmentioned = if state == ControlState::Absent { Control::ALL.len() - facts.len() } else { 0 };
+        known + unmentioned
+    };
+    let headline = format!(
+        "{} proved, {} declared, {} absent",
+        count(ControlState::Proved),
+        count(ControlState::Declared),
+        count(ControlState::Absent)
+    );
+    let detail = |control: &Control| {
+        let name = control.as_str().replace('_', " ");
+        match facts.iter().find(|(known, _)| known == control) {
+            Some((_, fact)) if fact.evidence.is_empty() => format!("{name}: {}", fact.state),
+            Some((_, fact)) => clean(&format!("{name}: {} ({})", fact.state, fact.evidence)),
+            None => format!("{name}: absent (not mentioned)"),
+        }
+    };
+    StripItem::new("Controls", count(ControlState::Absent) > 0, headline, Control::ALL.iter().map(detail).collect())
+}
+
+/// Each control as it held where it held least: a run is as controlled as its least controlled block.
+fn weakest<'a>(inputs: &Inputs<'a>) -> Vec<(Control, &'a ControlFact)> {
+    let observed = inputs.environments.iter().flat_map(|environment| &environment.controls);
+    let plan: &'a assay_manifest::Plan = inputs.plan;
+    let declared = plan.controls.iter().filter(|_| inputs.environments.is_empty());
+    let mut weakest: BTreeMap<Control, &ControlFact> = BTreeMap::new();
+    for fact in observed.chain(declared) {
+        let known = weakest.entry(fact.control).or_insert(fact);
+        if fact.state > known.state {
+            *known = fact;
+        }
+    }
+    weakest.into_iter().collect()
+}
+
+fn machine(inputs: &Inputs<'_>) -> StripItem {
+    let machines = environment::machines(inputs.environments);
+    let Some(((first, rest), others)) = machines.split_first() else {
+        return StripItem::new("Machine", true, "unknown".to_owned(), vec!["no host has the role of a target".to_owned()]);
+    };
+    let others = others.iter().map(|(processor, rest)| format!("also {processor}, {rest}"));
+    let details = std::iter::once(rest.clone()).chain(others).chain([format!("facts read {}", read_at(inputs))]);
+    StripItem::new("Machine", false, first.clone(), details.collect())
+}
+
+fn read_at(inputs: &Inputs<'_>) -> String {
+    let times: Vec<_> = inputs.environments.iter().map(|environment| environment.observed_at).collect();
+    match (times.iter().min(), times.iter().max()) {
+        (Some(first), Some(last)) if first != last => {
+            format!("{} to {}, {}", first.to_seconds(), last.to_seconds(), counted(times.len() as u64, "block"))
+        }
+        (Some(only), _) => only.to_seconds(),
+        _ => "never".to_owned(),
+    }
+}
+
+fn source(inputs: &Inputs<'_>) -> StripItem {
+    let source = &inputs.plan.source;
+    let commit = source.commit.as_deref().map(|commit| clean(&commit.chars().take(12).collect::<String>()));
+    let headline = match (&commit, source.dirty) {
+        (Some(commit), false) => format!("commit {commit}"),
+        (Some(commit), true) => format!("commit {commit} with uncommitted changes"),
+        (None, _) => format!("{}, no commit", source.kind),
+    };
+    let pipeline = clean(&format!("pipeline {}", inputs.plan.pipeline.path));
+    let details = source.repository.iter().map(|repository| clean(repository)).chain([pipeline]).collect();
+    StripItem::new("Source", source.dirty || commit.is_none(), headline, details)
+}
+
+fn evidence(inputs: &Inputs<'_>) -> StripItem {
+    let collection = inputs.collection;
+    let gaps: usize = collection.trials.iter().flat_map(|trial| &trial.attempts).map(|attempt| attempt.gaps.len()).sum();
+    let headline = format!("{}, {}", counted(collection.evidence_count.0, "raw artifact"), bytes(collection.evidence_bytes.0));
+    let recording = match gaps {
+        0 => "no gaps in what was recorded".to_owned(),
+        _ => format!("{} in what was recorded", counted(gaps as u64, "gap")),
+    };
+    let drift = collection.drift.iter().map(|drift| clean(&format!("drift of {}: {}", drift.what, drift.detail)));
+    let caution = gaps > 0 || !collection.drift.is_empty();
+    StripItem::new("Evidence", caution, headline, std::iter::once(recording).chain(drift).collect())
+}
+
+fn runs(inputs: &Inputs<'_>) -> StripItem {
+    let others: Vec<_> = inputs.runs.iter().filter(|run| run.outcome != RunOutcome::This).collect();
+    let headline = match others.len() {
+        0 => "this one only".to_owned(),
+        more => format!("this one and {}", counted(more as u64, "other")),
+    };
+    let details = others.iter().map(|run| format!("{} {}", run.run_id, run.outcome)).collect();
+    StripItem::new("Runs of these cases", false, headline, details)
+}

@@ -1,0 +1,391 @@
+//! The report in a terminal: sentence, strip, table, commands. Plain text that fits the width; colour only repeats what words say.
+
+use assay_manifest::Stability;
+
+use crate::Report;
+use crate::model::{CaseSection, Group, Measured, PointSection, Row};
+use crate::number::percent;
+use crate::text::{align_points, columns, fit, trials_glyphs, wrap};
+
+/// Narrower than this nothing useful fits; the text is laid out for it anyway and the terminal wraps.
+const MIN_WIDTH: usize = 40;
+
+/// Sentences before the rest is left to the table.
+const MAX_SENTENCES: usize = 8;
+
+/// The narrowest that a point's label is cut to before the table gives way to lists.
+const MIN_LABEL: usize = 14;
+
+/// Before every row.
+const INDENT: &str = "    ";
+
+/// The noise that the trial column shows at least, a share: a row of trials that agree to a per mille looks flat.
+const MIN_SWING: f64 = 0.05;
+
+/// Trials that the trial column shows; of more, evenly spaced ones.
+const MAX_GLYPHS: usize = 12;
+
+impl Report {
+    /// The report for a terminal of `width` columns. `color` asks for ANSI colours; without it the text has no escape sequences.
+    pub fn terminal(&self, width: usize, color: bool) -> String {
+        let mut screen = Screen { out: String::new(), width: width.max(MIN_WIDTH), color };
+        screen.sentences(self);
+        screen.strip(self);
+        for case in &self.cases {
+            screen.case(case);
+        }
+        screen.notes(self);
+        screen.out
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Paint {
+    Plain,
+    Strong,
+    Faint,
+    Caution,
+}
+
+struct Screen {
+    out: String,
+    width: usize,
+    color: bool,
+}
+
+impl Screen {
+    fn paint(&self, paint: Paint, text: &str) -> String {
+        let code = match paint {
+            Paint::Strong => "1",
+            Paint::Faint => "2",
+            Paint::Caution => "33",
+            Paint::Plain => return text.to_owned(),
+        };
+        if self.color { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+    }
+
+    fn line(&mut self, text: &str) {
+        self.out.push_str(text.trim_end());
+        self.out.push('\n');
+    }
+
+    /// `text` in the given paint, wrapped; `first` starts its first line and as many spaces every other.
+    fn paragraph(&mut self, first: &str, text: &str, paint: Paint) {
+        let indent = " ".repeat(columns(first));
+        for (index, line) in wrap(text, self.width.saturating_sub(columns(first))).iter().enumerate() {
+            let start = if index == 0 { first } else { &indent };
+            let painted = self.paint(paint, line);
+            self.line(&format!("{start}{painted}"));
+        }
+    }
+
+    fn sentences(&mut self, report: &Report) {
+        for sentence in report.sentences().take(MAX_SENTENCES) {
+            self.paragraph("", &sentence, Paint::Strong);
+        }
+        let more = report.sentences.len().saturating_sub(MAX_SENTENCES);
+        if more > 0 {
+            self.line(&format!("… and {more} more in the table below"));
+        }
+    }
+
+    fn strip(&mut self, report: &Report) {
+        self.line("");
+        let label_width = report.strip.iter().map(|item| columns(item.label)).max().unwrap_or(0);
+        for item in &report.strip {
+            let paint = if item.caution { Paint::Caution } else { Paint::Plain };
+            let mark = if item.caution { "!" } else { " " };
+            let label = format!("{mark} {:<label_width$}  ", item.label);
+            self.paragraph(&label, &item.headline, paint);
+            self.paragraph(&" ".repeat(columns(&label)), &item.details.join(" · "), Paint::Faint);
+        }
+    }
+
+    fn case(&mut self, case: &CaseSection) {
+        let swing = swing(case);
+        let groups: Vec<(String, Vec<Line>)> = case.groups().iter().map(|group| (group.title(), lines(group, swing))).collect();
+        let title = self.paint(Paint::Strong, case.case_id.as_str());
+        self.line("");
+        self.line(&title);
+        if groups.is_empty() {
+            self.line("  no metric was declared and none was found");
+            return;
+        }
+        let layout = Layout::for_width(groups.iter().flat_map(|(_, lines)| lines), swing, self.width);
+        if let Some(layout) = &layout {
+            let header: Vec<String> = layout.columns.iter().map(|column| column.pad(column.title.clone())).collect();
+            let header = self.paint(Paint::Faint, header.join(layout.gap).trim_end());
+            self.line(&format!("{INDENT}{header}"));
+        }
+        for (title, lines) in &groups {
+            self.paragraph("  ", title, Paint::Faint);
+            for line in lines {
+                match &layout {
+                    Some(layout) => self.row(layout, line),
+                    None => self.card(line),
+                }
+            }
+        }
+        self.remarks(case);
+    }
+
+    fn row(&mut self, layout: &Layout, line: &Line) {
+        let cells: Vec<String> = layout.columns.iter().map(|column| self.cell(column, line)).collect();
+        self.line(&format!("{INDENT}{}", cells.join(layout.gap)));
+    }
+
+    fn cell(&self, column: &Column, line: &Line) -> String {
+        let paint = match column.kind {
+            Cell::Median => Paint::Strong,
+            Cell::Row => Paint::Faint,
+            Cell::Stability if line.caution => Paint::Caution,
+            _ => Paint::Plain,
+        };
+        self.paint(paint, &column.pad(line.cell(column.kind).clone()))
+    }
+
+    /// A row where the table does not fit: one fact to a line.
+    fn card(&mut self, line: &Line) {
+        self.paragraph(INDENT, &line.point, Paint::Strong);
+        let interval = if line.interval.starts_with('[') { line.interval.clone() } else { "no interval".to_owned() };
+        let number = format!("{} {interval}, n {}, {} excluded", line.median.trim(), line.n, line.excluded);
+        let state = format!("CV {} %, {}, row {}", line.cv.trim(), line.stability, line.row);
+        for text in [number, state] {
+            self.paragraph("      ", &text, Paint::Plain);
+        }
+    }
+
+    /// What the table has no room for: why something is absent, unstable or excluded.
+    fn remarks(&mut self, case: &CaseSection) {
+        for remark in case.points.iter().flat_map(remarks) {
+            self.paragraph("  · ", &remark, Paint::Faint);
+        }
+    }
+
+    fn notes(&mut self, report: &Report) {
+        self.line("");
+        if let Some(address) = report.example_address() {
+            let text = "A number's address is";
+            self.line(&format!("{text} {}/{}/<row>/value. Walk one back:", report.run_id, crate::Address::TABLE));
+            self.line(&format!("  assay trace {address}"));
+        }
+        for command in &report.verify_hint {
+            self.line(&format!("  {command}"));
+        }
+        self.line("");
+        for item in report.fine_print.iter().filter(|item| item.of_this_run) {
+            self.paragraph("", &format!("{}: {}", item.label, item.text), Paint::Faint);
+        }
+    }
+}
+
+/// The remarks of a point: everything that its cells only hint at. The same remark on several metrics is made once.
+pub(crate) fn remarks(point: &PointSection) -> Vec<String> {
+    let mut remarks: Vec<String> = Vec::new();
+    for row in &point.rows {
+        let name = format!("{}, {}", point.label, row.metric);
+        match &row.measured {
+            Err(reason) => remarks.push(format!("{name}: absent, {reason}")),
+            Ok(measured) => {
+                if let Err(reason) = &measured.interval {
+                    remarks.push(format!("{name}: no interval, {reason}"));
+                }
+                if measured.stability != Stability::Stable {
+                    remarks.push(format!("{name}: {}, {}", measured.stability, measured.stability_reason));
+                }
+            }
+        }
+    }
+    remarks.extend(point.exclusions.iter().map(|exclusion| format!("{}: excluded {exclusion}", point.label)));
+    remarks
+}
+
+/// The largest relative distance of any trial of the case from its median, at least [`MIN_SWING`].
+fn swing(case: &CaseSection) -> f64 {
+    let measured = case.points.iter().flat_map(|point| &point.rows).filter_map(|row| row.measured.as_ref().ok());
+    measured.flat_map(deviations).fold(MIN_SWING, |widest, deviation| widest.max(deviation.abs()))
+}
+
+/// Each trial's relative distance from the median, in the order in which they ran; none where the median is 0.
+pub(crate) fn deviations(measured: &Measured) -> Vec<f64> {
+    if measured.median == 0.0 {
+        return Vec::new();
+    }
+    measured.trials.iter().map(|trial| (trial.value - measured.median) / measured.median.abs()).collect()
+}
+
+/// The texts of one row.
+struct Line {
+    point: String,
+    median: String,
+    interval: String,
+    n: String,
+    excluded: String,
+    cv: String,
+    stability: String,
+    trials: String,
+    row: String,
+    caution: bool,
+}
+
+/// The rows of a group, their medians and spreads aligned.
+fn lines(group: &Group<'_>, swing: f64) -> Vec<Line> {
+    let cv = |(_, row): &(_, &Row)| row.measured.as_ref().map_or_else(|_| "—".to_owned(), Measured::cv_cell);
+    let cvs = align_points(&group.rows.iter().map(cv).collect::<Vec<_>>(), ' ', ' ');
+    let cells = group.medians(' ', ' ').into_iter().zip(cvs);
+    group.rows.iter().zip(cells).map(|((point, row), (median, cv))| Line::new(point, row, median, cv, swing)).collect()
+}
+
+impl Line {
+    fn new(point: &PointSection, row: &Row, median: String, cv: String, swing: f64) -> Self {
+        let measured = row.measured.as_ref().ok();
+        let or_dash = |text: Option<String>| text.unwrap_or_else(|| "—".to_owned());
+        let interval = |found: &Measured| found.interval.as_ref().map_or_else(|_| "none".to_owned(), |ends| ends.text.clone());
+        Self {
+            point: point.label.clone(),
+            median,
+            interval: or_dash(measured.map(interval)),
+            n: format!("{}/{}", measured.map_or(0, |found| found.n), point.planned),
+            excluded: point.excluded.to_string(),
+            cv,
+            stability: or_dash(measured.map(|found| found.stability.to_string())),
+            trials: measured.map(|found| trials_glyphs(&deviations(found), swing, MAX_GLYPHS)).unwrap_or_default(),
+            row: or_dash(measured.map(|found| found.address.row().to_owned())),
+            caution: measured.is_none_or(|found| found.stability != Stability::Stable),
+        }
+    }
+
+    fn cell(&self, cell: Cell) -> &String {
+        match cell {
+            Cell::Point => &self.point,
+            Cell::Median => &self.median,
+            Cell::Interval => &self.interval,
+            Cell::N => &self.n,
+            Cell::Excluded => &self.excluded,
+            Cell::Spread => &self.cv,
+            Cell::Stability => &self.stability,
+            Cell::Trials => &self.trials,
+            Cell::Row => &self.row,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cell {
+    Point,
+    Median,
+    Interval,
+    N,
+    Excluded,
+    Spread,
+    Stability,
+    Trials,
+    Row,
+}
+
+struct Column {
+    kind: Cell,
+    title: String,
+    width: usize,
+}
+
+impl Column {
+    fn new(kind: Cell, title: &str, lines: &[&Line]) -> Self {
+        let width = lines.iter().map(|line| columns(line.cell(kind))).chain([columns(title)]).max().unwrap_or(0);
+        Self { kind, title: title.to_owned(), width }
+    }
+
+    fn pad(&self, text: String) -> String {
+        let text = fit(&text, self.width);
+        let space = " ".repeat(self.width.saturating_sub(columns(&text)));
+        match self.kind {
+            Cell::Median | Cell::N | Cell::Spread | Cell::Excluded => space + &text,
+            _ => text + &space,
+        }
+    }
+}
+
+/// The columns that fit, and the space between them.
+struct Layout {
+    columns: Vec<Column>,
+    gap: &'static str,
+}
+
+impl Layout {
+    /// All columns if they fit; else without the picture of the trials, then closer together, then with a shorter label; none where
+    /// even that is too wide.
+    fn for_width<'a>(lines: impl Iterator<Item = &'a Line>, swing: f64, width: usize) -> Option<Self> {
+        let room = width.saturating_sub(INDENT.len());
+        let mut layout = Self::all(&lines.collect::<Vec<_>>(), swing);
+        if layout.width() > room {
+            layout.columns.retain(|column| column.kind != Cell::Trials);
+        }
+        if layout.width() > room {
+            layout.gap = " ";
+        }
+        let excess = layout.width().saturating_sub(room);
+        let label = layout.columns.first_mut()?;
+        let shortest = label.width.min(MIN_LABEL);
+        label.width = label.width.saturating_sub(excess).max(shortest);
+        (layout.width() <= room).then_some(layout)
+    }
+
+    fn all(lines: &[&Line], swing: f64) -> Self {
+        let trials = format!("trials ±{}", percent(swing));
+        let titles = [
+            (Cell::Point, ""),
+            (Cell::Median, "median"),
+            (Cell::Interval, "interval"),
+            (Cell::N, "n"),
+            (Cell::Excluded, "excl"),
+            (Cell::Spread, "CV %"),
+            (Cell::Stability, "stability"),
+            (Cell::Trials, trials.as_str()),
+            (Cell::Row, "row"),
+        ];
+        Self { columns: titles.into_iter().map(|(kind, title)| Column::new(kind, title, lines)).collect(), gap: "  " }
+    }
+
+    fn width(&self) -> usize {
+        self.columns.iter().map(|column| column.width).sum::<usize>() + self.gap.len() * self.columns.len().saturating_sub(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::fixture;
+    use crate::text::columns;
+
+    #[test]
+    fn a_wide_terminal() {
+        insta::assert_snapshot!(fixture::report().terminal(140, false));
+    }
+
+    #[test]
+    fn a_narrow_terminal() {
+        insta::assert_snapshot!(fixture::report().terminal(80, false));
+    }
+
+    #[test]
+    fn lines_keep_within_the_width() {
+        // Identifiers and commands do not break; everything else does.
+        let unbreakable = |line: &str| line.split_whitespace().any(|word| columns(word) > 40) || line.contains("assay ");
+        for width in [60, 80, 100, 140] {
+            for line in fixture::report().terminal(width, false).lines().filter(|line| !unbreakable(line)) {
+                assert!(columns(line) <= width, "{width}: {line}");
+            }
+        }
+    }
+
+    #[test]
+    fn colour_is_only_paint() {
+        let report = fixture::report();
+        let (plain, painted) = (report.terminal(120, false), report.terminal(120, true));
+        assert!(!plain.contains('\u{1b}'));
+        let stripped =
+            ["0", "1", "2", "33"].iter().fold(painted.clone(), |text, code| text.replace(&format!("\u{1b}[{code}m"), ""));
+        assert_ne!(painted, plain);
+        let trimmed: Vec<_> = stripped.lines().map(str::trim_end).collect();
+        assert_eq!(trimmed, plain.lines().collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,313 @@
+//! The driver: takes a run from its Source to its Publication, stage by stage, wherever the stages run.
+//!
+//! Every step is asked for again when a run is resumed. A stage that has been accepted gives its result back at once, so the driver
+//! keeps no state of its own: what is in the store is the state.
+
+use std::collections::BTreeSet;
+
+use assay_manifest::{Body, Document, ExecutionPart, InputRef, Kind, MAX_MANIFEST_BYTES, Manifest, Plan, RunId, Shard, TrialId};
+use assay_stage::{Accepted, Event, Exit, Failure, Layout, StageName};
+use assay_store::{Created, Store};
+use serde_json::{Value, json};
+
+use crate::{StagePolicies, StagePolicy};
+
+/// How often a block is provisioned anew because its target is found dead.
+const MAX_INCARNATIONS: u32 = 16;
+
+/// One call of a stage.
+#[derive(Clone, Debug)]
+pub struct StageCall {
+    /// The stage.
+    pub stage: StageName,
+    /// The run.
+    pub run_id: RunId,
+    /// Its inputs.
+    pub inputs: Vec<InputRef>,
+    /// Its parameters.
+    pub parameters: Value,
+    /// Which of the processes that together make one trial.
+    pub shard: Shard,
+    /// What bounds it.
+    pub policy: StagePolicy,
+    /// Tells calls of one stage apart in log names, such as `0-1` for block 0, incarnation 1.
+    pub label: String,
+}
+
+/// Where stages run.
+pub trait Runner {
+    /// Runs a stage to its end and gives its accepted result.
+    fn run(&self, call: &StageCall, observe: &mut dyn FnMut(&Event)) -> Result<InputRef, Failure>;
+
+    /// Starts the recorder and returns once it is recording.
+    fn start_recorder(&self, call: &StageCall) -> Result<(), Failure>;
+
+    /// Stops the recorder, which then has its recording accepted. A recorder that went away is a gap, not a failure.
+    fn stop_recorder(&self) -> Option<Failure>;
+
+    /// Takes down every target that is held.
+    fn release(&self);
+}
+
+/// Watches a run.
+pub trait Observer {
+    /// A stage begins.
+    fn stage_started(&mut self, call: &StageCall);
+    /// A stage says something.
+    fn event(&mut self, call: &StageCall, event: &Event);
+    /// A stage has its result, or could not go on.
+    fn stage_finished(&mut self, call: &StageCall, result: Result<InputRef, &Failure>);
+}
+
+/// Short for what an observer is called with.
+pub type StageObserver<'a> = &'a mut dyn Observer;
+
+/// A run that has reached its end.
+#[derive(Clone, Debug)]
+pub struct Finished {
+    /// The plan.
+    pub plan: InputRef,
+    /// The Summary.
+    pub summary: InputRef,
+    /// The Publication.
+    pub publication: InputRef,
+}
+
+/// Takes a run from its Source to its Publication.
+pub fn drive(
+    run_id: &RunId,
+    source: InputRef,
+    store: &Store,
+    policies: &StagePolicies,
+    plan_parameters: Value,
+    runner: &dyn Runner,
+    observer: &mut dyn Observer,
+) -> Result<Finished, Failure> {
+    let mut driver = Driver { run_id, store, policies, runner, observer, at: StageName::Plan };
+    let outcome = driver.drive(source, plan_parameters);
+    runner.release();
+    outcome
+}
+
+struct Driver<'a> {
+    run_id: &'a RunId,
+    store: &'a Store,
+    policies: &'a StagePolicies,
+    runner: &'a dyn Runner,
+    observer: &'a mut dyn Observer,
+    at: StageName,
+}
+
+/// What the blocks of a run gave.
+#[derive(Default)]
+struct Blocks {
+    environments: Vec<InputRef>,
+    parts: Vec<InputRef>,
+}
+
+impl Driver<'_> {
+    fn drive(&mut self, source: InputRef, plan_parameters: Value) -> Result<Finished, Failure> {
+        let plan_ref = self.stage(StageName::Plan, vec![source], plan_parameters, "")?;
+        let plan: Manifest<Plan> = self.load(plan_ref)?;
+        self.announce(&plan.body)?;
+
+        let mut blocks = Blocks::default();
+        for index in 0..plan.body.blocks() {
+            self.block(plan_ref, index, &mut blocks)?;
+        }
+        let recordings = self.recordings()?;
+        let evidence = || blocks.environments.iter().chain(&blocks.parts).chain(&recordings).copied();
+
+        let collect_inputs = std::iter::once(plan_ref).chain(evidence()).collect();
+        let collection = self.stage(StageName::Collect, collect_inputs, json!({}), "")?;
+        self.runner.release();
+        let mut reduce_inputs = vec![plan_ref, collection];
+        reduce_inputs.extend(&blocks.environments);
+        let summary = self.stage(StageName::Reduce, reduce_inputs, json!({}), "")?;
+        let publish_inputs = [source, plan_ref, collection, summary].into_iter().chain(evidence()).collect();
+        let publication = self.stage(StageName::Publish, publish_inputs, json!({}), "")?;
+        Ok(Finished { plan: plan_ref, summary, publication })
+    }
+
+    /// Marks the run under each of its cases before anything is measured, so that no run of a case can be left out later.
+    fn announce(&self, plan: &Plan) -> Result<(), Failure> {
+        for case in &plan.cases {
+            self.store.create(&Layout::of(self.run_id).case(&case.case_id), b"{}")?;
+        }
+        Ok(())
+    }
+
+    /// Provisions and executes one block; again, as a new incarnation, where its target is found dead.
+    fn block(&mut self, plan: InputRef, index: u32, blocks: &mut Blocks) -> Result<(), Failure> {
+        let mut finished = BTreeSet::new();
+        for incarnation in 0..MAX_INCARNATIONS {
+            let label = format!("{index}-{incarnation}");
+            let block = json!({"block": index, "incarnation": incarnation});
+            let environment = self.stage(StageName::Provision, vec![plan], block.clone(), &label)?;
+            let executed = self.execute(plan, environment, &block, &finished, &label);
+            self.release_block()?;
+            blocks.environments.push(environment);
+            match executed {
+                Ok(part) => {
+                    blocks.parts.push(part);
+                    return Ok(());
+                }
+                Err(failure) if failure.code == "drift" => {
+                    let part = self.close(plan, environment, &block, &finished, &label)?;
+                    finished.extend(self.valid_trials(part)?);
+                    blocks.parts.push(part);
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+        Err(Failure::environment("drift", format!("block {index} lost its target {MAX_INCARNATIONS} times"))
+            .hint("find out what ends the target, then start a new run"))
+    }
+
+    fn execute(
+        &mut self,
+        plan: InputRef,
+        environment: InputRef,
+        block: &Value,
+        finished: &BTreeSet<TrialId>,
+        label: &str,
+    ) -> Result<InputRef, Failure> {
+        let parameters = execute_parameters(block, false, finished);
+        let inputs = vec![plan, environment];
+        if let Some(part) = self.accepted(StageName::Execute, &inputs, &parameters)? {
+            return Ok(part);
+        }
+        let recorder = self.recorder_call(&inputs, block, label)?;
+        self.runner.start_recorder(&recorder)?;
+        let executed = self.stage(StageName::Execute, inputs, parameters, label);
+        if let Some(failure) = self.runner.stop_recorder() {
+            let message = format!("the recorder ended early, which leaves a gap: {}", failure.message);
+            self.observer.event(&recorder, &Event::Note { message });
+        }
+        executed
+    }
+
+    fn close(
+        &mut self,
+        plan: InputRef,
+        environment: InputRef,
+        block: &Value,
+        finished: &BTreeSet<TrialId>,
+        label: &str,
+    ) -> Result<InputRef, Failure> {
+        self.stage(StageName::Execute, vec![plan, environment], execute_parameters(block, true, finished), label)
+    }
+
+    /// Between blocks nothing of the last one is up.
+    fn release_block(&mut self) -> Result<(), Failure> {
+        self.runner.release();
+        Ok(())
+    }
+
+    fn valid_trials(&self, part: InputRef) -> Result<Vec<TrialId>, Failure> {
+        let part: Manifest<ExecutionPart> = self.load(part)?;
+        let valid = part.body.attempts.into_iter().filter(|attempt| attempt.validity.valid);
+        Ok(valid.map(|attempt| attempt.trial_id).collect())
+    }
+
+    /// A recorder of the block that has not recorded yet: each one since the run began has a number of its own.
+    fn recorder_call(&self, inputs: &[InputRef], block: &Value, label: &str) -> Result<StageCall, Failure> {
+        let sequence = self.recordings()?.len();
+        let mut parameters = block.clone();
+        parameters["sequence"] = json!(sequence);
+        Ok(StageCall {
+            stage: StageName::Record,
+            run_id: self.run_id.clone(),
+            inputs: inputs.to_vec(),
+            parameters,
+            shard: Shard::ONLY,
+            policy: self.policies.of(StageName::Record),
+            label: format!("{label}-{sequence}"),
+        })
+    }
+
+    /// Every recording of the run that was accepted.
+    fn recordings(&self) -> Result<Vec<InputRef>, Failure> {
+        let pointers = self.store.list(&Layout::of(self.run_id).stage(StageName::Record))?;
+        let accepted = pointers.iter().filter(|path| path.contains("/accepted/"));
+        accepted.map(|path| self.read_pointer(path, Kind::Recording)).collect()
+    }
+
+    fn read_pointer(&self, path: &str, kind: Kind) -> Result<InputRef, Failure> {
+        let bytes = self.store.read(path, Accepted::MAX_BYTES)?;
+        let bytes = bytes.ok_or_else(|| Failure::environment("pointer", format!("the pointer `{path}` has gone")))?;
+        let Accepted { manifest, bundle } = Accepted::parse(path, &bytes)?;
+        Ok(InputRef { kind, manifest, bundle })
+    }
+
+    /// The accepted result of a call, if there is one: whoever takes it verifies it.
+    fn accepted(&self, stage: StageName, inputs: &[InputRef], parameters: &Value) -> Result<Option<InputRef>, Failure> {
+        let digest = assay_stage::input_digest(stage, inputs, parameters, self.policies.trust)?;
+        let path = Layout::of(self.run_id).accepted(stage, digest, Shard::ONLY);
+        match self.store.read(&path, Accepted::MAX_BYTES)? {
+            Some(_) => self.read_pointer(&path, stage.gives()).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Calls a stage, and again where it failed in a way that a retry may mend.
+    fn stage(&mut self, stage: StageName, inputs: Vec<InputRef>, parameters: Value, label: &str) -> Result<InputRef, Failure> {
+        self.at = stage;
+        let policy = self.policies.of(stage);
+        let call = StageCall {
+            stage,
+            run_id: self.run_id.clone(),
+            inputs,
+            parameters,
+            shard: Shard::ONLY,
+            policy,
+            label: label.to_owned(),
+        };
+        self.observer.stage_started(&call);
+        let mut tries = 0;
+        let result = loop {
+            let observer = &mut *self.observer;
+            let result = self.runner.run(&call, &mut |event| observer.event(&call, event));
+            match result {
+                Err(failure) if failure.exit == Exit::Environment && failure.code != "drift" && tries < call.policy.retries => {
+                    tries += 1;
+                    let message = format!("retry {tries} of {}: {}", call.policy.retries, failure.message);
+                    self.observer.event(&call, &Event::Note { message });
+                }
+                result => break result,
+            }
+        };
+        self.observer.stage_finished(&call, result.as_ref().copied());
+        result.map_err(|failure| at_stage(stage, failure))
+    }
+
+    /// Loads a manifest that a stage has just given; its digest is checked by the store, its signature by whoever takes it.
+    fn load<B: Body>(&self, reference: InputRef) -> Result<Manifest<B>, Failure> {
+        let bytes = self.store.get(&reference.manifest, MAX_MANIFEST_BYTES)?;
+        let document = Document::parse(&bytes).map_err(|error| Failure::of(Exit::Verification, "manifest", &error))?;
+        B::of(&document).cloned().ok_or_else(|| {
+            Failure::verification("other_kind", format!("{} is a {}, not a {}", reference.manifest, document.kind(), B::KIND))
+        })
+    }
+}
+
+fn execute_parameters(block: &Value, close: bool, except: &BTreeSet<TrialId>) -> Value {
+    let mut parameters = block.clone();
+    parameters["close"] = json!(close);
+    parameters["except"] = json!(except);
+    parameters
+}
+
+/// Names the stage in the failure, once.
+fn at_stage(stage: StageName, mut failure: Failure) -> Failure {
+    failure.message = format!("{stage}: {}", failure.message);
+    failure
+}
+
+/// Creates a pointer, or gives what it holds already.
+pub(crate) fn create_or_read(store: &Store, path: &str, bytes: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
+    Ok(match store.create(path, bytes)? {
+        Created::Yes => None,
+        Created::No { existing } => Some(existing),
+    })
+}

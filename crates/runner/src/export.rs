@@ -1,0 +1,79 @@
+//! The published folder: everything that a reader needs to verify a run up to its rows, as plain files with plain names.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use assay_manifest::{Artifact, Digest, Document, InputRef, MAX_MANIFEST_BYTES, RunId};
+use assay_stage::{Exit, Failure};
+use assay_store::{Scratch, Store};
+
+/// The most that may pass through scratch files while a folder is written.
+const SCRATCH_BYTES: u64 = 16 << 30;
+
+/// Writes a run's published folder to `folder/<run>` and gives its path. It appears whole: an earlier one is replaced at the end.
+///
+/// Raw evidence stays in the store; its digests are in the folder.
+pub fn export(store: &Store, run_id: &RunId, publication: InputRef, folder: &Path) -> Result<PathBuf, Failure> {
+    let unwritable = |path: &Path, error: &std::io::Error| {
+        Failure::environment("export", format!("cannot write `{}`", path.display())).because(error)
+    };
+    fs::create_dir_all(folder).map_err(|error| unwritable(folder, &error))?;
+    let staged = tempfile::Builder::new().prefix(".staged-").tempdir_in(folder).map_err(|error| unwritable(folder, &error))?;
+    let scratch = Scratch::within(staged.path(), SCRATCH_BYTES)?;
+    let whole = staged.path().join("run");
+    for (name, digest) in contents(store, publication)? {
+        let path = whole.join(&name);
+        let parent = path.parent().unwrap_or(&whole);
+        fs::create_dir_all(parent).map_err(|error| unwritable(parent, &error))?;
+        store.materialise(&digest, &scratch)?.persist(&path)?;
+        make_readable(&path).map_err(|error| unwritable(&path, &error))?;
+    }
+    let target = folder.join(run_id.as_str());
+    if target.exists() {
+        fs::remove_dir_all(&target).map_err(|error| unwritable(&target, &error))?;
+    }
+    fs::rename(&whole, &target).map_err(|error| unwritable(&target, &error))?;
+    Ok(target)
+}
+
+/// Scratch files are private; what is published is for everyone.
+fn make_readable(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o644))
+}
+
+/// The files of the folder: path and digest.
+fn contents(store: &Store, publication: InputRef) -> Result<Vec<(String, Digest)>, Failure> {
+    let published = load(store, publication)?;
+    let mut files = Vec::from(chain_files(&published, publication));
+    files.extend(outputs("", &published));
+    for input in &published.header().inputs {
+        let document = load(store, *input)?;
+        files.extend(chain_files(&document, *input));
+        match document {
+            Document::Source(_) => files.extend(outputs("source/", &document)),
+            Document::Plan(_) => files.extend(outputs("plan/", &document)),
+            Document::Summary(_) => files.extend(outputs("", &document)),
+            Document::Collection(_) => files.extend(outputs("evidence/", &document)),
+            _ => {}
+        }
+    }
+    files.sort_unstable();
+    files.dedup();
+    Ok(files)
+}
+
+fn outputs(prefix: &str, document: &Document) -> Vec<(String, Digest)> {
+    let file = |artifact: &Artifact| (format!("{prefix}{}", artifact.name), artifact.digest);
+    document.artifacts().into_iter().map(file).collect()
+}
+
+fn chain_files(document: &Document, reference: InputRef) -> [(String, Digest); 2] {
+    let name = assay_stage::chain_name(document);
+    [(format!("chain/{name}.json"), reference.manifest), (format!("chain/{name}.sigstore.json"), reference.bundle)]
+}
+
+fn load(store: &Store, reference: InputRef) -> Result<Document, Failure> {
+    let bytes = store.get(&reference.manifest, MAX_MANIFEST_BYTES)?;
+    Document::parse(&bytes).map_err(|error| Failure::of(Exit::Verification, "manifest", &error))
+}

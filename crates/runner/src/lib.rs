@@ -1,0 +1,25 @@
+//! Runs a pipeline's stages in order: one driver that knows the chain, and runners that know where stages run.
+//!
+//! Only this crate knows whether that is one machine or a cluster.
+
+mod config;
+mod driver;
+mod export;
+mod keys;
+mod local;
+mod lock;
+mod log;
+mod policy;
+mod run;
+mod source;
+
+pub use config::Config;
+pub use driver::{Finished, Observer, Runner, StageCall, StageObserver, drive};
+pub use export::export;
+pub use keys::{KeyRing, LocalKeys, init_keys};
+pub use local::LocalRunner;
+pub use lock::RunLock;
+pub use log::tail;
+pub use policy::{StagePolicies, StagePolicy};
+pub use run::{Run, RunSpec, default_store, new_run_id};
+pub use source::{SourceSpec, read_source};

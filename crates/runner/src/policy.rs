@@ -1,0 +1,39 @@
+//! What bounds the stages of a run: time limits and retries, from the pipeline.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use assay_manifest::Digest;
+use assay_stage::StageName;
+
+/// The time limit of a stage whose pipeline names none; execute has none of its own, because its trials have.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Retries of a stage whose pipeline names none.
+const DEFAULT_RETRIES: u32 = 1;
+
+/// What bounds one stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StagePolicy {
+    /// After this long it is stopped; absent where it has no limit of its own.
+    pub timeout: Option<Duration>,
+    /// How often it is called again after a failure that a retry may mend.
+    pub retries: u32,
+}
+
+/// What bounds the stages of a run, and the trust policy that they verify under.
+#[derive(Clone, Debug)]
+pub struct StagePolicies {
+    /// The trust policy.
+    pub trust: Digest,
+    /// What the pipeline says, by stage.
+    pub stages: BTreeMap<StageName, StagePolicy>,
+}
+
+impl StagePolicies {
+    /// What bounds `stage`.
+    pub fn of(&self, stage: StageName) -> StagePolicy {
+        let timeout = (!matches!(stage, StageName::Execute | StageName::Record)).then_some(DEFAULT_TIMEOUT);
+        self.stages.get(&stage).copied().unwrap_or(StagePolicy { timeout, retries: DEFAULT_RETRIES })
+    }
+}

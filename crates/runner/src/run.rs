@@ -1,0 +1,297 @@
+//! One run's life: its Source is created once, it is driven by one process at a time, and if it ends before its time it says so.
+
+use std::path::{Path, PathBuf};
+
+use assay_manifest::{EndState, InputRef, Instant, Kind, Name, Reason, Role, RunEnd, RunId, Shard, Source};
+use assay_process::{Cancel, Spawner};
+use assay_stage::{Accepted, Clock, Exit, Failure, Layout, Seal, StageName, binary_digest, load_trust, seal};
+use assay_store::Store;
+use serde_json::{Value, json};
+
+use crate::driver::{create_or_read, drive};
+use crate::source::{ReadSource, SourceSpec, read_source};
+use crate::{Config, Finished, KeyRing, LocalKeys, LocalRunner, Observer, RunLock, StagePolicies, StagePolicy};
+
+/// How often one run may end before its time.
+const MAX_ENDS: u32 = 10_000;
+
+/// What a run is started with.
+pub struct RunSpec {
+    /// What it is to be started from.
+    pub source: SourceSpec,
+    /// The store; without it, `.assay` in the repository, or the user's data folder outside of one.
+    pub store: Option<String>,
+    /// The run's name; without it, a new one.
+    pub run_id: Option<RunId>,
+    /// Parameters of the plan stage.
+    pub plan: Value,
+    /// The folder that holds the stages' binaries.
+    pub binaries: PathBuf,
+}
+
+/// A run that is ready to be driven.
+pub struct Run {
+    /// Its name.
+    pub run_id: RunId,
+    /// The store's URI.
+    pub store_uri: String,
+    /// The store.
+    pub store: Store,
+    /// Where its logs and published folder go.
+    pub home: PathBuf,
+    /// What it was started from.
+    pub source: Source,
+    /// The name of its pipeline.
+    pub pipeline: Name,
+    keys: KeyRing,
+    policies: StagePolicies,
+    plan: Value,
+    binaries: PathBuf,
+    cancel: Cancel,
+    _lock: RunLock,
+}
+
+impl Run {
+    /// Reads the Source, opens the store, takes the run's lock and unlocks the keys.
+    pub fn open(spec: &RunSpec, config: &Config, password: &[u8], cancel: &Cancel) -> Result<Self, Failure> {
+        let scratch = tempfile::tempdir()
+            .map_err(|error| Failure::environment("scratch", "cannot make a scratch folder").because(&error))?;
+        let spawner =
+            Spawner::start().map_err(|error| Failure::environment("spawner", "cannot start a thread").because(&error))?;
+        let read = read_source(&spec.source, scratch.path(), &spawner, cancel)?;
+        let (store_uri, home) = places(spec.store.as_deref(), read.root.as_deref())?;
+        let store = Store::open(&store_uri)?;
+        let pipeline = read.closure.pipeline.name.clone();
+        let run_id = match &spec.run_id {
+            Some(run_id) => run_id.clone(),
+            None => new_run_id(&pipeline, Clock.now()),
+        };
+        let lock = RunLock::take(&home.join("locks"), &run_id)?;
+        let source = read.store(&store)?;
+        check_same_source(&store, &run_id, &source)?;
+        let keys = LocalKeys::of(config).unlock(password)?;
+        let (_, trust) = load_trust(&store, &config.trust().display().to_string())?;
+        Ok(Self {
+            policies: policies(&read, trust),
+            run_id,
+            store_uri,
+            store,
+            home,
+            source,
+            pipeline,
+            keys,
+            plan: spec.plan.clone(),
+            binaries: spec.binaries.clone(),
+            cancel: cancel.clone(),
+            _lock: lock,
+        })
+    }
+
+    /// The run's Publication, where an earlier process has finished it.
+    pub fn published(&self) -> Result<Option<InputRef>, Failure> {
+        let accepted = self.store.list(&Layout::of(&self.run_id).stage(StageName::Publish))?;
+        let Some(path) = accepted.iter().find(|path| path.contains("/accepted/")) else { return Ok(None) };
+        let Some(bytes) = self.store.read(path, Accepted::MAX_BYTES)? else { return Ok(None) };
+        let Accepted { manifest, bundle } = Accepted::parse(path, &bytes)?;
+        Ok(Some(InputRef { kind: Kind::Publication, manifest, bundle }))
+    }
+
+    /// The folder of this run's logs.
+    pub fn logs(&self) -> PathBuf {
+        self.home.join("logs").join(self.run_id.as_str())
+    }
+
+    /// Drives the run to its end. If it ends before its time, it says so, signed.
+    pub fn drive(&self, observer: &mut dyn Observer) -> Result<Finished, Failure> {
+        let source = self.sign_source()?;
+        let runner = LocalRunner::new(
+            self.binaries.clone(),
+            self.store_uri.clone(),
+            self.policies.trust,
+            self.keys.clone(),
+            self.logs(),
+            None,
+            self.cancel.clone(),
+        )?;
+        let mut watching = Watching { observer, at: StageName::Plan };
+        let driven = drive(&self.run_id, source, &self.store, &self.policies, self.plan.clone(), &runner, &mut watching);
+        let at = watching.at;
+        drop(runner);
+        driven.map_err(|failure| {
+            let failure = match self.cancel.reason() {
+                Some(reason) => Failure {
+                    exit: Exit::Cancelled,
+                    code: "cancelled".to_owned(),
+                    ..Failure::cancelled(format!("the run was stopped ({reason})"))
+                },
+                None => failure,
+            };
+            match self.sign_end(&failure, at, source) {
+                Ok(()) => failure,
+                Err(unsigned) => failure.hint(format!("the end of the run could not be recorded: {unsigned}")),
+            }
+        })
+    }
+
+    fn seal(&self, parameters: Value) -> Result<Seal, Failure> {
+        Ok(Seal {
+            signer: self.keys.signer(Role::Source)?,
+            binary: binary_digest()?,
+            invocation_id: format!("{}-{}", self.run_id, std::process::id()),
+            started: Clock.now(),
+            parameters,
+            stage: None,
+            shard: Shard::ONLY,
+            trust_policy: Some(self.policies.trust),
+            dependencies: assay_stage::source_dependencies(&self.source),
+        })
+    }
+
+    /// The run's Source: signed and created once; a resumed run takes the one that is there.
+    fn sign_source(&self) -> Result<InputRef, Failure> {
+        let path = Layout::of(&self.run_id).source();
+        if let Some(existing) = self.store.read(&path, Accepted::MAX_BYTES)? {
+            return pointer(&path, &existing);
+        }
+        let seal_with = self.seal(json!({"pipeline": self.source.pipeline, "commit": self.source.commit}))?;
+        let sealed = seal(&seal_with, &self.store, &self.run_id, Vec::new(), self.source.clone())?.reference;
+        let accepted = Accepted { manifest: sealed.manifest, bundle: sealed.bundle };
+        match create_or_read(&self.store, &path, &accepted.to_bytes()?)? {
+            None => Ok(sealed),
+            Some(existing) => pointer(&path, &existing),
+        }
+    }
+
+    fn sign_end(&self, failure: &Failure, at: StageName, source: InputRef) -> Result<(), Failure> {
+        let state = if failure.exit == Exit::Cancelled { EndState::Cancelled } else { EndState::Failed };
+        let layout = Layout::of(&self.run_id);
+        for sequence in 0..MAX_ENDS {
+            if self.store.read(&layout.end(sequence), Accepted::MAX_BYTES)?.is_some() {
+                continue;
+            }
+            let end = RunEnd {
+                state,
+                stage: at.role(),
+                reason: Reason::new(&failure.code, &failure.message),
+                exit_code: i32::from(failure.exit.code()),
+                sequence,
+                input_digest: None,
+            };
+            let sealed = seal(&self.seal(json!({}))?, &self.store, &self.run_id, vec![source], end)?.reference;
+            let accepted = Accepted { manifest: sealed.manifest, bundle: sealed.bundle };
+            if create_or_read(&self.store, &layout.end(sequence), &accepted.to_bytes()?)?.is_none() {
+                return Ok(());
+            }
+        }
+        Err(Failure::environment("too_many_ends", format!("the run has ended {MAX_ENDS} times")))
+    }
+}
+
+fn pointer(path: &str, bytes: &[u8]) -> Result<InputRef, Failure> {
+    let Accepted { manifest, bundle } = Accepted::parse(path, bytes)?;
+    Ok(InputRef { kind: Kind::Source, manifest, bundle })
+}
+
+/// Passes everything on, and remembers which stage was running.
+struct Watching<'a> {
+    observer: &'a mut dyn Observer,
+    at: StageName,
+}
+
+impl Observer for Watching<'_> {
+    fn stage_started(&mut self, call: &crate::StageCall) {
+        self.at = call.stage;
+        self.observer.stage_started(call);
+    }
+
+    fn event(&mut self, call: &crate::StageCall, event: &assay_stage::Event) {
+        self.observer.event(call, event);
+    }
+
+    fn stage_finished(&mut self, call: &crate::StageCall, result: Result<InputRef, &Failure>) {
+        self.observer.stage_finished(call, result);
+    }
+}
+
+/// The store, and the folder for what is not evidence: logs, locks and published folders.
+fn places(store: Option<&str>, root: Option<&Path>) -> Result<(String, PathBuf), Failure> {
+    let home = match root.filter(|root| root.join(".git").exists()) {
+        Some(root) => root.canonicalize().unwrap_or_else(|_| root.to_owned()).join(".assay"),
+        None => data_folder()?,
+    };
+    let made = std::fs::create_dir_all(&home).and_then(|()| {
+        // The folder hides itself from Git, so that a first run leaves the work tree clean.
+        let ignore = home.join(".gitignore");
+        if ignore.exists() { Ok(()) } else { std::fs::write(ignore, "*\n") }
+    });
+    made.map_err(|error| Failure::environment("home", format!("cannot write `{}`", home.display())).because(&error))?;
+    let uri = match store {
+        Some(uri) if uri.contains("://") || uri.starts_with('/') => uri.to_owned(),
+        Some(path) => std::path::absolute(path)
+            .map_err(|error| Failure::usage("store_uri", format!("`{path}` is not a folder")).because(&error))?
+            .display()
+            .to_string(),
+        None => home.display().to_string(),
+    };
+    Ok((uri, home))
+}
+
+/// The store that is used where none is named: `.assay` of the repository around the working folder, or the user's data folder.
+pub fn default_store() -> Result<String, Failure> {
+    let repository = assay_git::Repository::discover(Path::new("."));
+    let root = repository.ok().and_then(|repository| repository.worktree().map(Path::to_path_buf));
+    let home = match root {
+        Some(root) => root.canonicalize().unwrap_or(root).join(".assay"),
+        None => data_folder()?,
+    };
+    Ok(home.display().to_string())
+}
+
+fn data_folder() -> Result<PathBuf, Failure> {
+    let from = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    from("XDG_DATA_HOME")
+        .map(|folder| folder.join("assay"))
+        .or_else(|| from("HOME").map(|home| home.join(".local/share/assay")))
+        .ok_or_else(|| {
+            Failure::environment("no_data_folder", "there is no place for the store: HOME is not set")
+                .hint("name one with `--store`")
+        })
+}
+
+/// The same run with another Source would be another run.
+fn check_same_source(store: &Store, run_id: &RunId, source: &Source) -> Result<(), Failure> {
+    let path = Layout::of(run_id).source();
+    let Some(bytes) = store.read(&path, Accepted::MAX_BYTES)? else { return Ok(()) };
+    let existing = store.get(&Accepted::parse(&path, &bytes)?.manifest, assay_manifest::MAX_MANIFEST_BYTES)?;
+    let existing =
+        assay_manifest::Document::parse(&existing).map_err(|error| Failure::of(Exit::Verification, "source_damaged", &error))?;
+    match &existing {
+        assay_manifest::Document::Source(manifest) if manifest.body == *source => Ok(()),
+        _ => Err(Failure::usage("other_source", format!("the run `{run_id}` was started from another source"))
+            .hint("a run is resumed from the same commit and files; leave out `--run-id` to start a new one")),
+    }
+}
+
+fn policies(read: &ReadSource, trust: assay_manifest::Digest) -> StagePolicies {
+    let stage_of = |role: Role| StageName::ALL.into_iter().find(|stage| stage.role() == role && *stage != StageName::Record);
+    let stages = read.closure.pipeline.spec.stages.iter().filter_map(|stage| {
+        let name = stage_of(stage.role)?;
+        // Execute's trials have limits of their own; the stage as a whole is bounded by the run's.
+        let timeout = if name == StageName::Execute { read.closure.pipeline.spec.time_limit } else { stage.timeout };
+        Some((name, StagePolicy { timeout: Some(timeout), retries: stage.retries }))
+    });
+    StagePolicies { trust, stages: stages.collect() }
+}
+
+/// `<pipeline>-<date>-<time>-<4 digits>`: sorted by time, unique enough for people to start two at once.
+pub fn new_run_id(pipeline: &Name, now: Instant) -> RunId {
+    let stamp: String = now.to_seconds().chars().filter(char::is_ascii_digit).collect();
+    let (date, time) = stamp.split_at(stamp.len().min(8));
+    let entropy = assay_manifest::Digest::of(format!("{now}{}", std::process::id()).as_bytes()).short();
+    let room = assay_manifest::MAX_NAME - 21;
+    let name = pipeline.as_str();
+    let name = name[..name.len().min(room)].trim_end_matches('-');
+    let id = format!("{name}-{date}-{time}-{}", &entropy[..4]);
+    // A shortened name and digits are a name again; if the rule of names ever changed, a digest would still be one.
+    RunId::new(id).unwrap_or_else(|_| RunId::of_digest(&assay_manifest::Digest::of(name.as_bytes())))
+}

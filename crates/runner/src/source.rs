@@ -1,0 +1,267 @@
+//! Making the Source of a run: from a commit, near or far, or from a work tree as it is.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use assay_git::{Commit, FileAt, RawObject, Repository, fetch_remote};
+use assay_manifest::{Artifact, Count, GitObject, Intent, OriginKind, Source, SourceFile};
+use assay_process::{Cancel, Spawner};
+use assay_spec::{Closure, ClosureError, closure};
+use assay_stage::{Exit, Failure};
+use assay_store::Store;
+
+/// What a run is to be started from.
+#[derive(Clone, Debug, Default)]
+pub struct SourceSpec {
+    /// The pipeline: a path of this machine, or with an address as `repo` a path in that repository.
+    pub pipeline: String,
+    /// A repository's folder or address; without it, the one around the pipeline.
+    pub repo: Option<String>,
+    /// The revision; without it, the work tree, or its commit where nothing differs.
+    pub commit: Option<String>,
+}
+
+/// Everything that a pipeline names, read, with where it comes from.
+pub struct ReadSource {
+    kind: OriginKind,
+    repository: Option<String>,
+    commit: Option<String>,
+    dirty: bool,
+    objects: Vec<RawObject>,
+    files: BTreeMap<String, FileAt>,
+    /// The parsed definitions.
+    pub closure: Closure,
+    /// The path of the pipeline in the repository.
+    pub pipeline: String,
+    /// The folder of the repository on this machine, where it has one.
+    pub root: Option<PathBuf>,
+}
+
+/// Reads the pipeline and everything that it names. A remote is fetched into `scratch`.
+pub fn read_source(spec: &SourceSpec, scratch: &Path, spawner: &Spawner, cancel: &Cancel) -> Result<ReadSource, Failure> {
+    match &spec.repo {
+        Some(address) if is_address(address) => {
+            let rev = spec.commit.as_deref().unwrap_or("HEAD");
+            let fetched = fetch_remote(address, rev, scratch, spawner, cancel).map_err(|error| {
+                let failure = Failure::of(Exit::Environment, "fetch", &error);
+                match error.hint() {
+                    Some(hint) => failure.hint(hint),
+                    None => failure,
+                }
+            })?;
+            from_commit(&fetched.repository, &fetched.commit, assay_git::redact_url(address), spec.pipeline.clone(), None)
+        }
+        _ => read_local(spec),
+    }
+}
+
+fn is_address(text: &str) -> bool {
+    // A path has no scheme, and no colon before its first slash as `host:path` has.
+    text.contains("://") || text.split('/').next().is_some_and(|first| first.contains(':'))
+}
+
+fn read_local(spec: &SourceSpec) -> Result<ReadSource, Failure> {
+    let (folder, path) = match &spec.repo {
+        Some(folder) => (PathBuf::from(folder), PathBuf::from(folder).join(&spec.pipeline)),
+        None => (parent(Path::new(&spec.pipeline)), PathBuf::from(&spec.pipeline)),
+    };
+    let repository = match Repository::discover(&folder) {
+        Ok(repository) => repository,
+        Err(assay_git::Error::NoRepository { .. }) if spec.commit.is_none() => return from_folder(&path),
+        Err(error) => return Err(git(&error)),
+    };
+    let Some(root) = repository.worktree().map(Path::to_path_buf) else {
+        let commit = repository.resolve(spec.commit.as_deref().unwrap_or("HEAD")).map_err(|error| git(&error))?;
+        return from_commit(&repository, &commit, None, spec.pipeline.clone(), None);
+    };
+    let pipeline = path_inside(&root, &path, spec.commit.is_some())?;
+    match &spec.commit {
+        Some(rev) => {
+            let commit = repository.resolve(rev).map_err(|error| git(&error))?;
+            from_commit(&repository, &commit, repository.origin(), pipeline, Some(root))
+        }
+        None => from_worktree(&repository, pipeline, root),
+    }
+}
+
+fn parent(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+/// The path of a file from the root of its repository, with `/`.
+fn path_inside(root: &Path, path: &Path, may_be_gone: bool) -> Result<String, Failure> {
+    let root = root.canonicalize().map_err(|error| unreadable(root, &error))?;
+    // A file of an older commit need not be in the work tree, but its folder or one above it is.
+    let absolute = match path.canonicalize() {
+        Ok(absolute) => absolute,
+        Err(_) if may_be_gone => std::path::absolute(path).map_err(|error| unreadable(path, &error))?,
+        Err(error) => return Err(unreadable(path, &error)),
+    };
+    let inside = absolute.strip_prefix(&root).ok().and_then(Path::to_str);
+    inside.map(str::to_owned).ok_or_else(|| {
+        Failure::usage("pipeline_path", format!("`{}` is not a file of the repository `{}`", path.display(), root.display()))
+    })
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::usage("unreadable", format!("cannot read `{}`", path.display())).because(error)
+}
+
+fn git(error: &assay_git::Error) -> Failure {
+    let failure = Failure::of(Exit::Usage, "git", error);
+    match error.hint() {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}
+
+type Files = BTreeMap<String, FileAt>;
+
+/// Finds the closure with `read`, and keeps what was read.
+fn read_closure<E>(pipeline: &str, mut read: impl FnMut(&str) -> Result<Option<FileAt>, E>) -> Result<(Closure, Files), Failure>
+where
+    E: std::error::Error + 'static,
+{
+    let files = RefCell::new(Files::new());
+    let found = closure::<E>(pipeline, &mut |path| {
+        let file = read(path)?;
+        Ok(file.map(|file| {
+            let bytes = file.bytes.clone();
+            files.borrow_mut().insert(path.to_owned(), file);
+            bytes
+        }))
+    });
+    match found {
+        Ok(closure) => Ok((closure, files.into_inner())),
+        Err(ClosureError::Problems(problems)) => {
+            let count = problems.len();
+            Err(Failure::definition("definition_invalid", format!("the definitions have {count} problem(s)"))
+                .hint(assay_spec::render(&problems)))
+        }
+        Err(ClosureError::Read { path, cause }) => {
+            Err(Failure::usage("unreadable", format!("cannot read `{path}`")).because(&cause))
+        }
+    }
+}
+
+fn from_commit(
+    repository: &Repository,
+    commit: &Commit,
+    address: Option<String>,
+    pipeline: String,
+    root: Option<PathBuf>,
+) -> Result<ReadSource, Failure> {
+    let (closure, files) = read_closure(&pipeline, |path| repository.read_at(commit, path))?;
+    let paths: Vec<_> = closure.files.iter().map(|file| file.path.as_str()).collect();
+    let objects = repository.commit_objects(commit, &paths).map_err(|error| git(&error))?;
+    Ok(ReadSource {
+        kind: OriginKind::Git,
+        repository: address,
+        commit: Some(commit.id.to_string()),
+        dirty: false,
+        objects,
+        files,
+        closure,
+        pipeline,
+        root,
+    })
+}
+
+/// A work tree is its commit where nothing that the pipeline names differs from it; else it is good for exploring only.
+fn from_worktree(repository: &Repository, pipeline: String, root: PathBuf) -> Result<ReadSource, Failure> {
+    let (closure, files) = read_closure(&pipeline, |path| repository.read_worktree(path))?;
+    let paths: Vec<_> = closure.files.iter().map(|file| file.path.as_str()).collect();
+    let changed = repository.status(&paths).map_err(|error| git(&error))?;
+    let head = repository.resolve("HEAD").ok();
+    match head {
+        Some(commit) if changed.is_empty() => from_commit(repository, &commit, repository.origin(), pipeline, Some(root)),
+        head => {
+            require_exploratory(&closure, &changed)?;
+            Ok(ReadSource {
+                kind: OriginKind::Worktree,
+                repository: repository.origin(),
+                commit: head.map(|commit| commit.id.to_string()),
+                dirty: true,
+                objects: Vec::new(),
+                files,
+                closure,
+                pipeline,
+                root: Some(root),
+            })
+        }
+    }
+}
+
+fn require_exploratory(closure: &Closure, changed: &[String]) -> Result<(), Failure> {
+    let intent = closure.pipeline.spec.intent;
+    if intent == Intent::Exploratory {
+        return Ok(());
+    }
+    let what =
+        if changed.is_empty() { "nothing is committed yet".to_owned() } else { format!("changed: {}", changed.join(", ")) };
+    Err(Failure::definition(
+        "dirty_worktree",
+        format!("a run of intent `{intent}` starts from a commit, but the work tree differs from it; {what}"),
+    )
+    .hint("commit first, name a commit with `--commit`, or set `intent: exploratory`"))
+}
+
+/// Files outside of any repository; the root is the folder above `pipelines/`, where the pipeline lies in one.
+fn from_folder(path: &Path) -> Result<ReadSource, Failure> {
+    let absolute = path.canonicalize().map_err(|error| unreadable(path, &error))?;
+    let folder = parent(&absolute);
+    let root = if folder.ends_with("pipelines") { parent(&folder) } else { folder };
+    let pipeline = path_inside(&root, &absolute, false)?;
+    let (closure, files) = read_closure(&pipeline, |path| assay_git::read_folder(&root, path))?;
+    require_exploratory(&closure, &[])?;
+    Ok(ReadSource {
+        kind: OriginKind::Worktree,
+        repository: None,
+        commit: None,
+        dirty: true,
+        objects: Vec::new(),
+        files,
+        closure,
+        pipeline,
+        root: Some(root),
+    })
+}
+
+impl ReadSource {
+    /// Puts everything that was read into the store and gives the Source that names it.
+    pub fn store(&self, store: &Store) -> Result<Source, Failure> {
+        let objects = self.objects.iter().map(|object| {
+            let name = format!("objects/{}", object.oid);
+            let artifact = put(store, name, "application/octet-stream", &object.bytes)?;
+            Ok(GitObject { oid: object.oid.to_string(), kind: object.kind, artifact })
+        });
+        let objects = objects.collect::<Result<_, Failure>>()?;
+        let files = self.closure.files.iter().map(|file| self.store_file(store, &file.path));
+        let files = files.collect::<Result<Vec<_>, Failure>>()?;
+        Ok(Source {
+            kind: self.kind,
+            repository: self.repository.clone(),
+            commit: self.commit.clone(),
+            dirty: self.dirty,
+            objects,
+            pipeline: self.pipeline.clone(),
+            files_digest: Source::digest_of_files(&files),
+            files,
+        })
+    }
+
+    fn store_file(&self, store: &Store, path: &str) -> Result<SourceFile, Failure> {
+        let file = self.files.get(path).ok_or_else(|| Failure::unexpected("source", format!("`{path}` was not read")))?;
+        let artifact = put(store, format!("files/{path}"), "application/octet-stream", &file.bytes)?;
+        Ok(SourceFile { path: path.to_owned(), executable: file.executable, artifact })
+    }
+}
+
+fn put(store: &Store, name: String, media_type: &str, bytes: &[u8]) -> Result<Artifact, Failure> {
+    let digest = store.put(bytes)?;
+    Ok(Artifact { name, digest, size: Count(bytes.len() as u64), media_type: media_type.to_owned() })
+}

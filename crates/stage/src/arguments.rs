@@ -1,0 +1,83 @@
+//! The command line of a stage binary: everything by digest, so that a container or a person can run the chain without `assay`.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use assay_manifest::{Digest, RunId, Shard};
+
+/// Runs one stage: verifies its inputs, runs it, signs its result and has it accepted.
+#[derive(Debug, clap::Parser)]
+#[command(version)]
+pub(crate) struct Arguments {
+    /// The artifact store: a folder or a URI.
+    #[arg(long, value_name = "URI", env = "ASSAY_STORE")]
+    pub(crate) store: String,
+    /// The run that this stage belongs to.
+    #[arg(long, value_name = "RUN")]
+    pub(crate) run: RunId,
+    /// An input, as the digests of its manifest and of its bundle; give it once for each input.
+    #[arg(long = "input", value_name = "MANIFEST,BUNDLE")]
+    pub(crate) inputs: Vec<Pair>,
+    /// The trust policy that the inputs must satisfy: a digest in the store, or a file.
+    #[arg(long, value_name = "DIGEST|FILE")]
+    pub(crate) trust: String,
+    /// The stage's private key in cosign's format; its password is read from `COSIGN_PASSWORD`, empty if unset.
+    #[arg(long, value_name = "FILE", conflicts_with = "key_fd")]
+    pub(crate) key: Option<PathBuf>,
+    /// An inherited file descriptor from which the unlocked key (PKCS#8 DER) is read.
+    #[arg(long, value_name = "N")]
+    pub(crate) key_fd: Option<u32>,
+    /// The stage's parameters, a JSON object.
+    #[arg(long, value_name = "JSON", default_value = "{}")]
+    pub(crate) parameters: String,
+    /// Which of the processes that together make one trial this is.
+    #[arg(long, value_name = "I/N", default_value = "0/1", value_parser = parse_shard)]
+    pub(crate) shard: Shard,
+    /// Where scratch files go; a private folder inside it is made and removed.
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) scratch: Option<PathBuf>,
+    /// Only compute: nothing is signed or accepted, outputs go to this store, and the manifest's digest is printed.
+    #[arg(long, value_name = "URI")]
+    pub(crate) recompute: Option<String>,
+}
+
+/// A manifest and its bundle, by digest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pair {
+    pub(crate) manifest: Digest,
+    pub(crate) bundle: Digest,
+}
+
+impl FromStr for Pair {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (manifest, bundle) = text.split_once(',').ok_or("expected two digests joined by a comma: MANIFEST,BUNDLE")?;
+        let digest = |text: &str| text.parse::<Digest>().map_err(|error| error.to_string());
+        Ok(Self { manifest: digest(manifest)?, bundle: digest(bundle)? })
+    }
+}
+
+fn parse_shard(text: &str) -> Result<Shard, String> {
+    let parsed = text.split_once('/').and_then(|(index, count)| Some((index.parse().ok()?, count.parse().ok()?)));
+    match parsed {
+        Some((index, count)) if index < count => Ok(Shard { index, count }),
+        _ => Err("expected I/N with I below N, such as 0/3".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_and_pairs_are_read_strictly() {
+        assert_eq!(parse_shard("2/3"), Ok(Shard { index: 2, count: 3 }));
+        for bad in ["3/3", "1", "/", "-1/2", "0/0"] {
+            assert!(parse_shard(bad).is_err(), "{bad}");
+        }
+        let digest = Digest::of(b"");
+        assert_eq!(format!("{digest},{digest}").parse(), Ok(Pair { manifest: digest, bundle: digest }));
+        assert!(digest.to_string().parse::<Pair>().is_err());
+    }
+}

@@ -1,0 +1,286 @@
+//! What a stage may use besides its inputs: store, scratch, clock, cancel, progress, checkpoints.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::Mutex;
+
+use assay_chain::StageName;
+use assay_envelope::{Trust, TrustPolicy};
+use assay_manifest::{
+    Artifact, Body as _, Checkpoint, Count, Digest, InputRef, Instant, RunId, Shard, TrialId, Window, canonical_json,
+};
+use assay_process::Cancel;
+use assay_store::{Created, Scratch, Store};
+use serde::{Deserialize, Serialize};
+
+use crate::arguments::Pair;
+use crate::harness::load;
+use crate::seal::Seal;
+use crate::{Accepted, Event, Failure, Layout, input_digest, seal};
+
+/// The largest mark.
+const MAX_MARK_BYTES: u64 = 4096;
+
+/// The mark that an attempt has begun.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Begun {
+    at: Instant,
+}
+
+/// Reads the clocks. Wall-clock instants say when; spans are measured by the monotonic clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Clock;
+
+impl Clock {
+    /// The wall clock now.
+    pub fn now(self) -> Instant {
+        let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        Instant::from_unix_ns(i64::try_from(since_epoch.as_nanos()).unwrap_or(i64::MAX))
+    }
+
+    /// Begins a span.
+    pub fn start(self) -> Stopwatch {
+        Stopwatch { wall: self.now(), monotonic: std::time::Instant::now() }
+    }
+}
+
+/// A span that has begun.
+#[derive(Clone, Copy, Debug)]
+pub struct Stopwatch {
+    wall: Instant,
+    monotonic: std::time::Instant,
+}
+
+impl Stopwatch {
+    /// When it began, by the wall clock.
+    pub fn began(&self) -> Instant {
+        self.wall
+    }
+
+    /// Nanoseconds since it began, by the monotonic clock.
+    pub fn elapsed_ns(&self) -> u64 {
+        u64::try_from(self.monotonic.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// The span until now. Its end is read from the wall clock, its length from the monotonic one.
+    pub fn window(&self) -> Window {
+        Window { start: self.wall, end: Clock.now(), duration_ns: Count(self.elapsed_ns()) }
+    }
+}
+
+/// Where events go: standard output, one JSON document a line.
+#[derive(Debug, Default)]
+pub struct Progress(Mutex<()>);
+
+impl Progress {
+    /// Says what happened. A reader that has gone away is no failure of the stage.
+    pub fn emit(&self, event: &Event) {
+        let Ok(mut line) = serde_json::to_vec(event) else { return };
+        line.push(b'\n');
+        let _one_line_at_a_time = self.0.lock();
+        let mut out = std::io::stdout().lock();
+        if out.write_all(&line).and_then(|()| out.flush()).is_err() {
+            tracing::debug!("nobody reads the events any more");
+        }
+    }
+}
+
+/// What a stage may use besides its inputs.
+pub struct Context {
+    pub(crate) run_id: RunId,
+    pub(crate) store: Store,
+    pub(crate) output: Store,
+    pub(crate) scratch: Scratch,
+    pub(crate) cancel: Cancel,
+    pub(crate) progress: Progress,
+    pub(crate) shard: Shard,
+    pub(crate) stage: StageName,
+    pub(crate) input_digest: Digest,
+    pub(crate) input_references: Vec<InputRef>,
+    pub(crate) trust: Trust,
+    pub(crate) trust_policy: Digest,
+    pub(crate) binary: Digest,
+    pub(crate) seal: Option<Seal>,
+}
+
+impl Context {
+    /// The run.
+    pub fn run_id(&self) -> &RunId {
+        &self.run_id
+    }
+
+    /// The run's pointers.
+    pub fn layout(&self) -> Layout {
+        Layout::of(&self.run_id)
+    }
+
+    /// The store, for reading.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// A private folder that goes away with the stage.
+    pub fn scratch(&self) -> &Path {
+        self.scratch.folder()
+    }
+
+    /// Whether somebody stopped the stage.
+    pub fn cancel(&self) -> &Cancel {
+        &self.cancel
+    }
+
+    /// Fails once somebody has stopped the stage.
+    pub fn check_cancelled(&self) -> Result<(), Failure> {
+        match self.cancel.is_cancelled() {
+            true => Err(Failure::cancelled(self.cancel.reason().unwrap_or("stopped").to_owned())),
+            false => Ok(()),
+        }
+    }
+
+    /// The clocks.
+    pub fn clock(&self) -> Clock {
+        Clock
+    }
+
+    /// Which of the processes that together make one trial this is.
+    pub fn shard(&self) -> Shard {
+        self.shard
+    }
+
+    /// What makes this call of the stage the same as another.
+    pub fn input_digest(&self) -> Digest {
+        self.input_digest
+    }
+
+    /// What would make a call with the same inputs and other parameters the same as another.
+    pub fn input_digest_with(&self, parameters: &impl Serialize) -> Result<Digest, Failure> {
+        let unusable = |error| Failure::unexpected("parameters", "parameters have no JSON form").because(&error);
+        let parameters = serde_json::to_value(parameters).map_err(unusable)?;
+        input_digest(self.stage, &self.input_references, &parameters, self.trust_policy)
+    }
+
+    /// The trust policy that the inputs were verified under.
+    pub fn trust_policy(&self) -> Digest {
+        self.trust_policy
+    }
+
+    /// The signers of that policy.
+    pub fn policy(&self) -> Option<&TrustPolicy> {
+        match &self.trust {
+            Trust::Policy(policy) => Some(policy),
+            Trust::None { .. } => None,
+        }
+    }
+
+    /// The digest of this binary.
+    pub fn binary(&self) -> Digest {
+        self.binary
+    }
+
+    /// Says what happened.
+    pub fn emit(&self, event: Event) {
+        self.progress.emit(&event);
+    }
+
+    /// Stores bytes as an output.
+    pub fn put(&self, name: impl Into<String>, media_type: &str, bytes: &[u8]) -> Result<Artifact, Failure> {
+        let digest = self.output.put(bytes)?;
+        Ok(Artifact { name: name.into(), digest, size: Count(bytes.len() as u64), media_type: media_type.to_owned() })
+    }
+
+    /// Stores a file as an output, without holding it in memory.
+    pub fn put_file(&self, name: impl Into<String>, media_type: &str, path: &Path) -> Result<Artifact, Failure> {
+        let (digest, size) = self.output.put_file(path, &self.scratch)?;
+        Ok(Artifact { name: name.into(), digest, size: Count(size), media_type: media_type.to_owned() })
+    }
+
+    /// Reads an artifact of an input into memory; `limit` bounds what is held.
+    pub fn get(&self, artifact: &Artifact, limit: u64) -> Result<Vec<u8>, Failure> {
+        Ok(self.store.get(&artifact.digest, limit)?)
+    }
+
+    /// Puts an artifact of an input at a path, its digest checked on the way.
+    pub fn place(&self, digest: &Digest, to: &Path) -> Result<(), Failure> {
+        Ok(self.store.materialise(digest, &self.scratch)?.persist(to)?)
+    }
+
+    /// Signs a finished step of the stage and keeps it under `pointer`, so that a resumed stage can trust it.
+    pub fn checkpoint(&self, pointer: &str, body: Checkpoint) -> Result<(), Failure> {
+        let Some(own) = &self.seal else {
+            return Err(Failure::usage("recompute", format!("{} cannot be computed again: it measures", self.stage)));
+        };
+        let reference = seal(own, &self.store, &self.run_id, self.input_references.clone(), body)?.reference;
+        let accepted = Accepted { manifest: reference.manifest, bundle: reference.bundle };
+        let bytes = accepted.to_bytes()?;
+        match self.store.create(pointer, &bytes)? {
+            Created::Yes => Ok(()),
+            // A create whose folder could not be synced has named the pointer all the same.
+            Created::No { existing } if existing == bytes => Ok(()),
+            Created::No { .. } => Err(Failure::environment(
+                "checkpoint_taken",
+                format!("another process of this stage has finished `{pointer}` meanwhile"),
+            )),
+        }
+    }
+
+    /// The checkpoints that processes of the call with this input digest have left under its trials and preparations, verified.
+    pub fn checkpoints(&self, input: Digest) -> Result<Vec<(InputRef, Checkpoint)>, Failure> {
+        let prefix = format!("{}/{}", self.layout().stage(StageName::Execute), input.hex());
+        let own = format!("/{}", self.shard.index);
+        let steps = |path: &&String| !path.starts_with(&format!("{prefix}/accepted/")) && path.ends_with(&own);
+        let mut found = Vec::new();
+        for path in self.store.list(&prefix)?.iter().filter(steps) {
+            let Some(bytes) = self.store.read(path, Accepted::MAX_BYTES)? else { continue };
+            found.push(self.checked_checkpoint(path, input, &bytes)?);
+        }
+        Ok(found)
+    }
+
+    fn checked_checkpoint(&self, path: &str, input: Digest, pointer: &[u8]) -> Result<(InputRef, Checkpoint), Failure> {
+        let Accepted { manifest, bundle } = Accepted::parse(path, pointer)?;
+        let verified = load(&self.store, &self.trust, Pair { manifest, bundle })?;
+        let foreign =
+            || Failure::verification("other_checkpoint", format!("`{path}` names a manifest that is no checkpoint of this call"));
+        let checkpoint = Checkpoint::of(verified.value()).ok_or_else(foreign)?;
+        let here = self.layout();
+        let named = match (&checkpoint.body.attempt, &checkpoint.body.prepared) {
+            (Some(attempt), None) => here.attempt(input, &attempt.trial_id, attempt.attempt, self.shard),
+            (None, Some(prepared)) => here.prepared(input, prepared.workload.as_str(), self.shard),
+            _ => return Err(foreign()),
+        };
+        let belongs = checkpoint.header.run_id == self.run_id && checkpoint.body.input_digest == input && named == path;
+        if belongs { Ok((verified.as_input(), checkpoint.body.clone())) } else { Err(foreign()) }
+    }
+
+    /// Marks that an attempt begins, before anything of it happens.
+    pub fn mark_attempt(&self, trial: &TrialId, attempt: u32) -> Result<(), Failure> {
+        let mark = canonical_json(&Begun { at: Clock.now() })
+            .map_err(|error| Failure::unexpected("mark", "a mark has no canonical form").because(&error))?;
+        let path = self.layout().attempt_started(self.input_digest, trial, attempt, self.shard);
+        match self.store.create(&path, &mark)? {
+            Created::Yes => Ok(()),
+            Created::No { .. } => Err(Failure::environment(
+                "attempt_taken",
+                format!("another process of this stage is at attempt {attempt} of `{trial}`"),
+            )),
+        }
+    }
+
+    /// The attempts that processes of the call with this input digest have begun, and when.
+    pub fn begun_attempts(&self, input: Digest) -> Result<BTreeMap<(TrialId, u32), Instant>, Failure> {
+        let prefix = self.layout().trials(input);
+        let own = format!("/{}.started", self.shard.index);
+        let mut begun = BTreeMap::new();
+        for path in self.store.list(&prefix)?.iter().filter(|path| path.ends_with(&own)) {
+            let damaged = || Failure::verification("mark", format!("the mark `{path}` is damaged"));
+            let key = path[prefix.len()..path.len() - own.len()].trim_start_matches('/').split_once('/');
+            let key = key.and_then(|(trial, attempt)| Some((trial.parse().ok()?, attempt.parse().ok()?))).ok_or_else(damaged)?;
+            let Some(bytes) = self.store.read(path, MAX_MARK_BYTES)? else { continue };
+            let mark: Begun = serde_json::from_slice(&bytes).map_err(|error| damaged().because(&error))?;
+            begun.insert(key, mark.at);
+        }
+        Ok(begun)
+    }
+}

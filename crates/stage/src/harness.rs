@@ -1,0 +1,314 @@
+//! What every stage binary does around its stage: verify, run, sign, accept.
+
+use std::io::Read as _;
+use std::path::Path;
+use std::process::ExitCode;
+
+use assay_chain::StageName;
+use assay_envelope::{Expect, PublicKey, SecretKey, Signer, Trust, TrustPolicy, Verified, verify};
+use assay_manifest::{Body, Digest, Document, InputRef, MAX_MANIFEST_BYTES, Role, canonical_json};
+use assay_process::{Cancel, Signal};
+use assay_store::{Created, Scratch, Store};
+use clap::Parser as _;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::arguments::{Arguments, Pair};
+use crate::context::Progress;
+use crate::seal::dependencies;
+use crate::{
+    Accepted, Clock, Context, Event, Exit, Failure, Inputs, Layout, Seal, binary_digest, input_digest, load_trust, seal,
+};
+
+/// The most that a stage may hold in scratch files.
+const SCRATCH_BYTES: u64 = 64 << 30;
+
+/// The largest private key that is read from a pipe or file.
+const MAX_KEY_BYTES: u64 = 64 << 10;
+
+/// One stage: a function from verified inputs to a body.
+pub trait Stage {
+    /// What decides, besides the inputs, what the stage does.
+    type Parameters: Serialize + DeserializeOwned + Default;
+    /// What it gives.
+    type Output: Body;
+    /// Its name.
+    const NAME: StageName;
+    /// Whether SIGTERM is how it is told that its work is done. For others it means that somebody stopped the run.
+    const ENDS_BY_SIGNAL: bool = false;
+
+    /// Does the work.
+    fn run(&self, inputs: &Inputs, parameters: &Self::Parameters, ctx: &Context) -> Result<Self::Output, Failure>;
+}
+
+/// The body of a stage's `main`: runs the stage under the harness and says by its exit code how it went.
+pub fn main<S: Stage>(stage: &S) -> ExitCode {
+    init_tracing();
+    let progress = Progress::default();
+    let arguments = match Arguments::try_parse_from(arguments_of::<S>()) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let shown = error.print();
+            return if error.use_stderr() || shown.is_err() { Exit::Usage.into() } else { Exit::Done.into() };
+        }
+    };
+    match run(stage, &arguments) {
+        Ok(event) => {
+            progress.emit(&event);
+            Exit::Done.into()
+        }
+        Err(failure) => {
+            tracing::error!("{failure}");
+            let exit = failure.exit;
+            progress.emit(&Event::Failed(failure));
+            exit.into()
+        }
+    }
+}
+
+/// The command line; the recorder's begins with the word that chose it.
+fn arguments_of<S: Stage>() -> Vec<std::ffi::OsString> {
+    let mut arguments: Vec<_> = std::env::args_os().collect();
+    if S::NAME == StageName::Record && arguments.len() > 1 {
+        arguments.remove(1);
+    }
+    arguments
+}
+
+fn init_tracing() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("ASSAY_LOG").unwrap_or_else(|_| "info".into());
+    // A second subscriber is refused, which only happens where a test has set one.
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).try_init();
+}
+
+fn run<S: Stage>(stage: &S, arguments: &Arguments) -> Result<Event, Failure> {
+    let cancel = assay_process::cancel_on_signals(&[Signal::TERM, Signal::INT])
+        .map_err(|error| Failure::environment("signals", "cannot handle signals").because(&error))?;
+    // Hashing the binary takes a moment, and nothing waits for it until something is signed.
+    let binary = std::thread::spawn(binary_digest);
+    assay_process::become_reaper().map_err(|error| Failure::of(Exit::Environment, "process", &error))?;
+    let prepared = Prepared::<S>::new(arguments)?;
+    if let Some(result) = prepared.accepted()? {
+        return Ok(Event::Accepted { result, earlier: true });
+    }
+    prepared.run(stage, arguments, cancel, binary)
+}
+
+/// Everything about a call that was checked before the stage runs.
+struct Prepared<S: Stage> {
+    store: Store,
+    trust: Trust,
+    policy: Digest,
+    inputs: Inputs,
+    parameters: S::Parameters,
+    parameters_json: serde_json::Value,
+    key: Option<Signer>,
+    layout: Layout,
+    pointer: String,
+    input_digest: Digest,
+    started: assay_manifest::Instant,
+}
+
+impl<S: Stage> Prepared<S> {
+    fn new(arguments: &Arguments) -> Result<Self, Failure> {
+        let started = Clock.now();
+        let store = Store::open_existing(&arguments.store)?;
+        let (policy, policy_digest) = load_trust(&store, &arguments.trust)?;
+        let key = match &arguments.recompute {
+            None => Some(read_signer(arguments, &policy, S::NAME.role())?),
+            Some(_) => None,
+        };
+        let trust = Trust::Policy(policy);
+        let documents = arguments.inputs.iter().map(|pair| load(&store, &trust, *pair)).collect::<Result<_, _>>()?;
+        let inputs = Inputs::check(S::NAME, &arguments.run, documents)?;
+        let (parameters, parameters_json) = read_parameters::<S>(&arguments.parameters)?;
+        let input_digest = input_digest(S::NAME, &inputs.references(), &parameters_json, policy_digest)?;
+        let layout = Layout::of(&arguments.run);
+        let pointer = layout.accepted(S::NAME, input_digest, arguments.shard);
+        Ok(Self {
+            store,
+            trust,
+            policy: policy_digest,
+            inputs,
+            parameters,
+            parameters_json,
+            key,
+            layout,
+            pointer,
+            input_digest,
+            started,
+        })
+    }
+
+    /// The result that was accepted before, verified like any other.
+    fn accepted(&self) -> Result<Option<InputRef>, Failure> {
+        if self.key.is_none() {
+            return Ok(None);
+        }
+        let Some(bytes) = self.store.read(&self.pointer, Accepted::MAX_BYTES)? else { return Ok(None) };
+        self.verify_accepted(&bytes).map(Some)
+    }
+
+    fn verify_accepted(&self, pointer: &[u8]) -> Result<InputRef, Failure> {
+        let Accepted { manifest, bundle } = Accepted::parse(&self.pointer, pointer)?;
+        let verified = load(&self.store, &self.trust, Pair { manifest, bundle })?;
+        let header = verified.value().header();
+        let mut inputs = self.inputs.references();
+        inputs.sort_unstable();
+        inputs.dedup();
+        let run = self.layout.run();
+        if header.kind != S::Output::KIND || header.inputs != inputs || run != Layout::of(&header.run_id).run() {
+            return Err(Failure::verification(
+                "other_result",
+                format!("the pointer `{}` names a manifest that is not the result of this call", self.pointer),
+            ));
+        }
+        Ok(verified.as_input())
+    }
+
+    fn run(
+        self,
+        stage: &S,
+        arguments: &Arguments,
+        cancel: Cancel,
+        binary: std::thread::JoinHandle<Result<Digest, Failure>>,
+    ) -> Result<Event, Failure> {
+        let output = match &arguments.recompute {
+            Some(uri) => Store::open(uri)?,
+            None => self.store.clone(),
+        };
+        let scratch = match &arguments.scratch {
+            Some(folder) => Scratch::within(folder, SCRATCH_BYTES)?,
+            None => Scratch::new(SCRATCH_BYTES)?,
+        };
+        let binary = binary.join().map_err(|_| Failure::unexpected("binary", "the thread that hashes the binary panicked"))??;
+        let seal = self.key.map(|signer| Seal {
+            signer,
+            binary,
+            invocation_id: format!("{}-{}", self.input_digest.short(), std::process::id()),
+            started: self.started,
+            parameters: self.parameters_json.clone(),
+            stage: Some(S::NAME),
+            shard: arguments.shard,
+            trust_policy: Some(self.policy),
+            dependencies: dependencies(self.inputs.verified().iter().map(Verified::value)),
+        });
+        let ctx = Context {
+            run_id: arguments.run.clone(),
+            store: self.store,
+            output,
+            scratch,
+            cancel,
+            progress: Progress::default(),
+            shard: arguments.shard,
+            stage: S::NAME,
+            input_digest: self.input_digest,
+            input_references: self.inputs.references(),
+            trust: self.trust,
+            trust_policy: self.policy,
+            binary,
+            seal,
+        };
+        ctx.emit(Event::Started { stage: S::NAME });
+        let body = stage.run(&self.inputs, &self.parameters, &ctx)?;
+        if !S::ENDS_BY_SIGNAL {
+            ctx.check_cancelled()?;
+        }
+        match &ctx.seal {
+            Some(_) => accept(&ctx, &self.pointer, self.inputs.references(), body),
+            None => recomputed(&ctx, self.inputs.references(), body),
+        }
+    }
+}
+
+/// Signs the result and names it as the accepted one, unless another process was first: then its result is the one.
+fn accept<B: Body>(ctx: &Context, pointer: &str, inputs: Vec<InputRef>, body: B) -> Result<Event, Failure> {
+    let Some(own) = &ctx.seal else { return Err(Failure::unexpected("seal", "a result cannot be accepted without a key")) };
+    let reference = seal(own, &ctx.store, &ctx.run_id, inputs, body)?.reference;
+    let accepted = Accepted { manifest: reference.manifest, bundle: reference.bundle };
+    match ctx.store.create(pointer, &accepted.to_bytes()?)? {
+        Created::Yes => Ok(Event::Accepted { result: reference, earlier: false }),
+        Created::No { existing } => {
+            let Accepted { manifest, bundle } = Accepted::parse(pointer, &existing)?;
+            let winner = load(&ctx.store, &ctx.trust, Pair { manifest, bundle })?;
+            Ok(Event::Accepted { result: winner.as_input(), earlier: true })
+        }
+    }
+}
+
+/// The manifest that would have been signed, kept in the output store.
+fn recomputed<B: Body>(ctx: &Context, inputs: Vec<InputRef>, body: B) -> Result<Event, Failure> {
+    let manifest = assay_manifest::Manifest::new(ctx.run_id.clone(), inputs, body);
+    let bytes = manifest
+        .to_bytes()
+        .map_err(|error| Failure::unexpected("manifest", "the manifest has no canonical form").because(&error))?;
+    Ok(Event::Recomputed { manifest: ctx.output.put(&bytes)? })
+}
+
+/// Loads and verifies a manifest.
+pub(crate) fn load(store: &Store, trust: &Trust, pair: Pair) -> Result<Verified<Document>, Failure> {
+    let manifest = store.get(&pair.manifest, MAX_MANIFEST_BYTES)?;
+    let bundle = store.get(&pair.bundle, assay_envelope::MAX_BUNDLE_BYTES as u64)?;
+    Ok(verify(&manifest, &bundle, trust, &Expect::default())?)
+}
+
+fn read_parameters<S: Stage>(text: &str) -> Result<(S::Parameters, serde_json::Value), Failure> {
+    let refuse = |error: &(dyn std::error::Error + 'static)| {
+        Failure::usage("parameters", format!("the parameters of {} cannot be read", S::NAME)).because(error)
+    };
+    let parameters: S::Parameters = serde_json::from_str(text).map_err(|error| refuse(&error))?;
+    let canonical = canonical_json(&parameters).map_err(|error| refuse(&error))?;
+    let json = serde_json::from_slice(&canonical).map_err(|error| refuse(&error))?;
+    Ok((parameters, json))
+}
+
+/// The stage's key. One that the policy does not let sign for this stage is refused before any work is done.
+fn read_signer(arguments: &Arguments, policy: &TrustPolicy, role: Role) -> Result<Signer, Failure> {
+    let key = match (&arguments.key, arguments.key_fd) {
+        (Some(path), _) => decrypt(path)?,
+        (None, Some(fd)) => from_descriptor(fd)?,
+        (None, None) => {
+            return Err(Failure::usage("no_key", format!("{role} was given no key to sign with"))
+                .hint("give the stage's key with `--key FILE` (cosign's format) or `--key-fd N`"));
+        }
+    };
+    let signer = Signer::new(key);
+    check_may_sign(policy, signer.public_key(), role)?;
+    Ok(signer)
+}
+
+fn check_may_sign(policy: &TrustPolicy, key: &PublicKey, role: Role) -> Result<(), Failure> {
+    let fingerprint = key.fingerprint();
+    let known: Vec<_> = policy.signers.iter().filter(|signer| signer.key.fingerprint() == fingerprint).collect();
+    if known.iter().any(|signer| signer.signs.contains(&role)) {
+        return Ok(());
+    }
+    let who = known.first().map_or_else(|| "an unlisted key".to_owned(), |signer| format!("the key of `{}`", signer.name));
+    Err(Failure::verification("wrong_signer", format!("the trust policy `{}` does not let {who} sign for {role}", policy.name)))
+}
+
+fn decrypt(path: &Path) -> Result<SecretKey, Failure> {
+    let locked = |error: &(dyn std::error::Error + 'static)| {
+        Failure::environment("key_locked", format!("cannot unlock the key `{}`", path.display()))
+            .because(error)
+            .hint("the password is read from COSIGN_PASSWORD, empty if unset")
+    };
+    let text = read_limited(path).map_err(|error| locked(&error))?;
+    let text = String::from_utf8(text).map_err(|error| locked(&error))?;
+    let password = std::env::var_os("COSIGN_PASSWORD").unwrap_or_default();
+    SecretKey::decrypt(&text, password.as_encoded_bytes()).map_err(|error| locked(&error))
+}
+
+fn from_descriptor(fd: u32) -> Result<SecretKey, Failure> {
+    let unreadable = |error: &(dyn std::error::Error + 'static)| {
+        Failure::usage("key_fd", format!("no key can be read from file descriptor {fd}")).because(error)
+    };
+    let der = read_limited(Path::new(&format!("/proc/self/fd/{fd}"))).map_err(|error| unreadable(&error))?;
+    SecretKey::from_pkcs8_der(&der).map_err(|error| unreadable(&error))
+}
+
+fn read_limited(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(MAX_KEY_BYTES).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}

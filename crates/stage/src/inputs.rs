@@ -1,0 +1,76 @@
+//! The verified inputs of a stage.
+
+use assay_chain::{Arity, Member, StageName, check_links};
+use assay_envelope::Verified;
+use assay_manifest::{Body, Document, InputRef, Kind, Manifest, RunId};
+
+use crate::Failure;
+
+/// Manifests whose signatures, digests and links have been checked, and which are as many of each kind as the stage takes.
+#[derive(Debug)]
+pub struct Inputs(Vec<Verified<Document>>);
+
+impl Inputs {
+    /// Checks that verified manifests are what `stage` takes and belong together.
+    pub fn check(stage: StageName, run_id: &RunId, documents: Vec<Verified<Document>>) -> Result<Self, Failure> {
+        for (kind, arity) in stage.takes() {
+            check_arity(stage, *kind, *arity, documents.iter().filter(|input| input.value().kind() == *kind).count())?;
+        }
+        if let Some(extra) = documents.iter().map(|input| input.value().kind()).find(|kind| !takes(stage, *kind)) {
+            return Err(Failure::usage("input_not_taken", format!("{stage} does not take a {extra}")));
+        }
+        let members: Vec<_> = documents.iter().filter(|input| !is_baseline(stage, input)).map(member).collect();
+        check_links(run_id, &members).map_err(|broken| Failure::of(crate::Exit::Verification, broken.code(), &broken))?;
+        Ok(Self(documents))
+    }
+
+    /// The only manifest of a kind; the contract has made sure that there is one.
+    pub fn one<'a, B: Body + 'a>(&'a self) -> Result<&'a Manifest<B>, Failure> {
+        let mut all = self.all::<B>();
+        match (all.next(), all.next()) {
+            (Some((_, manifest)), None) => Ok(manifest),
+            _ => Err(Failure::unexpected("contract", format!("the stage's contract does not say that it takes one {}", B::KIND))),
+        }
+    }
+
+    /// All manifests of a kind, with the digests that name them.
+    pub fn all<'a, B: Body + 'a>(&'a self) -> impl Iterator<Item = (InputRef, &'a Manifest<B>)> {
+        self.0.iter().filter_map(|input| Some((input.as_input(), B::of(input.value())?)))
+    }
+
+    /// The digests that name the only manifest of a kind.
+    pub fn reference(&self, kind: Kind) -> Option<InputRef> {
+        self.0.iter().map(Verified::as_input).find(|input| input.kind == kind)
+    }
+
+    /// All of them, with their signers.
+    pub fn verified(&self) -> &[Verified<Document>] {
+        &self.0
+    }
+
+    /// The digests that name all of them.
+    pub fn references(&self) -> Vec<InputRef> {
+        self.0.iter().map(Verified::as_input).collect()
+    }
+}
+
+fn member(input: &Verified<Document>) -> Member<'_> {
+    Member { document: input.value(), reference: input.as_input() }
+}
+
+/// A Summary that reduce takes is a baseline: another run's, compared against, no part of this chain.
+fn is_baseline(stage: StageName, input: &Verified<Document>) -> bool {
+    stage == StageName::Reduce && input.value().kind() == Kind::Summary
+}
+
+fn takes(stage: StageName, kind: Kind) -> bool {
+    stage.takes().iter().any(|(taken, _)| *taken == kind)
+}
+
+fn check_arity(stage: StageName, kind: Kind, arity: Arity, count: usize) -> Result<(), Failure> {
+    if arity.admits(count) {
+        return Ok(());
+    }
+    let failure = Failure::usage("input_count", format!("{stage} takes {arity} {kind}, but was given {count}"));
+    Err(failure.hint(format!("name it with `--input MANIFEST,BUNDLE`, the digests of the {kind} and of its bundle")))
+}

@@ -1,0 +1,24 @@
+//! The stage contract: what a stage is, and the harness that every stage binary runs in.
+//!
+//! A stage is a function from verified inputs to one body. The harness verifies before it, signs after it, and turns its failure
+//! into an exit code; a stage never touches a key, an argument parser or an exit code.
+
+mod arguments;
+mod context;
+mod event;
+mod failure;
+mod harness;
+mod inputs;
+mod layout;
+mod seal;
+mod trust;
+
+pub use assay_chain::StageName;
+pub use context::{Clock, Context, Progress, Stopwatch};
+pub use event::{Event, HoldRequest};
+pub use failure::{Exit, Failure};
+pub use harness::{Stage, main};
+pub use inputs::Inputs;
+pub use layout::{Accepted, CONTRACT, Layout, chain_name, input_digest};
+pub use seal::{Seal, Sealed, binary_digest, seal, source_dependencies};
+pub use trust::{load_trust, read_trust};

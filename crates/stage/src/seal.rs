@@ -1,0 +1,173 @@
+//! Signing what a stage gives: the harness's half of the envelope.
+
+use std::fs::File;
+use std::io::Read as _;
+
+use assay_chain::StageName;
+use assay_envelope::{
+    Predicate, Provenance, ResourceDescriptor, Signer, VerificationResult, VerificationSummary, predicate_type, sign,
+};
+use assay_manifest::{Body, Digest, Document, Hasher, InputRef, Instant, Kind, Manifest, Plan, RunId, Shard, Source};
+use assay_store::Store;
+use serde_json::{Value, json};
+
+use crate::{Clock, Exit, Failure};
+
+/// What signs for one process: its key, and what its statements say about the process itself.
+pub struct Seal {
+    /// The key.
+    pub signer: Signer,
+    /// The digest of this binary.
+    pub binary: Digest,
+    /// Names this invocation, such as a Job's UID.
+    pub invocation_id: String,
+    /// When the invocation began.
+    pub started: Instant,
+    /// What a person chose: the stage's parameters.
+    pub parameters: Value,
+    /// The stage, where a stage signs.
+    pub stage: Option<StageName>,
+    /// Which of the processes that together make one trial.
+    pub shard: Shard,
+    /// The trust policy that the inputs were verified under.
+    pub trust_policy: Option<Digest>,
+    /// What the result was made from, besides its inputs: commit, images.
+    pub dependencies: Vec<ResourceDescriptor>,
+}
+
+/// A signed manifest that lies in the store, and how others name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sealed {
+    /// How others name it.
+    pub reference: InputRef,
+}
+
+/// Signs a body as a manifest of `run_id` made from `inputs`, and puts manifest and bundle into the store.
+pub fn seal<B: Body>(seal: &Seal, store: &Store, run_id: &RunId, inputs: Vec<InputRef>, body: B) -> Result<Sealed, Failure> {
+    let manifest = Manifest::new(run_id.clone(), inputs, body);
+    let predicate = predicate(seal, run_id, B::KIND);
+    let signed = sign(&manifest, &seal.signer, predicate)
+        .map_err(|error| Failure::unexpected("sign", format!("the {} could not be signed", B::KIND)).because(&error))?;
+    let outputs = manifest.body.artifacts();
+    if outputs.len() > assay_envelope::MAX_OUTPUT_SUBJECTS {
+        let index = assay_envelope::outputs_index(&outputs)
+            .map_err(|error| Failure::unexpected("outputs_index", "the list of outputs has no canonical form").because(&error))?;
+        store.put(&index)?;
+    }
+    store.put(&signed.manifest)?;
+    store.put(&signed.bundle)?;
+    Ok(Sealed { reference: signed.as_input() })
+}
+
+fn predicate(seal: &Seal, run_id: &RunId, kind: Kind) -> Predicate {
+    if predicate_type(kind) == assay_envelope::VERIFICATION_SUMMARY {
+        let policy = seal.trust_policy.unwrap_or_else(|| Digest::of(b""));
+        return VerificationSummary {
+            verifier_binary: seal.binary,
+            time_verified: Clock.now(),
+            resource_uri: format!("assay:runs/{run_id}"),
+            policy: (format!("assay:blobs/sha256/{}", policy.hex()), policy),
+            input_attestations: Vec::new(),
+            result: VerificationResult::Passed,
+            levels: vec!["ASSAY_LEVEL_1".to_owned()],
+        }
+        .into();
+    }
+    Provenance {
+        role: kind.signer(),
+        run_id: run_id.clone(),
+        external_parameters: json!({
+            "run_id": run_id,
+            "stage": seal.stage.map_or_else(|| kind.signer().to_string(), |stage| stage.to_string()),
+            "parameters": seal.parameters,
+        }),
+        internal_parameters: json!({
+            "shard": seal.shard,
+            "trust_policy": seal.trust_policy,
+        }),
+        resolved_dependencies: seal.dependencies.clone(),
+        builder_binary: seal.binary,
+        builder_version: env!("CARGO_PKG_VERSION").to_owned(),
+        invocation_id: seal.invocation_id.clone(),
+        started_on: seal.started,
+        finished_on: Clock.now(),
+    }
+    .into()
+}
+
+/// What a result was made from besides its inputs: the commit and the pinned images, as the inputs name them.
+pub(crate) fn dependencies<'a>(documents: impl Iterator<Item = &'a Document>) -> Vec<ResourceDescriptor> {
+    let mut found = Vec::new();
+    for document in documents {
+        if let Some(source) = Source::of(document) {
+            found.extend(source_dependencies(&source.body));
+        }
+        if let Some(plan) = Plan::of(document) {
+            found.extend(plan_dependencies(&plan.body));
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// The commit and the definitions of a Source.
+pub fn source_dependencies(source: &Source) -> Vec<ResourceDescriptor> {
+    let address = source.repository.as_deref().unwrap_or("local");
+    let commit = source.commit.iter().map(|commit| ResourceDescriptor::git_commit(format!("git+{address}"), commit));
+    let definitions = source.files.iter().filter(|file| file.path.ends_with(".yaml"));
+    commit.chain(definitions.map(|file| ResourceDescriptor::named(&file.path, file.artifact.digest))).collect()
+}
+
+fn plan_dependencies(plan: &Plan) -> Vec<ResourceDescriptor> {
+    let workload_images = plan.workloads.iter().filter_map(|workload| workload.image.as_ref());
+    let images = workload_images.chain(plan.targets.iter().filter_map(|target| target.image.as_ref()));
+    let pinned = images.filter_map(|image| Some(ResourceDescriptor::at(format!("docker://{}", image.reference), image.digest?)));
+    let workloads = plan.workloads.iter();
+    let specs = workloads
+        .map(|workload| ResourceDescriptor::named(format!("workload_spec/{}", workload.name), workload.workload_spec_digest));
+    pinned.chain(specs).collect()
+}
+
+/// The digest of the running binary.
+pub fn binary_digest() -> Result<Digest, Failure> {
+    let unreadable = |error: std::io::Error| Failure::environment("binary", "cannot read the running binary").because(&error);
+    let mut file = File::open("/proc/self/exe").map_err(unreadable)?;
+    let mut hasher = Hasher::new();
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        match file.read(&mut buffer).map_err(unreadable)? {
+            0 => return Ok(hasher.finish()),
+            read => hasher.update(&buffer[..read]),
+        }
+    }
+}
+
+impl From<assay_store::Error> for Failure {
+    fn from(error: assay_store::Error) -> Self {
+        use assay_store::Error;
+        let (exit, code) = match &error {
+            Error::BadUri { .. } | Error::NoBackend { .. } | Error::NoStore { .. } => (Exit::Usage, "store_uri"),
+            Error::Absent { .. } => (Exit::Verification, "artifact_absent"),
+            Error::Corrupt { .. } => (Exit::Verification, "artifact_corrupt"),
+            Error::TooLarge { .. } => (Exit::Verification, "artifact_too_large"),
+            Error::ScratchFull { .. } => (Exit::Environment, "scratch_full"),
+            _ => (Exit::Environment, "store"),
+        };
+        let failure = Self::of(exit, code, &error);
+        match error.hint() {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+}
+
+impl From<assay_envelope::VerifyError> for Failure {
+    fn from(error: assay_envelope::VerifyError) -> Self {
+        let failure = Self::of(Exit::Verification, error.code(), &error);
+        match error.hint() {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+}

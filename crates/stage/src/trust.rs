@@ -1,0 +1,62 @@
+//! The trust policy: from the YAML that people review to the rules that signatures are checked against.
+
+use std::path::Path;
+
+use assay_envelope::{PublicKey, TrustPolicy, TrustedSigner};
+use assay_manifest::Digest;
+use assay_spec as spec;
+use assay_store::Store;
+
+use crate::Failure;
+
+/// The largest trust policy.
+const MAX_POLICY_BYTES: u64 = 1 << 20;
+
+/// Reads a trust policy from its YAML; `file` is its name in problems.
+pub fn read_trust(file: &str, bytes: &[u8]) -> Result<TrustPolicy, Failure> {
+    let policy = spec::TrustPolicy::parse(file, bytes).map_err(|problems| {
+        Failure::definition("trust_policy", format!("the trust policy `{file}` is invalid")).hint(spec::render(&problems))
+    })?;
+    let signers = policy.signers.iter().map(signer).collect::<Result<_, _>>()?;
+    Ok(TrustPolicy { name: policy.name.to_string(), digest: Some(Digest::of(bytes)), signers })
+}
+
+fn signer(signer: &spec::Signer) -> Result<TrustedSigner, Failure> {
+    let key = PublicKey::from_pem(&signer.key).map_err(|error| {
+        Failure::definition("trust_key", format!("the key of signer `{}` cannot be used", signer.name)).because(&error)
+    })?;
+    Ok(TrustedSigner {
+        name: signer.name.to_string(),
+        key,
+        signs: signer.signs.iter().copied().collect(),
+        not_before: signer.not_before,
+        not_after: signer.not_after,
+    })
+}
+
+/// Loads the policy that `--trust` names: a digest in the store, or a file, which is put there.
+pub fn load_trust(store: &Store, name: &str) -> Result<(TrustPolicy, Digest), Failure> {
+    let bytes = match name.parse::<Digest>() {
+        Ok(digest) => store.get(&digest, MAX_POLICY_BYTES)?,
+        Err(_) => read_policy_file(Path::new(name))?,
+    };
+    let policy = read_trust(name, &bytes)?;
+    let digest = store.put(&bytes)?;
+    Ok((policy, digest))
+}
+
+fn read_policy_file(path: &Path) -> Result<Vec<u8>, Failure> {
+    let unreadable = |error: std::io::Error| {
+        Failure::usage("trust_policy", format!("cannot read the trust policy `{}`", path.display()))
+            .because(&error)
+            .hint("`--trust` takes a digest in the store or the path of a TrustPolicy file")
+    };
+    let size = std::fs::metadata(path).map_err(unreadable)?.len();
+    if size > MAX_POLICY_BYTES {
+        return Err(Failure::usage(
+            "trust_policy",
+            format!("`{}` has {size} bytes, more than {MAX_POLICY_BYTES}", path.display()),
+        ));
+    }
+    std::fs::read(path).map_err(unreadable)
+}

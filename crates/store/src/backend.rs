@@ -1,0 +1,275 @@
+//! The rim: the runtime that carries the work, and objects that get their names only when they are complete.
+
+use std::fs::File;
+use std::future::Future;
+use std::io::Read as _;
+use std::path::{Path as FilePath, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use futures::StreamExt as _;
+use object_store::local::LocalFileSystem;
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{
+    Error as ObjectError, GetResultPayload, MultipartUpload, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload,
+};
+use tokio::runtime::{Builder, Handle, Runtime};
+
+use crate::error::Cause;
+use crate::scratch::{ScratchFile, read_chunks};
+use crate::uri::{self, Location};
+use crate::{Error, Result, layout};
+
+/// Threads that may wait for local disks at once; more would only queue in the kernel.
+const MAX_BLOCKING_THREADS: usize = 8;
+/// The size of one part of a large upload. Object stores want at least 5 MiB and at most 10,000 parts: 78 GiB in all.
+const PART_BYTES: usize = 8 * 1024 * 1024;
+
+/// What a new object is to replace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Nothing: it fails where there is something.
+    Create,
+    /// Whatever is there.
+    Overwrite,
+}
+
+/// Whether a pointer's name must be on disk when the call returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sync {
+    /// The bytes are, the name follows.
+    Bytes,
+    /// Bytes and name are.
+    BytesAndName,
+}
+
+/// One store, as its backend sees it.
+#[derive(Debug)]
+pub(crate) struct Backend {
+    objects: Arc<dyn ObjectStore>,
+    folder: Option<PathBuf>,
+    uri: String,
+}
+
+impl Backend {
+    pub(crate) fn open(uri: &str, create: bool) -> Result<Self> {
+        match uri::parse(uri)? {
+            Location::Memory => Ok(Self { objects: Arc::new(InMemory::new()), folder: None, uri: "memory:".to_owned() }),
+            Location::Folder(folder) => Self::open_folder(&folder, create),
+        }
+    }
+
+    fn open_folder(folder: &FilePath, create: bool) -> Result<Self> {
+        let failed = |source| Error::Folder { path: folder.to_owned(), source };
+        if create {
+            std::fs::create_dir_all(folder).map_err(failed)?;
+        } else if !folder.join(layout::BLOBS).is_dir() {
+            return Err(Error::NoStore { uri: folder.display().to_string() });
+        }
+        let root = folder.canonicalize().map_err(failed)?;
+        if !root.is_dir() {
+            return Err(failed(std::io::ErrorKind::NotADirectory.into()));
+        }
+        // The local backend panics on a race under a root that is not UTF-8.
+        if root.to_str().is_none() {
+            return Err(Error::BadUri { uri: root.display().to_string(), problem: "the folder's real path is not UTF-8" });
+        }
+        let uri = uri::of_folder(&root);
+        let objects = LocalFileSystem::new_with_prefix(&root).map_err(|source| failed(std::io::Error::other(source)))?;
+        Ok(Self { objects: Arc::new(objects), folder: Some(root), uri })
+    }
+
+    pub(crate) fn uri(&self) -> &str {
+        &self.uri
+    }
+
+    pub(crate) fn folder(&self) -> Option<&FilePath> {
+        self.folder.as_deref()
+    }
+
+    fn failed(&self, action: &'static str, path: &Path) -> impl Fn(Cause) -> Error {
+        let (path, uri) = (path.to_string(), self.uri.clone());
+        move |source| Error::Backend { action, path: path.clone(), uri: uri.clone(), source }
+    }
+
+    /// Writes an object whole: false where it should be created and something is there.
+    pub(crate) fn put(&self, path: &Path, bytes: &[u8], mode: Mode, sync: Sync) -> Result<bool> {
+        match &self.folder {
+            None => self.put_object(path, bytes, mode),
+            Some(folder) => {
+                let staged = self.staging()?;
+                self.put_object(&staged, bytes, Mode::Create)?;
+                self.name_staged(folder, &staged, path, mode, sync)
+            }
+        }
+    }
+
+    /// Uploads a scratch file under `path`, a part at a time, replacing what is there.
+    pub(crate) fn put_scratch(&self, path: &Path, file: &ScratchFile) -> Result<()> {
+        match &self.folder {
+            None => self.upload(path, file),
+            Some(folder) => {
+                let staged = self.staging()?;
+                self.upload(&staged, file)?;
+                self.name_staged(folder, &staged, path, Mode::Overwrite, Sync::Bytes).map(|_| ())
+            }
+        }
+    }
+
+    /// A new place for an object of the store's own.
+    pub(crate) fn staging(&self) -> Result<Path> {
+        let random = getrandom::u64().map_err(|source| self.failed("name", &layout::staging(0))(source.to_string().into()))?;
+        Ok(layout::staging(random))
+    }
+
+    /// Gives a staged object its final name once its bytes are on disk. `object_store` itself never asks for that.
+    fn name_staged(&self, folder: &FilePath, staged: &Path, path: &Path, mode: Mode, sync: Sync) -> Result<bool> {
+        let io_failed = |source: std::io::Error| self.failed("write", path)(Box::new(source));
+        let named = File::open(folder.join(staged.as_ref()))
+            .and_then(|file| file.sync_data())
+            .map_err(io_failed)
+            .and_then(|()| self.give_name(staged, path, mode));
+        if !matches!(named, Ok(true)) || mode == Mode::Create {
+            // What stays of a hard link's first name, or of a lost race, is only litter.
+            let _ = Self::wait(self.objects.delete(staged));
+        }
+        if matches!(named, Ok(true)) && sync == Sync::BytesAndName {
+            sync_folders(folder, path).map_err(io_failed)?;
+        }
+        named
+    }
+
+    fn give_name(&self, staged: &Path, path: &Path, mode: Mode) -> Result<bool> {
+        let named = match mode {
+            Mode::Create => Self::wait(self.objects.copy_if_not_exists(staged, path))?,
+            Mode::Overwrite => Self::wait(self.objects.rename(staged, path))?,
+        };
+        self.created(named, path)
+    }
+
+    fn created<T>(&self, result: object_store::Result<T>, path: &Path) -> Result<bool> {
+        match result {
+            Ok(_) => Ok(true),
+            Err(ObjectError::AlreadyExists { .. }) => Ok(false),
+            Err(source) => Err(self.failed("write", path)(Box::new(source))),
+        }
+    }
+
+    fn put_object(&self, path: &Path, bytes: &[u8], mode: Mode) -> Result<bool> {
+        let mode = match mode {
+            Mode::Create => PutMode::Create,
+            Mode::Overwrite => PutMode::Overwrite,
+        };
+        let payload = PutPayload::from(bytes.to_vec());
+        let put = Self::wait(self.objects.put_opts(path, payload, PutOptions { mode, ..PutOptions::default() }))?;
+        self.created(put, path)
+    }
+
+    fn upload(&self, path: &Path, file: &ScratchFile) -> Result<()> {
+        let failed = self.failed("write", path);
+        let mut upload = Self::wait(self.objects.put_multipart(path))?.map_err(|source| failed(Box::new(source)))?;
+        let sent = self.send_parts(&mut *upload, path, file);
+        let done = sent.and_then(|()| Self::wait(upload.complete())?.map_err(|source| failed(Box::new(source))));
+        if done.is_err() {
+            // The first failure is the one to tell; parts that cannot be taken back are the backend's to expire.
+            let _ = Self::wait(upload.abort());
+        }
+        done.map(|_| ())
+    }
+
+    fn send_parts(&self, upload: &mut dyn MultipartUpload, path: &Path, file: &ScratchFile) -> Result<()> {
+        let failed = self.failed("write", path);
+        let mut source = file.open()?;
+        loop {
+            let mut part = Vec::new();
+            let unreadable = |source| Error::Scratch { path: file.path().to_owned(), source };
+            source.by_ref().take(PART_BYTES as u64).read_to_end(&mut part).map_err(unreadable)?;
+            if part.is_empty() {
+                return Ok(());
+            }
+            Self::wait(upload.put_part(part.into()))?.map_err(|source| failed(Box::new(source)))?;
+        }
+    }
+
+    /// Feeds an object's bytes to `sink`, a chunk at a time: false where there is no such object.
+    pub(crate) fn read(&self, path: &Path, mut sink: impl FnMut(&[u8]) -> Result<()>) -> Result<bool> {
+        let failed = self.failed("read", path);
+        let found = match Self::wait(self.objects.get(path))? {
+            Ok(found) => found,
+            Err(ObjectError::NotFound { .. }) => return Ok(false),
+            Err(source) => return Err(failed(Box::new(source))),
+        };
+        match found.payload {
+            // The backend's own stream moves 8 KiB at a time between threads, and never ends on a file that was cut short.
+            GetResultPayload::File(mut file, _) => {
+                read_chunks(&mut file, sink, |source| failed(Box::new(source)))?;
+            }
+            GetResultPayload::Stream(mut chunks) => {
+                while let Some(chunk) = Self::wait(chunks.next())? {
+                    sink(&chunk.map_err(|source| failed(Box::new(source)))?)?;
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether there is such an object.
+    pub(crate) fn exists(&self, path: &Path) -> Result<bool> {
+        match Self::wait(self.objects.head(path))? {
+            Ok(_) => Ok(true),
+            Err(ObjectError::NotFound { .. }) => Ok(false),
+            Err(source) => Err(self.failed("look for", path)(Box::new(source))),
+        }
+    }
+
+    /// The paths under `prefix`, unordered, one more than `limit` at most.
+    pub(crate) fn list(&self, prefix: &Path, limit: usize) -> Result<Vec<String>> {
+        let mut found = self.objects.list(Some(prefix)).take(limit.saturating_add(1));
+        let mut paths = Vec::new();
+        while let Some(object) = Self::wait(found.next())? {
+            let object = object.map_err(|source| self.failed("list", prefix)(Box::new(source)))?;
+            paths.push(object.location.to_string());
+        }
+        Ok(paths)
+    }
+
+    /// Removes an object of the store's own.
+    pub(crate) fn remove(&self, path: &Path) -> Result<()> {
+        Self::wait(self.objects.delete(path))?.map_err(|source| self.failed("remove", path)(Box::new(source)))
+    }
+
+    /// Waits for the backend. Inside another runtime, where blocking is not allowed, a thread of its own waits.
+    fn wait<F: Future<Output: Send> + Send>(future: F) -> Result<F::Output> {
+        let runtime = runtime()?;
+        if Handle::try_current().is_err() {
+            return Ok(runtime.block_on(future));
+        }
+        let waited = std::thread::scope(|scope| scope.spawn(|| runtime.block_on(future)).join());
+        Ok(waited.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    }
+}
+
+/// Asks for the folders of `path`, up to the store's, to be on disk, so that the name survives and not only the bytes.
+fn sync_folders(root: &FilePath, path: &Path) -> std::io::Result<()> {
+    let object = root.join(path.as_ref());
+    let folders = object.ancestors().skip(1).take_while(|folder| folder.starts_with(root));
+    for folder in folders {
+        File::open(folder)?.sync_all()?;
+    }
+    Ok(())
+}
+
+/// The threads that carry the work of every store of this process. Never stopped: there is nothing to finish when a process ends.
+fn runtime() -> Result<&'static Runtime> {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    if let Some(runtime) = RUNTIME.get() {
+        return Ok(runtime);
+    }
+    let mut builder = Builder::new_multi_thread();
+    builder.worker_threads(1).max_blocking_threads(MAX_BLOCKING_THREADS).thread_name("assay-store");
+    let built = builder.build().map_err(Error::Runtime)?;
+    if let Err(surplus) = RUNTIME.set(built) {
+        surplus.shutdown_background();
+    }
+    RUNTIME.get().ok_or_else(|| Error::Runtime(std::io::ErrorKind::NotFound.into()))
+}

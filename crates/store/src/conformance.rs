@@ -1,0 +1,187 @@
+//! What every backend must do, as one suite that every backend runs. It panics where a backend does not.
+
+use std::io::Read;
+use std::sync::Barrier;
+
+use assay_manifest::{Digest, Hasher};
+
+use crate::{Created, Error, MAX_POINTER_BYTES, Scratch, Store};
+
+/// Threads that race for one name.
+const RACERS: usize = 16;
+/// The size of the large blob: several upload parts, and not a whole number of them.
+const LARGE_BYTES: u64 = 64 * 1024 * 1024 + 12_345;
+
+/// Runs the whole suite. Each call of `open` gives another handle on one and the same store, empty at first.
+pub fn conformance(open: &dyn Fn() -> Store) {
+    blobs_come_back(open);
+    absent_and_large_blobs_are_named(open);
+    corrupt_blobs_are_found_and_repaired(open);
+    large_blobs_stream(open);
+    scratch_limits_hold(open);
+    concurrent_puts_agree(open);
+    pointers_are_created_once(open);
+    one_of_many_creators_wins(open);
+    listings_are_ordered(open);
+    paths_are_checked(open);
+    open().check_create_if_absent().expect("create-if-absent is honoured");
+    assert!(open().list("probe").expect("listed").is_empty(), "the probe leaves nothing");
+}
+
+fn scratch() -> Scratch {
+    Scratch::new(1 << 30).expect("a scratch folder")
+}
+
+fn blobs_come_back(open: &dyn Fn() -> Store) {
+    let (one, other, scratch) = (open(), open(), scratch());
+    for bytes in [&b""[..], b"x", &vec![0; 300_000]] {
+        let digest = one.put(bytes).expect("put");
+        assert_eq!(digest, Digest::of(bytes));
+        assert_eq!(one.put(bytes).expect("put again"), digest);
+        assert!(other.contains(&digest).expect("looked for"));
+        assert_eq!(other.get(&digest, bytes.len() as u64).expect("exactly its size"), bytes);
+        let file = other.materialise(&digest, &scratch).expect("materialised");
+        assert_eq!((std::fs::read(&file).expect("readable"), file.size()), (bytes.to_vec(), bytes.len() as u64));
+    }
+}
+
+fn absent_and_large_blobs_are_named(open: &dyn Fn() -> Store) {
+    let (store, scratch) = (open(), scratch());
+    let absent = Digest::of(b"never put");
+    assert!(!store.contains(&absent).expect("looked for"));
+    assert!(matches!(store.get(&absent, 10), Err(Error::Absent { digest }) if digest == absent));
+    assert!(matches!(store.materialise(&absent, &scratch), Err(Error::Absent { digest }) if digest == absent));
+    let digest = store.put(b"eleven byte").expect("put");
+    assert!(matches!(store.get(&digest, 10), Err(Error::TooLarge { limit: 10, .. })));
+}
+
+fn corrupt_blobs_are_found_and_repaired(open: &dyn Fn() -> Store) {
+    let (store, scratch) = (open(), scratch());
+    let (truth, lie) = (&b"the true bytes"[..], &b"other bytes"[..]);
+    let digest = store.put(truth).expect("put");
+    let is_corrupt =
+        |error: &Error| matches!(error, Error::Corrupt { expected, found } if *expected == digest && *found == Digest::of(lie));
+    let by_bytes = || store.put(truth).map(|_| ());
+    let by_reader = || store.put_reader(truth, &scratch).map(|_| ());
+    for repair in [&by_bytes as &dyn Fn() -> crate::Result<()>, &by_reader] {
+        store.plant(&digest, lie).expect("planted");
+        assert!(is_corrupt(&store.get(&digest, 100).expect_err("corrupt")));
+        assert!(is_corrupt(&store.materialise(&digest, &scratch).expect_err("corrupt")));
+        assert_eq!(scratch.used(), 0, "a refused blob leaves no file");
+        repair().expect("repaired");
+        assert_eq!(store.get(&digest, 100).expect("true again"), truth);
+    }
+}
+
+/// Cheap bytes that do not repeat within a part: a counter, eight bytes at a time.
+struct Generator {
+    position: u64,
+    size: u64,
+}
+
+impl Read for Generator {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let left = usize::try_from(self.size - self.position).unwrap_or(usize::MAX);
+        let count = buffer.len().min(left);
+        for (offset, byte) in (self.position..).zip(&mut buffer[..count]) {
+            *byte = ((offset / 8).to_le_bytes())[(offset % 8) as usize];
+        }
+        self.position += count as u64;
+        Ok(count)
+    }
+}
+
+fn large_blobs_stream(open: &dyn Fn() -> Store) {
+    let (store, scratch) = (open(), scratch());
+    let generator = || Generator { position: 0, size: LARGE_BYTES };
+    let mut expected = Hasher::new();
+    std::io::copy(&mut generator(), &mut expected).expect("hashed");
+    let expected = expected.finish();
+    assert_eq!(store.put_reader(generator(), &scratch).expect("put"), (expected, LARGE_BYTES));
+    assert_eq!(scratch.used(), 0, "the spool is gone");
+    let file = open().materialise(&expected, &scratch).expect("materialised");
+    assert_eq!(file.size(), LARGE_BYTES);
+    assert_eq!(store.put_file(file.path(), &scratch).expect("put again"), (expected, LARGE_BYTES));
+}
+
+fn scratch_limits_hold(open: &dyn Fn() -> Store) {
+    let store = open();
+    let digest = store.put(&[7; 1000]).expect("put");
+    let small = Scratch::new(999).expect("a scratch folder");
+    assert!(matches!(store.materialise(&digest, &small), Err(Error::ScratchFull { limit: 999 })));
+    assert!(matches!(store.put_reader(&[8; 1000][..], &small), Err(Error::ScratchFull { limit: 999 })));
+    assert!(!store.contains(&Digest::of(&[8; 1000])).expect("looked for"), "nothing half was put");
+    assert_eq!(small.used(), 0);
+}
+
+fn concurrent_puts_agree(open: &dyn Fn() -> Store) {
+    let bytes = vec![3; 500_000];
+    race(open, |store, _| store.put(&bytes).expect("put"));
+    assert_eq!(open().get(&Digest::of(&bytes), 500_000).expect("there"), bytes);
+}
+
+/// Starts threads at once, each with a handle of its own, and gives what each of them gave.
+fn race<T: Send>(open: &dyn Fn() -> Store, work: impl Fn(Store, usize) -> T + Sync) -> Vec<T> {
+    let barrier = Barrier::new(RACERS);
+    let stores: Vec<Store> = (0..RACERS).map(|_| open()).collect();
+    std::thread::scope(|scope| {
+        let start = |(index, store)| {
+            let (barrier, work) = (&barrier, &work);
+            scope.spawn(move || {
+                barrier.wait();
+                work(store, index)
+            })
+        };
+        let racers: Vec<_> = stores.into_iter().enumerate().map(start).collect();
+        racers.into_iter().map(|racer| racer.join().expect("no panic")).collect()
+    })
+}
+
+fn pointers_are_created_once(open: &dyn Fn() -> Store) {
+    let (one, other) = (open(), open());
+    assert_eq!(one.read("once/a", 10).expect("read"), None);
+    assert_eq!(one.create("once/a", b"first").expect("created"), Created::Yes);
+    assert_eq!(other.create("once/a", b"second").expect("refused"), Created::No { existing: b"first".to_vec() });
+    assert_eq!(other.create("once/a", b"first").expect("refused"), Created::No { existing: b"first".to_vec() });
+    assert_eq!(other.read("once/a", 5).expect("read"), Some(b"first".to_vec()));
+    assert!(matches!(other.read("once/a", 4), Err(Error::TooLarge { limit: 4, .. })));
+    assert_eq!(one.create("once/empty", b"").expect("created"), Created::Yes);
+    assert_eq!(one.read("once/empty", 0).expect("read"), Some(Vec::new()));
+    let large = vec![0; usize::try_from(MAX_POINTER_BYTES).expect("fits")];
+    assert_eq!(one.create("once/large", &large).expect("as large as may be"), Created::Yes);
+    let larger = [&large[..], b"x"].concat();
+    assert!(matches!(one.create("once/larger", &larger), Err(Error::TooLarge { .. })));
+    assert_eq!(one.read("once/larger", 1).expect("read"), None);
+}
+
+fn one_of_many_creators_wins(open: &dyn Fn() -> Store) {
+    for round in 0..8 {
+        let path = format!("race/{round}");
+        let outcomes = race(open, |store, index| store.create(&path, format!("racer {index}").as_bytes()).expect("answered"));
+        let winners: Vec<_> = (0..RACERS).filter(|index| outcomes[*index] == Created::Yes).collect();
+        assert_eq!(winners.len(), 1, "exactly one wins");
+        let winner = format!("racer {}", winners[0]).into_bytes();
+        let told = |outcome: &Created| matches!(outcome, Created::No { existing } if *existing == winner);
+        assert_eq!(outcomes.iter().filter(|outcome| told(outcome)).count(), RACERS - 1, "all others see the winner");
+        assert_eq!(open().read(&path, 100).expect("read"), Some(winner));
+    }
+}
+
+fn listings_are_ordered(open: &dyn Fn() -> Store) {
+    let store = open();
+    for path in ["list/b/2", "list/a", "list/b/10", "list/c.d/e", "listed/elsewhere"] {
+        store.create(path, b"").expect("created");
+    }
+    assert_eq!(open().list("list").expect("listed"), ["list/a", "list/b/10", "list/b/2", "list/c.d/e"]);
+    assert_eq!(store.list("list/b").expect("listed"), ["list/b/10", "list/b/2"]);
+    assert_eq!(store.list("list/nothing").expect("listed"), Vec::<String>::new());
+}
+
+fn paths_are_checked(open: &dyn Fn() -> Store) {
+    let store = open();
+    for path in ["", "/a", "a/", "a//b", "../a", "a/../b", "ä", "a b", "blobs/sha256/x", "staging/x"] {
+        assert!(matches!(store.create(path, b""), Err(Error::BadPath { .. })), "create {path}");
+        assert!(matches!(store.read(path, 1), Err(Error::BadPath { .. })), "read {path}");
+        assert!(matches!(store.list(path), Err(Error::BadPath { .. })), "list {path}");
+    }
+}

@@ -1,0 +1,145 @@
+//! What can go wrong with a store, named by what the caller can do about it.
+
+use std::io;
+use std::path::PathBuf;
+
+use assay_manifest::Digest;
+
+/// The backend's own account of a failure.
+pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why the store could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The URI is none that a store can have.
+    #[error("`{uri}` does not name a store: {problem}")]
+    BadUri {
+        /// As it was given.
+        uri: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// The URI is understood, but this build cannot reach such a store.
+    #[error("this build has no backend for `{scheme}` stores, so `{uri}` cannot be opened")]
+    NoBackend {
+        /// As it was given.
+        uri: String,
+        /// Its scheme, such as `s3`.
+        scheme: String,
+    },
+    /// The folder of a local store cannot be used.
+    #[error("failed to open the store in folder `{}`", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// The system's account.
+        #[source]
+        source: io::Error,
+    },
+    /// There is no store at that place.
+    #[error("there is no store at `{uri}`")]
+    NoStore {
+        /// Where it was looked for.
+        uri: String,
+    },
+    /// The backend lets a second writer replace what a first one created, so at-most-once acceptance would not hold.
+    #[error("the store `{uri}` does not honour create-if-absent, which every result rests on")]
+    NoCreateIfAbsent {
+        /// The store.
+        uri: String,
+    },
+    /// The store does not have the blob.
+    #[error("the store has no blob {digest}")]
+    Absent {
+        /// The blob.
+        digest: Digest,
+    },
+    /// The store has other bytes under the blob's name.
+    #[error("the store's blob {expected} is corrupt: its bytes are {found}")]
+    Corrupt {
+        /// The blob.
+        expected: Digest,
+        /// The digest of the bytes that are there.
+        found: Digest,
+    },
+    /// Something is larger than the caller, or a rule of the store, allows.
+    #[error("{what} is larger than the limit of {limit} bytes")]
+    TooLarge {
+        /// The blob or pointer.
+        what: String,
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// There are more pointers under a prefix than a listing may hold.
+    #[error("more than {limit} pointers lie under `{prefix}`")]
+    TooMany {
+        /// The prefix.
+        prefix: String,
+        /// The limit.
+        limit: usize,
+    },
+    /// The text is not the path of a pointer.
+    #[error("`{path}` is not a pointer's path: {problem}")]
+    BadPath {
+        /// The path, shortened.
+        path: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// The scratch folder would hold more than it may.
+    #[error("the scratch folder is full: its limit is {limit} bytes")]
+    ScratchFull {
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// A file of the scratch folder cannot be used.
+    #[error("failed to use scratch file `{}`", path.display())]
+    Scratch {
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's account.
+        #[source]
+        source: io::Error,
+    },
+    /// The bytes to be put cannot be read.
+    #[error("failed to read {what}")]
+    Read {
+        /// The file or stream.
+        what: String,
+        /// The system's account.
+        #[source]
+        source: io::Error,
+    },
+    /// The threads that carry the store's work cannot be started.
+    #[error("failed to start the store's runtime")]
+    Runtime(#[source] io::Error),
+    /// The backend failed.
+    #[error("failed to {action} `{path}` in the store `{uri}`")]
+    Backend {
+        /// What was tried, as a verb.
+        action: &'static str,
+        /// The object's path.
+        path: String,
+        /// The store.
+        uri: String,
+        /// The backend's account.
+        #[source]
+        source: Cause,
+    },
+}
+
+impl Error {
+    /// What a person can do about it, where there is something.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::NoBackend { .. } => Some("use a folder: `file:///absolute/path` or a plain path"),
+            Self::NoCreateIfAbsent { .. } => {
+                Some("use a file system with hard links, or an object store with conditional writes")
+            }
+            Self::Corrupt { .. } => Some("put the true bytes again: that repairs the blob"),
+            Self::ScratchFull { .. } => Some("give the stage a larger scratch volume and limit"),
+            Self::NoStore { .. } => Some("check the URI; a run creates its store when it starts"),
+            _ => None,
+        }
+    }
+}

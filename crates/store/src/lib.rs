@@ -1,0 +1,43 @@
+//! One content-addressed store for everything that a run leaves behind.
+//!
+//! Evidence is a *blob*: immutable bytes whose only name is their digest. What binds blobs to runs are *pointers*: small objects
+//! under readable paths, each created exactly once. Nothing is ever deleted through this crate.
+//!
+//! ```text
+//! blobs/sha256/<first two digits>/<64 digits>   blobs
+//! runs/<run id>/<stage>/..                      pointers; any path outside `blobs` and `staging` may be one
+//! staging/<random>                              a local folder's half-written objects, never read
+//! ```
+//!
+//! The calls block, because stages are blocking code. Every one of them hashes what it reads and trusts no name: bytes that do not
+//! match their digest are never handed out, and the next `put` of the true bytes repairs them loudly.
+//!
+//! # What survives
+//!
+//! A crash of the process leaves no half object under a final name, on any backend: objects are written aside and named when
+//! complete. What was being written is left under `staging/` of a local folder and may be removed when nothing runs.
+//!
+//! A power cut or a crash of the system:
+//!
+//! * A **local folder** is asked to be on disk before anything gets its name (`fdatasync`), and a pointer's folders are synced after
+//!   it was named. So a pointer that [`Store::create`] returned for survives whole. On file systems with one ordered journal
+//!   (ext4, XFS) so does every blob put before it; elsewhere the newest blobs may be missing, which `get` says by name and a
+//!   repeated `put` mends. Disks and virtual machines that ignore flushes void this.
+//! * **Memory** survives nothing, not even its process.
+
+mod backend;
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
+mod error;
+mod layout;
+mod scratch;
+mod store;
+mod uri;
+
+pub use error::Error;
+pub use layout::MAX_PATH_BYTES;
+pub use scratch::{Scratch, ScratchFile};
+pub use store::{Created, MAX_LISTED, MAX_POINTER_BYTES, Store};
+
+/// A result with this crate's error.
+pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,0 +1,366 @@
+//! The store as its users see it: blobs by digest, pointers by path.
+
+use std::io::Read;
+use std::path::Path as FilePath;
+use std::sync::Arc;
+
+use assay_manifest::{Digest, Hasher};
+use object_store::path::Path;
+
+use crate::backend::{Backend, Mode, Sync};
+use crate::{Error, Result, Scratch, ScratchFile, layout};
+
+/// The largest pointer in bytes. Pointers name blobs; whatever is larger should be one.
+pub const MAX_POINTER_BYTES: u64 = 1024 * 1024;
+/// The most pointers that one listing gives. A run has one for each attempt of each trial and shard, so a million leaves room.
+pub const MAX_LISTED: usize = 1_000_000;
+
+/// A content-addressed store. Cheap to clone; a clone is another handle on the same store.
+#[derive(Clone, Debug)]
+pub struct Store(Arc<Backend>);
+
+/// Whether a pointer was created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Created {
+    /// It was, by this call.
+    Yes,
+    /// It was there already, and stays as it is.
+    No {
+        /// The bytes that are there.
+        existing: Vec<u8>,
+    },
+}
+
+/// What the store has under a blob's name.
+enum Found {
+    Nothing,
+    TrueBytes,
+    OtherBytes(Digest),
+}
+
+impl Store {
+    /// Opens a store, creating its folder where there is none.
+    ///
+    /// `uri` is `file:///absolute/path`, a plain path (relative to the working folder or absolute), or `memory:` for a new store
+    /// that lives as long as its handles. Fails by name for an object store that this build has no backend for.
+    pub fn open(uri: &str) -> Result<Self> {
+        let store = Self(Arc::new(Backend::open(uri, true)?));
+        let new = store.local_root().is_some_and(|root| !root.join(layout::BLOBS).exists());
+        if new {
+            // A file system without hard links cannot create-if-absent: better said now than after the first trial.
+            store.check_create_if_absent()?;
+        }
+        Ok(store)
+    }
+
+    /// Opens a store that is there already, to read from it. Fails where a folder is missing or holds no blobs.
+    pub fn open_existing(uri: &str) -> Result<Self> {
+        Backend::open(uri, false).map(|backend| Self(Arc::new(backend)))
+    }
+
+    /// The store's full name: what another process opens it by, except for `memory:`.
+    pub fn uri(&self) -> &str {
+        self.0.uri()
+    }
+
+    /// The folder of a local store, absolute and without symbolic links.
+    pub fn local_root(&self) -> Option<&FilePath> {
+        self.0.folder()
+    }
+
+    /// Puts bytes: their digest, by which they are found again.
+    ///
+    /// Bytes that are there already are hashed, and repaired where they are not what their name says.
+    pub fn put(&self, bytes: &[u8]) -> Result<Digest> {
+        let digest = Digest::of(bytes);
+        self.put_unless_there(&digest, |path| self.0.put(path, bytes, Mode::Overwrite, Sync::Bytes).map(|_| ()))?;
+        Ok(digest)
+    }
+
+    /// Puts the bytes of a file as they are when they are read: their digest and size. See [`Store::put_reader`].
+    pub fn put_file(&self, path: &FilePath, scratch: &Scratch) -> Result<(Digest, u64)> {
+        let what = format!("`{}`", path.display());
+        let mut file = std::fs::File::open(path).map_err(|source| Error::Read { what: what.clone(), source })?;
+        self.put_spooled(&mut file, &what, scratch)
+    }
+
+    /// Puts everything that a reader gives: its digest and size.
+    ///
+    /// The bytes go to `scratch` while they are hashed, and from there into the store; memory holds a few MiB of them at a time.
+    pub fn put_reader(&self, mut reader: impl Read, scratch: &Scratch) -> Result<(Digest, u64)> {
+        self.put_spooled(&mut reader, "the bytes to put", scratch)
+    }
+
+    fn put_spooled(&self, reader: &mut dyn Read, what: &str, scratch: &Scratch) -> Result<(Digest, u64)> {
+        let (digest, file) = scratch.spool(reader, what)?;
+        self.put_unless_there(&digest, |path| self.0.put_scratch(path, &file))?;
+        Ok((digest, file.size()))
+    }
+
+    fn put_unless_there(&self, digest: &Digest, put: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+        let path = layout::blob(digest);
+        match self.find(digest)? {
+            Found::TrueBytes => return Ok(()),
+            Found::OtherBytes(found) => {
+                tracing::warn!(%digest, %found, store = self.uri(), "corrupt blob repaired");
+            }
+            Found::Nothing => {}
+        }
+        put(&path)
+    }
+
+    fn find(&self, digest: &Digest) -> Result<Found> {
+        let mut hasher = Hasher::new();
+        let there = self.0.read(&layout::blob(digest), |chunk| {
+            hasher.update(chunk);
+            Ok(())
+        })?;
+        let found = hasher.finish();
+        Ok(match there {
+            false => Found::Nothing,
+            true if found == *digest => Found::TrueBytes,
+            true => Found::OtherBytes(found),
+        })
+    }
+
+    /// The bytes of a blob of at most `limit` bytes.
+    ///
+    /// Fails with [`Error::Absent`], [`Error::Corrupt`] or [`Error::TooLarge`]. For anything that may be large there is
+    /// [`Store::materialise`].
+    pub fn get(&self, digest: &Digest, limit: u64) -> Result<Vec<u8>> {
+        let bytes = self.read_limited(&layout::blob(digest), limit, || format!("blob {digest}"))?;
+        let bytes = bytes.ok_or(Error::Absent { digest: *digest })?;
+        matching(digest, Digest::of(&bytes)).map(|()| bytes)
+    }
+
+    /// Copies a blob into a private scratch file, which is given only when its bytes match the digest.
+    ///
+    /// Fails with [`Error::Absent`], [`Error::Corrupt`] or [`Error::ScratchFull`], and then leaves no file.
+    pub fn materialise(&self, digest: &Digest, scratch: &Scratch) -> Result<ScratchFile> {
+        let mut writer = scratch.writer()?;
+        if !self.0.read(&layout::blob(digest), |chunk| writer.append(chunk))? {
+            return Err(Error::Absent { digest: *digest });
+        }
+        let (found, file) = writer.finish();
+        matching(digest, found).map(|()| file)
+    }
+
+    /// Hashes a blob where it lies and gives its size, or nothing where there is none.
+    ///
+    /// Fails with [`Error::Corrupt`] where its bytes do not match.
+    pub fn check(&self, digest: &Digest) -> Result<Option<u64>> {
+        let mut hasher = Hasher::new();
+        let mut size = 0;
+        let there = self.0.read(&layout::blob(digest), |chunk| {
+            hasher.update(chunk);
+            size += chunk.len() as u64;
+            Ok(())
+        })?;
+        if there { matching(digest, hasher.finish()).map(|()| Some(size)) } else { Ok(None) }
+    }
+
+    /// Whether there is a blob of that name. Its bytes are not looked at.
+    pub fn contains(&self, digest: &Digest) -> Result<bool> {
+        self.0.exists(&layout::blob(digest))
+    }
+
+    /// Creates a pointer if there is none at `path`. Of any number of callers, in any number of processes, exactly one is told
+    /// [`Created::Yes`].
+    ///
+    /// A path is made of ASCII letters, digits and `._-=+@`, parted by single slashes; it must not lead through another pointer.
+    pub fn create(&self, path: &str, bytes: &[u8]) -> Result<Created> {
+        let object = layout::pointer(path)?;
+        if bytes.len() as u64 > MAX_POINTER_BYTES {
+            return Err(Error::TooLarge { what: format!("pointer `{path}`"), limit: MAX_POINTER_BYTES });
+        }
+        if self.0.put(&object, bytes, Mode::Create, Sync::BytesAndName)? {
+            return Ok(Created::Yes);
+        }
+        let existing = self.read(path, MAX_POINTER_BYTES)?;
+        existing.map(|existing| Created::No { existing }).ok_or_else(|| self.vanished(path))
+    }
+
+    fn vanished(&self, path: &str) -> Error {
+        let source = "it was there when it should be created and gone when it was read; something else removes objects".into();
+        Error::Backend { action: "read", path: path.to_owned(), uri: self.uri().to_owned(), source }
+    }
+
+    /// The bytes of a pointer of at most `limit` bytes; none where there is no such pointer.
+    pub fn read(&self, path: &str, limit: u64) -> Result<Option<Vec<u8>>> {
+        self.read_limited(&layout::pointer(path)?, limit, || format!("pointer `{path}`"))
+    }
+
+    /// The paths of all pointers below `prefix`, in byte order. A prefix is whole parts: `runs/a` does not list `runs/ab`.
+    pub fn list(&self, prefix: &str) -> Result<Vec<String>> {
+        self.list_limited(prefix, MAX_LISTED)
+    }
+
+    fn list_limited(&self, prefix: &str, limit: usize) -> Result<Vec<String>> {
+        let mut paths = self.0.list(&layout::pointer(prefix)?, limit)?;
+        if paths.len() > limit {
+            return Err(Error::TooMany { prefix: prefix.to_owned(), limit });
+        }
+        paths.sort_unstable();
+        Ok(paths)
+    }
+
+    fn read_limited(&self, path: &Path, limit: u64, what: impl Fn() -> String) -> Result<Option<Vec<u8>>> {
+        let mut bytes = Vec::new();
+        let there = self.0.read(path, |chunk| {
+            if (bytes.len() as u64).saturating_add(chunk.len() as u64) > limit {
+                return Err(Error::TooLarge { what: what(), limit });
+            }
+            bytes.extend_from_slice(chunk);
+            Ok(())
+        })?;
+        Ok(there.then_some(bytes))
+    }
+
+    /// Tries whether the backend refuses to create what is there, which at-most-once acceptance rests on.
+    ///
+    /// Writes two small objects in the store's own space and removes them.
+    pub fn check_create_if_absent(&self) -> Result<()> {
+        let path = self.0.staging()?;
+        let first = self.0.put(&path, b"first", Mode::Create, Sync::Bytes)?;
+        let second = self.0.put(&path, b"second", Mode::Create, Sync::Bytes)?;
+        self.0.remove(&path)?;
+        if first && !second { Ok(()) } else { Err(Error::NoCreateIfAbsent { uri: self.uri().to_owned() }) }
+    }
+
+    /// Puts bytes under a digest that is not theirs, to show that this is found.
+    #[cfg(any(test, feature = "conformance"))]
+    pub(crate) fn plant(&self, digest: &Digest, bytes: &[u8]) -> Result<()> {
+        self.0.put(&layout::blob(digest), bytes, Mode::Overwrite, Sync::Bytes).map(|_| ())
+    }
+}
+
+fn matching(expected: &Digest, found: Digest) -> Result<()> {
+    if found == *expected { Ok(()) } else { Err(Error::Corrupt { expected: *expected, found }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conformance;
+
+    /// A folder of its own for each test.
+    fn folder() -> tempfile::TempDir {
+        tempfile::tempdir().expect("a folder")
+    }
+
+    fn open(folder: &tempfile::TempDir) -> Store {
+        Store::open(folder.path().to_str().expect("UTF-8")).expect("a local store")
+    }
+
+    fn files(root: &FilePath, below: &str) -> Vec<String> {
+        let Ok(entries) = std::fs::read_dir(root.join(below)) else { return Vec::new() };
+        let mut names: Vec<_> = entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8")).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn memory_conforms() {
+        let store = Store::open("memory:").expect("a store in memory");
+        conformance::conformance(&|| store.clone());
+    }
+
+    #[test]
+    fn a_local_folder_conforms() {
+        let folder = folder();
+        conformance::conformance(&|| open(&folder));
+        assert_eq!(files(folder.path(), "staging"), Vec::<String>::new(), "nothing stays in staging");
+    }
+
+    #[test]
+    fn a_store_is_found_again_by_its_uri() {
+        let folder = folder();
+        let place = folder.path().join("a b%");
+        let store = Store::open(place.to_str().expect("UTF-8")).expect("a new store");
+        let digest = store.put(b"bytes").expect("put");
+        let again = Store::open_existing(store.uri()).expect("the same store");
+        assert_eq!(again.get(&digest, 5).expect("there"), b"bytes");
+        assert_eq!(again.local_root(), place.canonicalize().ok().as_deref());
+        assert!(store.uri().starts_with("file:///") && store.uri().ends_with("a%20b%25"));
+    }
+
+    #[test]
+    fn opening_to_read_creates_nothing() {
+        let folder = folder();
+        let place = folder.path().join("none");
+        let error = Store::open_existing(place.to_str().expect("UTF-8")).expect_err("no store there");
+        assert!(matches!(error, Error::NoStore { .. }) && error.hint().is_some());
+        assert!(!place.exists());
+    }
+
+    #[test]
+    fn a_file_is_no_store() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let error = Store::open(file.path().to_str().expect("UTF-8")).expect_err("a file");
+        assert!(matches!(error, Error::Folder { .. }), "{error}");
+    }
+
+    #[test]
+    fn objects_lie_where_the_layout_says() {
+        let folder = folder();
+        let store = open(&folder);
+        store.put(b"").expect("put");
+        store.create("runs/r/plan/accepted", b"{}").expect("created");
+        assert_eq!(files(folder.path(), "."), ["blobs", "runs", "staging"]);
+        assert_eq!(files(folder.path(), "blobs/sha256/e3").len(), 1);
+        assert_eq!(std::fs::read(folder.path().join("runs/r/plan/accepted")).expect("a file"), b"{}");
+    }
+
+    #[test]
+    fn a_file_cut_short_on_disk_is_found() {
+        let folder = folder();
+        let store = open(&folder);
+        let digest = store.put(b"some bytes").expect("put");
+        let file = folder.path().join(layout::blob(&digest).as_ref());
+        std::fs::OpenOptions::new().write(true).open(file).expect("the file").set_len(4).expect("cut");
+        let error = store.get(&digest, 100).expect_err("cut short");
+        assert!(matches!(error, Error::Corrupt { found, .. } if found == Digest::of(b"some")), "{error}");
+        store.put(b"some bytes").expect("repaired");
+        assert_eq!(store.get(&digest, 100).expect("whole again"), b"some bytes");
+    }
+
+    #[test]
+    fn what_a_killed_process_leaves_in_staging_is_no_object() {
+        let folder = folder();
+        let store = open(&folder);
+        std::fs::create_dir_all(folder.path().join("runs/r")).expect("a folder");
+        std::fs::write(folder.path().join("runs/r/accepted#1"), b"half").expect("a leftover of the backend's own");
+        assert_eq!(store.list("runs").expect("listed"), Vec::<String>::new());
+        assert!(store.read("staging/0", 10).is_err());
+    }
+
+    #[test]
+    fn a_store_works_inside_another_runtime() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let bytes = runtime.block_on(async {
+            let store = Store::open("memory:").expect("a store");
+            let digest = store.put(b"bytes").expect("put");
+            store.get(&digest, 5).expect("there")
+        });
+        assert_eq!(bytes, b"bytes");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_named() {
+        let store = Store::open("memory:").expect("a store");
+        let scratch = Scratch::new(10).expect("scratch");
+        let error = store.put_file(FilePath::new("/nonexistent/log"), &scratch).expect_err("no such file");
+        insta::assert_snapshot!(error, @"failed to read `/nonexistent/log`");
+    }
+
+    #[test]
+    fn a_listing_has_a_limit() {
+        let store = Store::open("memory:").expect("a store");
+        for index in 0..3 {
+            store.create(&format!("many/{index}"), b"").expect("created");
+        }
+        assert_eq!(store.list_limited("many", 3).expect("three").len(), 3);
+        let error = store.list_limited("many", 2).expect_err("one too many");
+        insta::assert_snapshot!(error, @"more than 2 pointers lie under `many`");
+    }
+}

@@ -1,0 +1,213 @@
+//! From a run's last manifest back to its Source: every manifest loaded by the digests that the one after it pins, and verified.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use assay_chain::{BrokenLink, Member, StageName, check_complete, check_links};
+use assay_envelope::{Expect, MAX_BUNDLE_BYTES, Trust, Verified, verify};
+use assay_git::{CommitInfo, OfflineFile, Oid, RawObject, check_offline};
+use assay_manifest::{Body, Document, InputRef, Kind, MAX_MANIFEST_BYTES, Manifest, OriginKind, Role, RunId, Source};
+use assay_stage::{Accepted, Exit, Failure, Layout};
+use assay_store::Store;
+
+use crate::blobs::{Blobs, FolderBlobs};
+
+/// The largest file or Git object of a Source.
+const MAX_SOURCE_BYTES: u64 = 256 << 20;
+
+/// Where a walk begins.
+#[derive(Clone, Debug)]
+pub struct Head {
+    /// The run.
+    pub run_id: RunId,
+    /// Its last manifests: the Publication, or where it has none whatever was accepted last.
+    pub references: Vec<InputRef>,
+    /// What ended it before its time, the latest last.
+    pub ends: Vec<InputRef>,
+}
+
+impl Head {
+    /// Whether the run has been published.
+    pub fn is_published(&self) -> bool {
+        self.references.iter().any(|reference| reference.kind == Kind::Publication)
+    }
+}
+
+/// The head of a run in a store.
+pub fn head_of_run(store: &Store, run_id: &RunId) -> Result<Head, Failure> {
+    let layout = Layout::of(run_id);
+    let pointer = |path: &String, kind: Kind| -> Result<Option<InputRef>, Failure> {
+        let Some(bytes) = store.read(path, Accepted::MAX_BYTES)? else { return Ok(None) };
+        let Accepted { manifest, bundle } = Accepted::parse(path, &bytes)?;
+        Ok(Some(InputRef { kind, manifest, bundle }))
+    };
+    let ends = store.list(&format!("{}/ends", layout.run()))?;
+    let ends = ends.iter().filter_map(|path| pointer(path, Kind::RunEnd).transpose()).collect::<Result<Vec<_>, _>>()?;
+    for stage in StageName::ALL.into_iter().rev().filter(|stage| *stage != StageName::Record) {
+        let accepted = store.list(&layout.stage(stage))?;
+        let accepted = accepted.iter().filter(|path| path.contains("/accepted/"));
+        let references = accepted.filter_map(|path| pointer(path, stage.gives()).transpose()).collect::<Result<Vec<_>, _>>()?;
+        if !references.is_empty() {
+            return Ok(Head { run_id: run_id.clone(), references, ends });
+        }
+    }
+    match pointer(&layout.source(), Kind::Source)? {
+        Some(source) => Ok(Head { run_id: run_id.clone(), references: vec![source], ends }),
+        None => Err(Failure::usage("no_such_run", format!("the store `{}` has no run `{run_id}`", store.uri()))
+            .hint("`assay runs` lists the runs of a store")),
+    }
+}
+
+/// The head of the run that a published folder holds: its one Publication, with the bundle beside it.
+pub fn head_of_folder(blobs: &FolderBlobs, trust: &Trust) -> Result<Head, Failure> {
+    let mut publications = Vec::new();
+    let mut bundles = Vec::new();
+    for (digest, path) in blobs.iter() {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        if name.ends_with(".sigstore.json") {
+            bundles.push(*digest);
+        } else if name.ends_with(".json")
+            && let Some(bytes) = blobs.get(digest, MAX_MANIFEST_BYTES)?
+            && let Ok(Document::Publication(manifest)) = Document::parse(&bytes)
+        {
+            publications.push((*digest, bytes, manifest.header.run_id));
+        }
+    }
+    let [(digest, bytes, run_id)] = publications.as_slice() else {
+        let message = format!("the folder holds {} publications, where one is expected", publications.len());
+        return Err(Failure::verification("missing_stage", message).hint("name the folder of one published run"));
+    };
+    let mut refusal = None;
+    for bundle in bundles {
+        let Some(bundle_bytes) = blobs.get(&bundle, MAX_BUNDLE_BYTES as u64)? else { continue };
+        match verify(bytes, &bundle_bytes, trust, &Expect { kind: Some(Kind::Publication), ..Expect::default() }) {
+            Ok(_) => {
+                let reference = InputRef { kind: Kind::Publication, manifest: *digest, bundle };
+                return Ok(Head { run_id: run_id.clone(), references: vec![reference], ends: Vec::new() });
+            }
+            // The refusal that says most is the one of the bundle that was meant for these bytes.
+            Err(error) if error.code() != "subject_digest_mismatch" => refusal = refusal.or(Some(Failure::from(error))),
+            Err(_) => {}
+        }
+    }
+    Err(refusal.unwrap_or_else(|| {
+        Failure::verification(
+            "bundle_missing",
+            "no bundle in the folder is over its publication's bytes: one of them was changed or removed",
+        )
+    }))
+}
+
+/// A run's manifests, all verified.
+#[derive(Debug)]
+pub struct Chain {
+    /// The run.
+    pub run_id: RunId,
+    /// The manifests, in the order of the chain.
+    pub documents: Vec<Verified<Document>>,
+    /// What the commit says, where the Source is one.
+    pub commit: Option<CommitInfo>,
+    /// Whether every stage is there.
+    pub is_complete: bool,
+}
+
+impl Chain {
+    /// The first manifest of a kind.
+    pub fn one<'a, B: Body + 'a>(&'a self) -> Option<&'a Manifest<B>> {
+        self.all::<B>().next().map(|(_, manifest)| manifest)
+    }
+
+    /// All manifests of a kind, with the digests that name them.
+    pub fn all<'a, B: Body + 'a>(&'a self) -> impl Iterator<Item = (InputRef, &'a Manifest<B>)> {
+        self.documents.iter().filter_map(|verified| Some((verified.as_input(), B::of(verified.value())?)))
+    }
+
+    /// Whether a trust policy says of every signer who it is.
+    pub fn is_established(&self) -> bool {
+        self.documents.iter().all(|verified| verified.signer().established)
+    }
+
+    /// The roles that signed.
+    pub fn roles(&self) -> BTreeSet<Role> {
+        self.documents.iter().map(|verified| verified.value().kind().signer()).collect()
+    }
+}
+
+/// Walks a run back from its head. Every manifest is loaded by digest, verified under `trust`, and pinned by the one that names it.
+pub fn walk(blobs: &dyn Blobs, head: &Head, trust: &Trust) -> Result<Chain, Failure> {
+    let mut found: BTreeMap<InputRef, Verified<Document>> = BTreeMap::new();
+    let mut pending: Vec<(InputRef, Option<Kind>)> =
+        head.references.iter().chain(&head.ends).map(|reference| (*reference, None)).collect();
+    while let Some((reference, named_by)) = pending.pop() {
+        if found.contains_key(&reference) {
+            continue;
+        }
+        let verified = load(blobs, reference, named_by, trust, &head.run_id)?;
+        let baseline = |input: &InputRef| verified.value().kind() == Kind::Summary && input.kind == Kind::Summary;
+        let kind = verified.value().kind();
+        pending
+            .extend(verified.value().header().inputs.iter().filter(|input| !baseline(input)).map(|input| (*input, Some(kind))));
+        found.insert(reference, verified);
+    }
+    let mut documents: Vec<_> = found.into_values().collect();
+    documents.sort_by_key(|verified| (verified.value().kind(), assay_stage::chain_name(verified.value())));
+    let commit = check_chain(blobs, head, &documents)?;
+    Ok(Chain { run_id: head.run_id.clone(), documents, commit, is_complete: head.is_published() })
+}
+
+fn load(
+    blobs: &dyn Blobs,
+    reference: InputRef,
+    named_by: Option<Kind>,
+    trust: &Trust,
+    run_id: &RunId,
+) -> Result<Verified<Document>, Failure> {
+    let InputRef { kind, manifest, bundle } = reference;
+    let missing = |what: &str, digest: &assay_manifest::Digest| {
+        let by = named_by.map(|kind| format!(", which the {kind} was made from,")).unwrap_or_default();
+        let code = if what == "bundle" { "bundle_missing" } else { "manifest_missing" };
+        Failure::verification(code, format!("the {what} {digest} of the {kind}{by} is not there"))
+            .hint("it was removed, or other bytes were put in its place")
+    };
+    let in_place = |failure: Failure| Failure { message: format!("the {kind} does not verify: {}", failure.message), ..failure };
+    let manifest_bytes =
+        blobs.get(&manifest, MAX_MANIFEST_BYTES).map_err(in_place)?.ok_or_else(|| missing("manifest", &manifest))?;
+    let bundle_bytes =
+        blobs.get(&bundle, MAX_BUNDLE_BYTES as u64).map_err(in_place)?.ok_or_else(|| missing("bundle", &bundle))?;
+    let expect = Expect { run_id: Some(run_id), kind: Some(kind), stage: Some(kind.signer()), input: Some(&reference) };
+    verify(&manifest_bytes, &bundle_bytes, trust, &expect).map_err(|error| in_place(error.into()))
+}
+
+fn check_chain(blobs: &dyn Blobs, head: &Head, documents: &[Verified<Document>]) -> Result<Option<CommitInfo>, Failure> {
+    let members: Vec<_> =
+        documents.iter().map(|verified| Member { document: verified.value(), reference: verified.as_input() }).collect();
+    let checked = if head.is_published() { check_complete(&head.run_id, &members) } else { check_links(&head.run_id, &members) };
+    checked.map_err(|broken: BrokenLink| Failure::of(Exit::Verification, broken.code(), &broken))?;
+    let source = members.iter().find_map(|member| Source::of(member.document));
+    match source.filter(|source| source.body.kind == OriginKind::Git) {
+        Some(source) => check_commit(blobs, &source.body).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Shows offline that the files that were run are the commit's.
+fn check_commit(blobs: &dyn Blobs, source: &Source) -> Result<CommitInfo, Failure> {
+    let not_shown = |error: &(dyn std::error::Error + 'static)| Failure::of(Exit::Verification, "commit", error);
+    let commit: Oid = source.commit.as_deref().unwrap_or_default().parse().map_err(|error| not_shown(&error))?;
+    let bytes_of = |artifact: &assay_manifest::Artifact| {
+        blobs.get(&artifact.digest, MAX_SOURCE_BYTES)?.ok_or_else(|| {
+            Failure::verification(
+                "artifact_absent",
+                format!("the source's `{}` ({}) is not there", artifact.name, artifact.digest),
+            )
+        })
+    };
+    let objects = source.objects.iter().map(|object| {
+        let oid = object.oid.parse().map_err(|error| not_shown(&error))?;
+        Ok(RawObject { oid, kind: object.kind, bytes: bytes_of(&object.artifact)? })
+    });
+    let objects = objects.collect::<Result<Vec<_>, Failure>>()?;
+    let files = source.files.iter().map(|file| Ok((file, bytes_of(&file.artifact)?))).collect::<Result<Vec<_>, Failure>>()?;
+    let files: Vec<_> =
+        files.iter().map(|(file, bytes)| OfflineFile { path: &file.path, executable: file.executable, bytes }).collect();
+    check_offline(commit, &objects, &files).map_err(|error| not_shown(&error))
+}

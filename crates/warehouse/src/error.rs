@@ -1,0 +1,115 @@
+//! What can be wrong with rows and curated files.
+
+use assay_manifest::CanonicalError;
+
+use crate::Type;
+
+/// The Parquet library's own account of a failure.
+type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why a row or a file is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The table has no such column.
+    #[error("table `{table}` has no column `{column}`")]
+    UnknownColumn {
+        /// The table.
+        table: &'static str,
+        /// The column as it was asked for.
+        column: String,
+    },
+    /// The value is not of the column's type.
+    #[error("column `{table}.{column}` holds {expected}, not {found}")]
+    WrongType {
+        /// The table.
+        table: &'static str,
+        /// The column.
+        column: &'static str,
+        /// The type that it has.
+        expected: Type,
+        /// What the value is.
+        found: &'static str,
+    },
+    /// The value is NaN or infinite; a number that is not known is null.
+    #[error("column `{table}.{column}` got a number that is not finite")]
+    NotFinite {
+        /// The table.
+        table: &'static str,
+        /// The column.
+        column: &'static str,
+    },
+    /// A column that may not be null has no value.
+    #[error("column `{table}.{column}` has no value and may not be null")]
+    MissingValue {
+        /// The table.
+        table: &'static str,
+        /// The column.
+        column: &'static str,
+    },
+    /// The row belongs to another table.
+    #[error("a row of table `{found}` was given to table `{expected}`")]
+    WrongTable {
+        /// The table of the file.
+        expected: &'static str,
+        /// The table of the row.
+        found: &'static str,
+    },
+    /// The row's id is not the digest of its key columns.
+    #[error("a row of table `{table}` says that its id is `{found}`, but its key columns give `{expected}`")]
+    WrongRowId {
+        /// The table.
+        table: &'static str,
+        /// What the key columns give.
+        expected: String,
+        /// What the row says.
+        found: String,
+    },
+    /// The key columns have no canonical form.
+    #[error("the key columns of a row of table `{table}` have no canonical form")]
+    Key {
+        /// The table.
+        table: &'static str,
+        /// Why not.
+        #[source]
+        source: CanonicalError,
+    },
+    /// The file cannot be written.
+    #[error("failed to write a file of table `{table}`")]
+    Write {
+        /// The table.
+        table: &'static str,
+        /// The library's account.
+        #[source]
+        source: Cause,
+    },
+    /// The bytes are not a Parquet file that can be read.
+    #[error("a file of table `{table}` cannot be read")]
+    Malformed {
+        /// The table.
+        table: &'static str,
+        /// The library's account.
+        #[source]
+        source: Cause,
+    },
+    /// The file's columns are not the table's.
+    #[error("the file is not one of table `{table}`: {problem}")]
+    WrongSchema {
+        /// The table.
+        table: &'static str,
+        /// The first difference.
+        problem: String,
+    },
+    /// The file, or the answer, is larger than allowed.
+    #[error("a file of table `{table}` gives more than {limit} {what}")]
+    TooMany {
+        /// The table.
+        table: &'static str,
+        /// Of what there is too much.
+        what: &'static str,
+        /// The limit.
+        limit: u64,
+    },
+    /// The text cannot be the beginning of a row id.
+    #[error("`{0}` is not the beginning of a row id: expected 1 to 64 lower-case hexadecimal digits")]
+    BadPrefix(String),
+}

@@ -1,0 +1,27 @@
+//! The curated tables: what their columns are, and how rows become Parquet files and come back.
+//!
+//! One static description of each [`Table`] is the only source of its Arrow schema, of the check of every [`Row`], and of the
+//! reference page ([`reference()`]). Files are byte-repeatable: equal rows in equal order give equal bytes, so that a digest in a
+//! Summary can be computed again.
+
+mod error;
+mod read;
+mod reference;
+mod row;
+mod schema;
+mod tables;
+mod write;
+
+pub use error::Error;
+pub use read::{MAX_FOUND, MAX_READ_ROWS, Source, each, find, read};
+pub use reference::reference;
+pub use row::{Row, Value, row_id};
+pub use schema::{Column, ROW_ID, Table, Type, arrow_schema};
+pub use tables::{
+    ARTIFACT_LINEAGE_DIM, BENCHMARK_RUN_FACT, CLUSTER_REGION_DIM, HARDWARE_TOPOLOGY_DIM, OUTCOME_FACT, SERVING_OUTCOME_FACT,
+    SOFTWARE_VERSION_DIM, TABLES, TELEMETRY_SLICE_FACT, TRAINING_OUTCOME_FACT, WORKLOAD_DIM, table,
+};
+pub use write::{MAX_ROW_GROUP_ROWS, WrittenFile, write};
+
+/// A result with this crate's error.
+pub type Result<T, E = Error> = std::result::Result<T, E>;

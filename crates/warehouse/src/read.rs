@@ -1,0 +1,178 @@
+//! Parquet files back into rows. The bytes may be hostile: whatever is wrong with them is an error.
+
+use std::any::Any;
+use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use arrow_array::cast::AsArray as _;
+use arrow_array::types::{Float64Type, Int64Type, TimestampNanosecondType};
+use arrow_array::{Array as _, ArrayRef, RecordBatch};
+use arrow_schema::Schema;
+use assay_manifest::Instant;
+use bytes::Bytes;
+use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
+use parquet::file::metadata::ParquetMetaData;
+use parquet::file::reader::ChunkReader;
+
+use crate::row::Value;
+use crate::schema::{Column, ROW_ID, Table, Type};
+use crate::{Error, Result, Row};
+
+/// The most rows that [`read`] gives at once; larger files are walked with [`each`].
+pub const MAX_READ_ROWS: u64 = 1_000_000;
+/// The most rows that [`find`] gives: a prefix that short is a mistake.
+pub const MAX_FOUND: u64 = 1_000;
+/// The most bytes that a row group of a file may say it unpacks to: ten times what the writer makes of the widest table.
+const MAX_UNPACKED_BYTES: u64 = 2 << 30;
+/// Rows that are unpacked at a time.
+const BATCH_ROWS: usize = 8 * 1024;
+
+/// Where a file's bytes are.
+#[derive(Debug)]
+pub enum Source {
+    /// In memory.
+    Bytes(Bytes),
+    /// In a file of the system.
+    File(File),
+}
+
+impl From<Vec<u8>> for Source {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::Bytes(bytes.into())
+    }
+}
+
+impl From<File> for Source {
+    fn from(file: File) -> Self {
+        Self::File(file)
+    }
+}
+
+/// All rows of a file of `table`, in the file's order. Every row is complete and its id is its own.
+pub fn read(table: &'static Table, source: impl Into<Source>) -> Result<Vec<Row>> {
+    collect(table, source.into(), MAX_READ_ROWS, "rows", |_| true)
+}
+
+/// The rows whose ids begin with `prefix`, in the file's order.
+pub fn find(table: &'static Table, source: impl Into<Source>, prefix: &str) -> Result<Vec<Row>> {
+    let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    if !(1..=64).contains(&prefix.len()) || !prefix.bytes().all(is_hex) {
+        return Err(Error::BadPrefix(prefix.chars().take(80).collect()));
+    }
+    let matches = |row: &Row| row.text(ROW_ID).is_some_and(|id| id.starts_with(prefix));
+    collect(table, source.into(), MAX_FOUND, "matching rows", matches)
+}
+
+fn collect(
+    table: &'static Table,
+    source: Source,
+    limit: u64,
+    what: &'static str,
+    keep: impl Fn(&Row) -> bool,
+) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    each(table, source, |row| {
+        if !keep(&row) {
+            return Ok(());
+        }
+        if rows.len() as u64 >= limit {
+            return Err(Error::TooMany { table: table.name, what, limit });
+        }
+        rows.push(row);
+        Ok(())
+    })?;
+    Ok(rows)
+}
+
+/// Gives every row of a file of `table` to `visit`, in the file's order, holding one batch of them in memory.
+///
+/// Fails where the file is malformed, its columns are not the table's, or a row is not complete or has another row's id; and
+/// with whatever `visit` fails with.
+pub fn each(table: &'static Table, source: impl Into<Source>, mut visit: impl FnMut(Row) -> Result<()>) -> Result<()> {
+    // The library promises errors for malformed files but has places that panic; a hostile file must not end the process.
+    let walk = AssertUnwindSafe(|| match source.into() {
+        Source::Bytes(bytes) => walk(table, bytes, &mut visit),
+        Source::File(file) => walk(table, file, &mut visit),
+    });
+    catch_unwind(walk).unwrap_or_else(|panic| Err(malformed(table)(panic_text(&*panic).into())))
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    format!("the Parquet reader gave up: {}", text.unwrap_or("no reason given"))
+}
+
+fn malformed(table: &'static Table) -> impl Fn(Box<dyn std::error::Error + Send + Sync>) -> Error {
+    move |source| Error::Malformed { table: table.name, source }
+}
+
+fn walk<R: ChunkReader + 'static>(table: &'static Table, source: R, visit: &mut dyn FnMut(Row) -> Result<()>) -> Result<()> {
+    let bad = malformed(table);
+    // The schema is taken from Parquet's own; the Arrow schema that the writer also embeds would be one more thing to mistrust.
+    let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+    let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(source, options).map_err(|error| bad(error.into()))?;
+    check_schema(table, builder.schema())?;
+    check_size(table, builder.metadata())?;
+    for batch in builder.with_batch_size(BATCH_ROWS).build().map_err(|error| bad(error.into()))? {
+        visit_rows(table, &batch.map_err(|error| bad(error.into()))?, visit)?;
+    }
+    Ok(())
+}
+
+fn check_schema(table: &'static Table, found: &Schema) -> Result<()> {
+    let wrong = |problem: String| Error::WrongSchema { table: table.name, problem };
+    let mut fields = found.fields().iter();
+    for column in table.columns() {
+        let field = fields.next().ok_or_else(|| wrong(format!("column `{}` is missing", column.name)))?;
+        if field.name() != column.name {
+            let name: String = field.name().chars().take(80).collect();
+            return Err(wrong(format!("column `{name}` stands where `{}` should", column.name)));
+        }
+        if *field.data_type() != column.kind.arrow() || field.is_nullable() != column.nullable {
+            let null = if field.is_nullable() { "nullable" } else { "not null" };
+            return Err(wrong(format!("column `{}` is {} and {null}", column.name, field.data_type())));
+        }
+    }
+    match fields.next() {
+        Some(field) => Err(wrong(format!("column `{}` is one too many", field.name().chars().take(80).collect::<String>()))),
+        None => Ok(()),
+    }
+}
+
+fn check_size(table: &'static Table, metadata: &ParquetMetaData) -> Result<()> {
+    let sizes = metadata.row_groups().iter().map(|group| u64::try_from(group.total_byte_size()).unwrap_or(u64::MAX));
+    match sizes.max() {
+        Some(largest) if largest > MAX_UNPACKED_BYTES => {
+            Err(Error::TooMany { table: table.name, what: "unpacked bytes in one row group", limit: MAX_UNPACKED_BYTES })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn visit_rows(table: &'static Table, batch: &RecordBatch, visit: &mut dyn FnMut(Row) -> Result<()>) -> Result<()> {
+    for index in 0..batch.num_rows() {
+        let mut row = Row::new(table);
+        for (column, array) in table.columns().zip(batch.columns()) {
+            row.set(column.name, value(column, array, index))?;
+        }
+        row.check()?;
+        visit(row)?;
+    }
+    Ok(())
+}
+
+/// A value of an array. The schema was checked, so an array of another type cannot be; were it one, it would read as null.
+fn value(column: &Column, array: &ArrayRef, index: usize) -> Value {
+    if array.is_null(index) {
+        return Value::Null;
+    }
+    match column.kind {
+        Type::Bool => array.as_boolean_opt().map(|array| array.value(index)).into(),
+        Type::Int => array.as_primitive_opt::<Int64Type>().map(|array| array.value(index)).into(),
+        Type::Float => array.as_primitive_opt::<Float64Type>().map(|array| array.value(index)).into(),
+        Type::Text => array.as_string_opt::<i32>().map(|array| array.value(index)).into(),
+        Type::Instant => {
+            array.as_primitive_opt::<TimestampNanosecondType>().map(|array| Instant::from_unix_ns(array.value(index))).into()
+        }
+    }
+}

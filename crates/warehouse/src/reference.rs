@@ -1,0 +1,72 @@
+//! The reference page of the tables, written from the same descriptions as their schemas.
+
+use std::fmt::Write as _;
+
+use crate::TABLES;
+use crate::schema::{Column, Table};
+
+/// The text of the reference page, in Markdown.
+pub fn reference() -> String {
+    let mut page = String::from(
+        "# Curated tables\n\nWritten from the tables' descriptions in `crates/warehouse`; do not edit. Durations are whole \
+         nanoseconds, instants are UTC. A row's id is the digest of its key columns (marked *key*), except in `workload_dim`, \
+         where it is the `workload_spec_digest`.\n",
+    );
+    for table in TABLES {
+        add_table(&mut page, table);
+    }
+    page
+}
+
+// Writing to a String cannot fail.
+fn add_table(page: &mut String, table: &Table) {
+    let _ = write!(page, "\n## {}\n\n{} One row per {}.\n\n", table.name, table.doc, table.grain);
+    page.push_str("| column | type | unit | null | meaning |\n| --- | --- | --- | --- | --- |\n");
+    for column in table.columns() {
+        add_column(page, column);
+    }
+}
+
+fn add_column(page: &mut String, column: &Column) {
+    let Column { name, kind, doc, .. } = column;
+    let key = if column.key { " *key*" } else { "" };
+    let null = if column.nullable { "yes" } else { "no" };
+    let _ = writeln!(page, "| `{name}`{key} | {kind} | {} | {null} | {doc} |", column.unit.unwrap_or(""));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_column_is_on_the_page() {
+        let page = reference();
+        assert_eq!(page.matches("\n## ").count(), TABLES.len());
+        assert_eq!(page.matches("\n| `").count(), TABLES.iter().map(|table| table.columns().count()).sum::<usize>());
+        assert!(!page.contains("| |  |"), "no empty cells that break the table");
+    }
+
+    #[test]
+    fn a_table_s_section_reads_well() {
+        let mut section = String::new();
+        add_table(&mut section, &crate::CLUSTER_REGION_DIM);
+        insta::assert_snapshot!(section, @r#"
+
+        ## cluster_region_dim
+
+        Where the run was placed. Null where it is not known; `local` runs have a cluster of that name. One row per slice of a scheduler.
+
+        | column | type | unit | null | meaning |
+        | --- | --- | --- | --- | --- |
+        | `cluster` *key* | text |  | no | The cluster; `local` without one. |
+        | `region` *key* | text |  | yes | The region. |
+        | `availability_zone` *key* | text |  | yes | The availability zone. |
+        | `node_pool` *key* | text |  | yes | The node pool. |
+        | `queue` *key* | text |  | yes | The queue. |
+        | `scheduler_path` *key* | text |  | yes | The scheduling path, such as `local`. |
+        | `resource_flavor` *key* | text |  | yes | The resource flavor. |
+        | `tenant_mode` *key* | text |  | yes | `dedicated` or `shared`. |
+        | `row_id` | text |  | no | The digest of the key columns, 64 hexadecimal digits; part of a number's address. |
+        "#);
+    }
+}

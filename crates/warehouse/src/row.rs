@@ -1,0 +1,241 @@
+//! A row: values for the columns of one table, checked as they are set.
+
+use assay_manifest::{Digest, Instant, canonical_value};
+use serde_json::Value as Json;
+
+use crate::schema::{Column, ROW_ID, Table, Type};
+use crate::{Error, Result};
+
+/// A value of a column.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// Not known, or not applicable.
+    Null,
+    /// True or false.
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// A finite double.
+    Float(f64),
+    /// Text.
+    Text(String),
+    /// An instant.
+    Instant(Instant),
+}
+
+impl Value {
+    fn what(&self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Bool(_) => "a bool",
+            Self::Int(_) => "a whole number",
+            Self::Float(_) => "a float",
+            Self::Text(_) => "text",
+            Self::Instant(_) => "an instant",
+        }
+    }
+
+    fn is_of(&self, kind: Type) -> bool {
+        matches!(
+            (self, kind),
+            (Self::Null, _)
+                | (Self::Bool(_), Type::Bool)
+                | (Self::Int(_), Type::Int)
+                | (Self::Float(_), Type::Float)
+                | (Self::Text(_), Type::Text)
+                | (Self::Instant(_), Type::Instant)
+        )
+    }
+
+    /// The value in a row's key: whole numbers as decimal text, because canonical JSON's numbers are doubles.
+    fn key_json(&self) -> Json {
+        match self {
+            Self::Null => Json::Null,
+            Self::Bool(value) => Json::from(*value),
+            Self::Int(value) => Json::from(value.to_string()),
+            Self::Float(value) => Json::from(*value),
+            Self::Text(value) => Json::from(value.as_str()),
+            Self::Instant(value) => Json::from(value.to_string()),
+        }
+    }
+}
+
+macro_rules! from {
+    ($($type:ty => |$value:ident| $into:expr;)*) => {
+        $(impl From<$type> for Value {
+            fn from($value: $type) -> Self {
+                $into
+            }
+        })*
+    };
+}
+from! {
+    bool => |value| Self::Bool(value);
+    i64 => |value| Self::Int(value);
+    i32 => |value| Self::Int(value.into());
+    u32 => |value| Self::Int(value.into());
+    f64 => |value| Self::Float(value);
+    &str => |value| Self::Text(value.to_owned());
+    String => |value| Self::Text(value);
+    Instant => |value| Self::Instant(value);
+    Digest => |value| Self::Text(value.to_string());
+}
+
+impl<T: Into<Value>> From<Option<T>> for Value {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Null, Into::into)
+    }
+}
+
+/// A row of one table: an ordered map from its columns to values, all null at first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    table: &'static Table,
+    values: Vec<Value>,
+}
+
+impl Row {
+    /// A row of `table` in which everything is null.
+    pub fn new(table: &'static Table) -> Self {
+        Self { table, values: vec![Value::Null; table.columns().count()] }
+    }
+
+    /// The table.
+    pub fn table(&self) -> &'static Table {
+        self.table
+    }
+
+    /// Sets a column. Fails for a column that the table does not have, a value of another type, and a float that is not finite.
+    pub fn set(&mut self, column: &str, value: impl Into<Value>) -> Result<()> {
+        let table = self.table.name;
+        let unknown = || Error::UnknownColumn { table, column: column.chars().take(80).collect() };
+        let (index, column) = self.table.column(column).ok_or_else(unknown)?;
+        let value = value.into();
+        check_value(table, column, &value)?;
+        *self.values.get_mut(index).ok_or_else(unknown)? = value;
+        Ok(())
+    }
+
+    /// The row with a column set. See [`Row::set`].
+    pub fn with(mut self, column: &str, value: impl Into<Value>) -> Result<Self> {
+        self.set(column, value).map(|()| self)
+    }
+
+    /// The row with its id set, complete. Fails where a column is null that may not be.
+    pub fn sealed(self) -> Result<Self> {
+        let id = row_id(&self)?;
+        let row = self.with(ROW_ID, id.hex())?;
+        row.check_complete().map(|()| row)
+    }
+
+    /// The value of a column; none where the table has no such column.
+    pub fn get(&self, column: &str) -> Option<&Value> {
+        self.table.column(column).and_then(|(index, _)| self.values.get(index))
+    }
+
+    /// The text of a column; none where it is null or no text.
+    pub fn text(&self, column: &str) -> Option<&str> {
+        match self.get(column) {
+            Some(Value::Text(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The columns and their values, in the table's order.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static Column, &Value)> {
+        self.table.columns().zip(&self.values)
+    }
+
+    pub(crate) fn value_at(&self, index: usize) -> &Value {
+        self.values.get(index).unwrap_or(&Value::Null)
+    }
+
+    /// Whether the row may stand in a file: complete, and its id is its own.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.check_complete()?;
+        let (expected, found) = (row_id(self)?.hex(), self.text(ROW_ID).unwrap_or_default());
+        if expected == found {
+            Ok(())
+        } else {
+            Err(Error::WrongRowId { table: self.table.name, expected, found: found.chars().take(80).collect() })
+        }
+    }
+
+    fn check_complete(&self) -> Result<()> {
+        match self.iter().find(|(column, value)| !column.nullable && **value == Value::Null) {
+            Some((column, _)) => Err(Error::MissingValue { table: self.table.name, column: column.name }),
+            None => Ok(()),
+        }
+    }
+}
+
+fn check_value(table: &'static str, column: &'static Column, value: &Value) -> Result<()> {
+    if !value.is_of(column.kind) {
+        return Err(Error::WrongType { table, column: column.name, expected: column.kind, found: value.what() });
+    }
+    match value {
+        Value::Float(float) if !float.is_finite() => Err(Error::NotFinite { table, column: column.name }),
+        _ => Ok(()),
+    }
+}
+
+/// The id of a row: the digest of the canonical JSON of a list of the table's name and the values of its key columns, in the
+/// table's order; whole numbers as decimal text, instants as text, missing values as null.
+///
+/// For `workload_dim` it is the `workload_spec_digest` itself, so that a fact's workload key is what decides comparability.
+pub fn row_id(row: &Row) -> Result<Digest> {
+    let table = row.table;
+    let own_digest = row.text("workload_spec_digest").and_then(|text| text.parse().ok());
+    if let (true, Some(digest)) = (*table == crate::WORKLOAD_DIM, own_digest) {
+        return Ok(digest);
+    }
+    let keys = row.iter().filter(|(column, _)| column.key).map(|(_, value)| value.key_json());
+    let list = std::iter::once(Json::from(table.name)).chain(keys).collect();
+    let bytes = canonical_value(&Json::Array(list)).map_err(|source| Error::Key { table: table.name, source })?;
+    Ok(Digest::of(&bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CLUSTER_REGION_DIM, OUTCOME_FACT, WORKLOAD_DIM};
+
+    fn refusal<T: std::fmt::Debug>(result: Result<T>) -> String {
+        result.expect_err("refused").to_string()
+    }
+
+    #[test]
+    fn a_row_is_checked_as_it_is_set() {
+        let row = || Row::new(&OUTCOME_FACT);
+        insta::assert_snapshot!(refusal(row().with("values", 1.0)), @"table `outcome_fact` has no column `values`");
+        insta::assert_snapshot!(refusal(row().with("value", 1_i64)), @"column `outcome_fact.value` holds float64, not a whole number");
+        insta::assert_snapshot!(refusal(row().with("n", "3")), @"column `outcome_fact.n` holds int64, not text");
+        insta::assert_snapshot!(refusal(row().with("value", f64::NAN)), @"column `outcome_fact.value` got a number that is not finite");
+        insta::assert_snapshot!(refusal(row().sealed()), @"column `outcome_fact.run_id` has no value and may not be null");
+    }
+
+    #[test]
+    fn an_id_is_the_digest_of_the_keys() {
+        let row = Row::new(&CLUSTER_REGION_DIM).with("cluster", "local").and_then(Row::sealed).expect("complete");
+        let expected = Digest::of(br#"["cluster_region_dim","local",null,null,null,null,null,null,null]"#);
+        assert_eq!(row.text(ROW_ID), Some(expected.hex().as_str()));
+        row.check().expect("its own id");
+        let other = row.clone().with("region", "eu").expect("set");
+        assert!(matches!(other.check(), Err(Error::WrongRowId { .. })));
+    }
+
+    #[test]
+    fn only_key_columns_make_the_id() {
+        let row = Row::new(&OUTCOME_FACT).with("run_id", "r").and_then(|row| row.with("attempt", 1_i64)).expect("set");
+        let id = row_id(&row).expect("an id");
+        assert_eq!(row_id(&row.clone().with("value", 1.5).expect("set")).expect("an id"), id);
+        assert_ne!(row_id(&row.with("attempt", Value::Null).expect("set")).expect("an id"), id);
+    }
+
+    #[test]
+    fn a_workload_s_id_is_its_digest() {
+        let digest = Digest::of(b"spec");
+        let row = Row::new(&WORKLOAD_DIM).with("workload_spec_digest", digest).expect("set");
+        assert_eq!(row_id(&row).expect("an id"), digest);
+    }
+}

@@ -1,0 +1,165 @@
+//! What a table is, and the Arrow schema that follows from it.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
+
+/// The column that holds a row's id, the last of every table.
+pub const ROW_ID: &str = "row_id";
+/// The time zone of every instant.
+pub(crate) const UTC: &str = "UTC";
+
+/// What a column holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Type {
+    /// True or false.
+    Bool,
+    /// A 64-bit whole number.
+    Int,
+    /// A double.
+    Float,
+    /// UTF-8 text.
+    Text,
+    /// An instant in UTC with nanoseconds.
+    Instant,
+}
+
+impl Type {
+    /// The Arrow type.
+    pub fn arrow(self) -> DataType {
+        match self {
+            Self::Bool => DataType::Boolean,
+            Self::Int => DataType::Int64,
+            Self::Float => DataType::Float64,
+            Self::Text => DataType::Utf8,
+            Self::Instant => DataType::Timestamp(TimeUnit::Nanosecond, Some(UTC.into())),
+        }
+    }
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Bool => "bool",
+            Self::Int => "int64",
+            Self::Float => "float64",
+            Self::Text => "text",
+            Self::Instant => "timestamp(ns, UTC)",
+        })
+    }
+}
+
+/// One column of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// Its name: unit last, then qualifier, such as `ttft_ns_p99`.
+    pub name: &'static str,
+    /// What it holds.
+    pub kind: Type,
+    /// Whether it may be null.
+    pub nullable: bool,
+    /// The unit of its values, where they have one.
+    pub unit: Option<&'static str>,
+    /// What it means.
+    pub doc: &'static str,
+    /// Whether it is one of the columns that the row's id is the digest of.
+    pub key: bool,
+}
+
+impl Column {
+    const fn new(name: &'static str, kind: Type, doc: &'static str) -> Self {
+        Self { name, kind, nullable: true, unit: None, doc, key: false }
+    }
+
+    pub(crate) const fn bool(name: &'static str, doc: &'static str) -> Self {
+        Self::new(name, Type::Bool, doc)
+    }
+
+    pub(crate) const fn int(name: &'static str, doc: &'static str) -> Self {
+        Self::new(name, Type::Int, doc)
+    }
+
+    pub(crate) const fn float(name: &'static str, doc: &'static str) -> Self {
+        Self::new(name, Type::Float, doc)
+    }
+
+    pub(crate) const fn text(name: &'static str, doc: &'static str) -> Self {
+        Self::new(name, Type::Text, doc)
+    }
+
+    pub(crate) const fn instant(name: &'static str, doc: &'static str) -> Self {
+        Self::new(name, Type::Instant, doc)
+    }
+
+    pub(crate) const fn unit(mut self, unit: &'static str) -> Self {
+        self.unit = Some(unit);
+        self
+    }
+
+    pub(crate) const fn required(mut self) -> Self {
+        self.nullable = false;
+        self
+    }
+
+    pub(crate) const fn key(mut self) -> Self {
+        self.key = true;
+        self
+    }
+
+    fn field(&self) -> Field {
+        let mut metadata = HashMap::from([("doc".to_owned(), self.doc.to_owned())]);
+        if let Some(unit) = self.unit {
+            metadata.insert("unit".to_owned(), unit.to_owned());
+        }
+        if self.key {
+            metadata.insert("key".to_owned(), "true".to_owned());
+        }
+        Field::new(self.name, self.kind.arrow(), self.nullable).with_metadata(metadata)
+    }
+}
+
+/// A curated table.
+#[derive(Debug)]
+pub struct Table {
+    /// Its name.
+    pub name: &'static str,
+    /// What one row stands for.
+    pub grain: &'static str,
+    /// What it is for.
+    pub doc: &'static str,
+    /// Its columns, in groups that several tables share.
+    pub(crate) groups: &'static [&'static [Column]],
+}
+
+impl Table {
+    /// Its columns, in the order of the file.
+    pub fn columns(&self) -> impl Iterator<Item = &'static Column> {
+        self.groups.iter().copied().flatten()
+    }
+
+    /// The column of that name and its place.
+    pub fn column(&self, name: &str) -> Option<(usize, &'static Column)> {
+        self.columns().enumerate().find(|(_, column)| column.name == name)
+    }
+
+    /// The columns that a row's id is the digest of, in order.
+    pub fn keys(&self) -> impl Iterator<Item = &'static Column> {
+        self.columns().filter(|column| column.key)
+    }
+}
+
+impl PartialEq for Table {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+/// The Arrow schema of a table. Docs and units are metadata of the fields.
+pub fn arrow_schema(table: &Table) -> SchemaRef {
+    let fields: Vec<_> = table.columns().map(Column::field).collect();
+    let metadata = [("table", table.name), ("grain", table.grain)];
+    let metadata = metadata.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+    Arc::new(Schema::new_with_metadata(fields, metadata))
+}

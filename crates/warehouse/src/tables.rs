@@ -1,0 +1,515 @@
+//! The ten tables. This is the only place where a column is named.
+
+use crate::schema::{Column, ROW_ID, Table};
+
+/// Every table: dimensions first, then outcomes, and the run last, which is the order in which a run is published.
+pub const TABLES: [&Table; 10] = [
+    &SOFTWARE_VERSION_DIM,
+    &HARDWARE_TOPOLOGY_DIM,
+    &CLUSTER_REGION_DIM,
+    &WORKLOAD_DIM,
+    &ARTIFACT_LINEAGE_DIM,
+    &OUTCOME_FACT,
+    &SERVING_OUTCOME_FACT,
+    &TRAINING_OUTCOME_FACT,
+    &TELEMETRY_SLICE_FACT,
+    &BENCHMARK_RUN_FACT,
+];
+
+/// The table of that name.
+pub fn table(name: &str) -> Option<&'static Table> {
+    TABLES.into_iter().find(|table| table.name == name)
+}
+
+const fn bool(name: &'static str, doc: &'static str) -> Column {
+    Column::bool(name, doc)
+}
+const fn int(name: &'static str, doc: &'static str) -> Column {
+    Column::int(name, doc)
+}
+const fn float(name: &'static str, doc: &'static str) -> Column {
+    Column::float(name, doc)
+}
+const fn text(name: &'static str, doc: &'static str) -> Column {
+    Column::text(name, doc)
+}
+const fn instant(name: &'static str, doc: &'static str) -> Column {
+    Column::instant(name, doc)
+}
+
+/// The identity of every fact.
+const IDENTITY: &[Column] = &[
+    text("run_id", "The run.").required().key(),
+    text("benchmark_case_id", "The case, `workload.target.variant`.").required().key(),
+    text("workload_spec_digest", "The digest of the frozen workload: what decides comparability.").required(),
+    text("artifact_manifest_digest", "The digest of the Collection's manifest: the raw evidence that the row came from.")
+        .required(),
+];
+
+/// Where a fact was measured. Null where the grain is wider, or there is no scheduler.
+const PLACE: &[Column] = &[
+    text("scheduler_run_id", "The scheduler's own id of the run."),
+    text("job_uid", "The UID of the Job."),
+    text("pod_uid", "The UID of the pod."),
+    text("node_name", "The node."),
+    text("gpu_uuid", "The vendor's unique id of the GPU."),
+];
+
+/// A fact's dimensions: each is the row id of a row of that table.
+const DIMENSIONS: &[Column] = &[
+    text("software_version_key", "The row of `software_version_dim`.").required(),
+    text("hardware_topology_key", "The row of `hardware_topology_dim`.").required(),
+    text("cluster_region_key", "The row of `cluster_region_dim`.").required(),
+    text("workload_key", "The row of `workload_dim`: the digits of the `workload_spec_digest`.").required(),
+    text("artifact_lineage_key", "The row of `artifact_lineage_dim`.").required(),
+];
+
+/// The last column of every table.
+const ID: &[Column] =
+    &[text(ROW_ID, "The digest of the key columns, 64 hexadecimal digits; part of a number's address.").required()];
+
+/// A latency's mean and percentiles over all requests that have it.
+macro_rules! latency {
+    ($name:literal, $what:literal) => {
+        &[
+            int(concat!($name, "_mean"), concat!("Mean of ", $what, ".")).unit("ns"),
+            int(concat!($name, "_p50"), concat!("Median of ", $what, ".")).unit("ns"),
+            int(concat!($name, "_p95"), concat!("95th percentile of ", $what, ".")).unit("ns"),
+            int(concat!($name, "_p99"), concat!("99th percentile of ", $what, ".")).unit("ns"),
+        ]
+    };
+}
+
+/// The same percentiles by nearest rank with failed requests counted as slower than all others; null where one of those is it.
+macro_rules! with_failures {
+    ($name:literal, $what:literal) => {
+        &[
+            int(concat!($name, "_p50_with_failures"), concat!("Median of ", $what, ", failures counted as slowest.")).unit("ns"),
+            int(concat!($name, "_p95_with_failures"), concat!("95th percentile of ", $what, ", failures counted as slowest."))
+                .unit("ns"),
+            int(concat!($name, "_p99_with_failures"), concat!("99th percentile of ", $what, ", failures counted as slowest."))
+                .unit("ns"),
+        ]
+    };
+}
+
+/// How a headline figure varies across the counted trials.
+macro_rules! across_trials {
+    ($name:literal, $unit:literal) => {
+        &[
+            float(concat!($name, "_cv_pct"), concat!("Coefficient of variation of `", $name, "` across trials, ddof 1."))
+                .unit("%"),
+            float(concat!($name, "_ci_low"), concat!("Lower end of the interval of `", $name, "`.")).unit($unit),
+            float(concat!($name, "_ci_high"), concat!("Upper end of the interval of `", $name, "`.")).unit($unit),
+        ]
+    };
+}
+
+/// One row for each case of a run. Published last: a run is visible when these rows are.
+pub static BENCHMARK_RUN_FACT: Table = Table {
+    name: "benchmark_run_fact",
+    grain: "run x case",
+    doc: "What was run, why, on what, and how far its numbers may be trusted.",
+    groups: &[
+        IDENTITY,
+        PLACE,
+        DIMENSIONS,
+        &[
+            text("benchmark_class", "The intent: `exploratory`, `realism` or `publication`.").required(),
+            text("workload_type", "`serving`, `indicator` or `training`.").required(),
+            text("pipeline", "The pipeline's name.").required(),
+            text("pipeline_digest", "The digest of the pipeline's bytes.").required(),
+            text("plan_digest", "The digest of the Plan's body, which local and cluster runs of one commit share.").required(),
+            text("cadence", "How the run came about, such as `nightly`."),
+            text("scheduler_path", "The scheduling path, such as `local`."),
+            text("layer", "The layer that is measured, such as `micro` or `end_to_end`."),
+            text("variable_under_test", "The one thing that differs between the sides of a comparison."),
+            text("baseline_ref", "The side that is compared against, `target.variant`."),
+            text("candidate_ref", "The side that is judged, `target.variant`."),
+            text("use_case", "What the numbers are for."),
+            text("owner", "Who answers for the workload."),
+            text("status", "`succeeded`, `partial` or `failed`.").required(),
+            bool("success", "Whether every planned trial counts.").required(),
+            float("completeness", "Counted trials over planned trials, 0 to 1.").required(),
+            text("issues", "What is wrong with the run as a whole: a JSON list of codes with details."),
+            instant("started_at", "When the first attempt began."),
+            instant("finished_at", "When the last attempt ended."),
+            text("source_kind", "`git`, `worktree` or `adhoc`.").required(),
+            text("git_repository", "The repository's address, without credentials."),
+            text("git_commit", "The commit."),
+            bool("git_dirty", "Whether what was read differs from the commit."),
+            int("trials_planned", "Planned trials of the case.").unit("trials").required(),
+            int("trials_counted", "Trials that count.").unit("trials").required(),
+            int("attempts", "All attempts, whatever became of them.").unit("attempts").required(),
+            text("isolation", "What is done between trials: `none`, `flush` or `restart_target`.").required(),
+            text("placement", "How the sides of a comparison share the machine: `coexist` or `alternate`.").required(),
+            float("confidence_level", "The level of the intervals, such as 0.95."),
+            text("outlier_method", "How outliers are found, such as `mad`."),
+            text("outlier_action", "What is done with them, such as `flag_and_keep`."),
+            bool("stable", "Whether the trials of every primary metric agree; null where there are too few to say."),
+            text("instability_reason", "Why not."),
+            bool("representative", "Whether the claim says that the numbers stand for more than themselves."),
+            bool("publication_safe", "Whether every rule of a claim holds that can be checked when rows are made.").required(),
+        ],
+        ID,
+    ],
+};
+
+/// The long form that gates, history and indicators read.
+pub static OUTCOME_FACT: Table = Table {
+    name: "outcome_fact",
+    grain: "run x case x point x trial x attempt x metric x statistic",
+    doc: "Every statistic as a row of its own. Trial and attempt are null for a statistic across counted trials; the ends of an interval are the statistics `ci_low` and `ci_high`.",
+    groups: &[
+        IDENTITY,
+        PLACE,
+        DIMENSIONS,
+        &[
+            text("point_id", "The point.").required().key(),
+            text("trial_id", "The trial; null for a statistic across counted trials.").key(),
+            int("attempt", "The attempt, from 0; null for a statistic across counted trials.").key(),
+            text("metric", "What is observed: the path of its value in the result.").required().key(),
+            text("statistic", "What was computed: `median`, `mean`, `sd`, `cv`, `min`, `max`, `ci_low`, `ci_high` and the like.")
+                .required()
+                .key(),
+            float("value", "The number, in `unit`; null where it cannot be computed from the samples.").unit("as `unit` says"),
+            text("unit", "The unit of the metric; `unknown` where the workload does not declare one.").required(),
+            int("n", "How many samples, or trials, the number was computed from.").unit("samples").required(),
+            bool("valid", "Whether it counts: false for a statistic of an attempt that does not.").required(),
+            text("better", "`higher` or `lower`; null where the workload does not declare it."),
+            bool("primary", "Whether gates judge the metric.").required(),
+        ],
+        ID,
+    ],
+};
+
+/// One row for each point of a serving case.
+pub static SERVING_OUTCOME_FACT: Table = Table {
+    name: "serving_outcome_fact",
+    grain: "run x case x point",
+    doc: "How an inference endpoint did under load, across the counted trials of a point. Latencies count from the intended send time under open loop; `_sent` ones from the actual send.",
+    groups: &[
+        IDENTITY,
+        PLACE,
+        DIMENSIONS,
+        &[
+            text("point_id", "The point.").required().key(),
+            text("point_kind", "`concurrency`, `rate`, `trace`, `scale` or `parameters`.").required(),
+            int("concurrency", "Streams open at a time, where that is what is set.").unit("streams"),
+            float("request_rate_per_s", "Asked arrivals, where that is what is set.").unit("requests/s"),
+            float("offered_rate_per_s", "Arrivals that were really sent.").unit("requests/s"),
+            int("isl_tokens_mean", "Mean input length.").unit("tokens"),
+            int("osl_tokens_mean", "Mean output length.").unit("tokens"),
+            int("tensor_parallel", "Devices that one replica of the model is spread over.").unit("devices"),
+            int("trials_counted", "Trials that count.").unit("trials").required(),
+            int("requests", "Requests that were due in the measured phase.").unit("requests").required(),
+            int("completed", "Those that ended well.").unit("requests").required(),
+            int("failed", "Those that failed, timed out or were cut short.").unit("requests").required(),
+            int("dropped", "Those that were due and could not be sent.").unit("requests").required(),
+            float("error_rate", "Failed and dropped over due, 0 to 1.").required(),
+            int("duration_ns", "Length of the measured phase, summed over trials.").unit("ns").required(),
+        ],
+        latency!("ttft_ns", "the time from the intended send to the first token event"),
+        latency!("ttft_sent_ns", "the time from the actual send to the first token event"),
+        latency!("ttfo_ns", "the time from the intended send to the first content event"),
+        latency!("tpot_ns", "a request's time per output token after the first token event"),
+        latency!("itl_ns", "the gap between token events over the tokens that it brought"),
+        latency!("icl_ns", "the gap between consecutive token events"),
+        latency!("e2e_ns", "the time from the intended send to the last token event"),
+        with_failures!("ttft_ns", "the time from the intended send to the first token event"),
+        with_failures!("e2e_ns", "the time from the intended send to the last token event"),
+        &[
+            int("jitter_ns", "Mean absolute difference of consecutive gaps between token events.").unit("ns"),
+            int("queue_delay_ns_mean", "Mean time in the server's queue, where it tells.").unit("ns"),
+            float("request_throughput_per_s", "Completed requests a second.").unit("requests/s"),
+            float("output_tokens_per_s", "Output tokens a second.").unit("tokens/s"),
+            float("total_tokens_per_s", "Input and output tokens a second.").unit("tokens/s"),
+            int("cached_tokens", "Input tokens that came from the server's prefix cache, where it tells.").unit("tokens"),
+            float("goodput_requests_per_s", "Requests a second that met every SLO.").unit("requests/s"),
+            float("goodput_tokens_per_s", "Output tokens a second of requests that met every SLO.").unit("tokens/s"),
+            bool("slo_met", "Whether the point as a whole met its SLOs; null where it has none."),
+            int("slo_ttft_ns", "The SLO on TTFT.").unit("ns"),
+            int("slo_tpot_ns", "The SLO on TPOT.").unit("ns"),
+            int("slo_e2e_ns", "The SLO on E2E.").unit("ns"),
+            float("gpu_hour_cost", "The price of one GPU for one hour, in `currency`.").unit("as `currency` says"),
+            text("currency", "ISO 4217 code of all costs of the row."),
+            float("cost_per_request", "GPU time over completed requests, in `currency`.").unit("as `currency` says"),
+            float("cost_per_token", "GPU time over output tokens, in `currency`.").unit("as `currency` says"),
+            text("cost_absent_reason", "Why there are no costs."),
+            int("send_lateness_ns_p99", "99th percentile of how much later than intended requests were sent.").unit("ns"),
+        ],
+        across_trials!("ttft_ns_p50", "ns"),
+        across_trials!("ttft_ns_p99", "ns"),
+        across_trials!("tpot_ns_p50", "ns"),
+        across_trials!("e2e_ns_p99", "ns"),
+        across_trials!("request_throughput_per_s", "requests/s"),
+        across_trials!("output_tokens_per_s", "tokens/s"),
+        ID,
+    ],
+};
+
+/// One row for each phase and scale point of a training case.
+pub static TRAINING_OUTCOME_FACT: Table = Table {
+    name: "training_outcome_fact",
+    grain: "run x case x point x phase x rank",
+    doc: "How a training job did, phase by phase. The rank is null for the job as a whole.",
+    groups: &[
+        IDENTITY,
+        PLACE,
+        DIMENSIONS,
+        &[
+            text("point_id", "The point.").required().key(),
+            text("phase", "The phase, such as `steady`.").required().key(),
+            int("rank_id", "The rank; null for the job as a whole.").key(),
+            int("world_size", "Ranks of the job.").unit("ranks").required(),
+            int("nodes", "Nodes of the job.").unit("nodes"),
+            int("trials_counted", "Trials that count.").unit("trials").required(),
+            int("steps", "Observed steps.").unit("steps").required(),
+        ],
+        latency!("step_time_ns", "the time of a step"),
+        &[
+            float("tokens_per_s", "Trained tokens a second.").unit("tokens/s"),
+            float("samples_per_s", "Trained samples a second.").unit("samples/s"),
+            int("time_to_train_ns", "Time until the target quality was reached.").unit("ns"),
+            float("model_flops_per_step", "Model FLOPs of a step by the stated formula.").unit("FLOP"),
+            float("peak_flops_per_s", "Peak FLOPs of all devices that MFU is taken against.").unit("FLOP/s"),
+            float("mfu_pct", "Model FLOPs over peak FLOPs times time.").unit("%"),
+            text("mfu_formula", "The formula of the model FLOPs."),
+            float("scaling_efficiency_pct", "Throughput at N over N/N0 times throughput at N0.").unit("%"),
+            int("scaling_reference_world_size", "N0 of the scaling efficiency.").unit("ranks"),
+            int("productive_ns", "Time in steps that were kept.").unit("ns"),
+            float("training_reliability_pct", "Productive time over wall time.").unit("%"),
+            int("restarts", "How often the job was restarted.").unit("restarts"),
+        ],
+        across_trials!("step_time_ns_p50", "ns"),
+        across_trials!("tokens_per_s", "tokens/s"),
+        ID,
+    ],
+};
+
+/// One row for each metric in a window of time on one thing.
+pub static TELEMETRY_SLICE_FACT: Table = Table {
+    name: "telemetry_slice_fact",
+    grain: "run x case x trial x attempt x window x scope x metric",
+    doc: "What was recorded while a trial ran: counters of hosts, devices, networks and schedulers, in windows.",
+    groups: &[
+        IDENTITY,
+        PLACE,
+        DIMENSIONS,
+        &[
+            text("trial_id", "The trial; null for a window outside of any.").key(),
+            int("attempt", "The attempt, from 0.").key(),
+            instant("window_start", "Start of the window.").required().key(),
+            instant("window_end", "End of the window.").required().key(),
+            text("scope_kind", "What it was recorded of: `host`, `node`, `gpu`, `rank`, `endpoint`, `pod` or `request`.")
+                .required()
+                .key(),
+            text("scope_id", "Which one.").required().key(),
+            text("source", "Where it was read, such as `host` or an exporter's name.").required().key(),
+            text("metric", "What is observed.").required().key(),
+            text("unit", "The unit of the values.").required(),
+            text("metric_kind", "`gauge`, or `counter`, whose values are increases per second.").required(),
+            int("n", "Samples in the window.").unit("samples").required(),
+            float("min", "The smallest.").unit("as `unit` says"),
+            float("mean", "The mean.").unit("as `unit` says"),
+            float("max", "The largest.").unit("as `unit` says"),
+            float("p95", "95th percentile.").unit("as `unit` says"),
+            int("gap_ns", "Time of the window without samples.").unit("ns").required(),
+        ],
+        ID,
+    ],
+};
+
+/// One row for each bundle of software versions.
+pub static SOFTWARE_VERSION_DIM: Table = Table {
+    name: "software_version_dim",
+    grain: "bundle of software versions",
+    doc: "The software of the target. Null where it is not known.",
+    groups: &[
+        &[
+            text("image_digest", "The container image that ran.").key(),
+            text("operating_system", "Name and version of the operating system.").key(),
+            text("kernel_version", "The kernel.").key(),
+            text("driver_version", "The GPU driver.").key(),
+            text("cuda_version", "CUDA.").key(),
+            text("nccl_version", "NCCL.").key(),
+            text("framework_version", "The framework, such as PyTorch.").key(),
+            text("runtime_version", "The runtime, such as the C library of a program or a container runtime.").key(),
+            text("server_version", "The serving program.").key(),
+            text("compiler_version", "The compiler that `prepare` used.").key(),
+            text("other_versions", "Everything else: a canonical JSON object from name to version.").key(),
+        ],
+        ID,
+    ],
+};
+
+/// One row for each bundle of hardware.
+pub static HARDWARE_TOPOLOGY_DIM: Table = Table {
+    name: "hardware_topology_dim",
+    grain: "bundle of hardware",
+    doc: "The hardware of the target's hosts, and of no other host. Null where it is not known.",
+    groups: &[
+        &[
+            text("gpu_model", "The GPUs' model.").key(),
+            int("gpu_count", "GPUs.").unit("devices").key(),
+            int("gpu_memory_bytes", "Memory of one GPU.").unit("bytes").key(),
+            text("pcie_layout", "How devices hang on PCIe.").key(),
+            text("nvlink_topology", "How GPUs are linked.").key(),
+            text("gpu_nic_affinity", "Which network card is near which GPU.").key(),
+            text("numa_layout", "NUMA nodes and their CPUs: a JSON list.").key(),
+            text("nic", "The network cards: a JSON list.").key(),
+            text("storage_fabric", "The storage.").key(),
+            text("cpu_vendor", "The CPU's vendor.").key(),
+            text("cpu_model", "The CPU's model.").key(),
+            text("cpu_signature", "Family, model and stepping.").key(),
+            text("microcode", "Revision of the microcode.").key(),
+            int("sockets", "Sockets.").unit("sockets").key(),
+            int("cores", "Physical cores.").unit("cores").key(),
+            int("logical_cpus", "CPUs that the kernel schedules on.").unit("CPUs").key(),
+            bool("smt", "Whether cores share threads.").key(),
+            int("memory_bytes", "Memory.").unit("bytes").key(),
+            int("max_frequency_khz", "Highest CPU frequency.").unit("kHz").key(),
+            text("caches", "Data and unified caches: a JSON list.").key(),
+            text("architecture", "Machine architecture.").key(),
+            text("virtualization", "Hypervisor or container.").key(),
+            int("hosts", "Hosts of the target.").unit("hosts").key(),
+            text("facts_source", "`observed`, `declared` or `unknown`: the weakest source of the row's facts.").required().key(),
+        ],
+        ID,
+    ],
+};
+
+/// One row for each place in a cluster.
+pub static CLUSTER_REGION_DIM: Table = Table {
+    name: "cluster_region_dim",
+    grain: "slice of a scheduler",
+    doc: "Where the run was placed. Null where it is not known; `local` runs have a cluster of that name.",
+    groups: &[
+        &[
+            text("cluster", "The cluster; `local` without one.").required().key(),
+            text("region", "The region.").key(),
+            text("availability_zone", "The availability zone.").key(),
+            text("node_pool", "The node pool.").key(),
+            text("queue", "The queue.").key(),
+            text("scheduler_path", "The scheduling path, such as `local`.").key(),
+            text("resource_flavor", "The resource flavor.").key(),
+            text("tenant_mode", "`dedicated` or `shared`.").key(),
+        ],
+        ID,
+    ],
+};
+
+/// One row for each frozen workload.
+pub static WORKLOAD_DIM: Table = Table {
+    name: "workload_dim",
+    grain: "frozen workload",
+    doc: "What the work was. Its key is the workload's digest, under whatever name the workload had.",
+    groups: &[
+        &[
+            text("workload_spec_digest", "The digest of the frozen workload.").required().key(),
+            text("workload", "Its name.").required(),
+            text("workload_type", "`serving`, `indicator` or `training`.").required(),
+            text("seed", "The seed that everything random derives from, 64 hexadecimal digits.").required(),
+            text("script_digest", "For indicators: the digest of the script's bytes."),
+            text("parameters", "For indicators: a canonical JSON object."),
+            text("model", "The model."),
+            text("model_weights_source", "Where the weights come from."),
+            text("precision", "The numeric precision."),
+            text("protocol", "The serving protocol."),
+            text("deployment_model", "How the server is deployed."),
+            text("stack_under_test", "The serving program's kind."),
+            text("batching_policy", "The batching policy."),
+            text("concurrency_points", "The points: a JSON list."),
+            text("prompt_distribution", "Distribution of input lengths: canonical JSON."),
+            text("completion_distribution", "Distribution of output lengths: canonical JSON."),
+            text("cache", "How the prefix cache is treated."),
+            text("dataset_digest", "The digest of the dataset."),
+            text("tokenizer_digest", "The digest of the tokenizer."),
+        ],
+        ID,
+    ],
+};
+
+/// One row for each run: from its rows back to raw evidence and signatures.
+pub static ARTIFACT_LINEAGE_DIM: Table = Table {
+    name: "artifact_lineage_dim",
+    grain: "run x frozen workload",
+    doc: "From a row back to the evidence and to who signed it.",
+    groups: &[
+        &[
+            text("run_id", "The run.").required().key(),
+            text("artifact_manifest_digest", "The digest of the Collection's manifest.").required().key(),
+            text("workload_spec_digest", "The digest of the frozen workload.").required().key(),
+            text("raw_uri", "The store that holds the raw evidence."),
+            text("source_manifest_digest", "The digest of the Source's manifest."),
+            text("plan_manifest_digest", "The digest of the Plan's manifest.").required(),
+            text("plan_digest", "The digest of the Plan's body.").required(),
+            text("environment_manifest_digests", "The digests of the Environments' manifests: a JSON list."),
+            text("execution_manifest_digests", "The digests of the ExecutionParts' manifests: a JSON list."),
+            text("reduce_binary_digest", "The digest of the program that made the rows.").required(),
+            text("query_spec_digests", "The digests of the queries whose numbers were published: a JSON list; null until then."),
+            text("signing_state", "`signed` or `unsigned`, as the rows' inputs were found.").required(),
+            text("signers", "Who signed the inputs: a JSON object from stage to key fingerprint or identity."),
+            text("report_packet_refs", "The reports: a JSON list; null until published."),
+            text("retention_tier", "How long the raw evidence is kept: `hot`, `warm` or `cold`."),
+            int("raw_bytes", "Size of the raw evidence.").unit("bytes"),
+            int("raw_artifacts", "How many raw artifacts there are.").unit("artifacts"),
+        ],
+        ID,
+    ],
+};
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::Type;
+
+    #[test]
+    fn names_are_unique_and_plain() {
+        for table in TABLES {
+            let names: Vec<_> = table.columns().map(|column| column.name).collect();
+            let distinct: BTreeSet<_> = names.iter().collect();
+            assert_eq!(names.len(), distinct.len(), "{}", table.name);
+            let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+            assert!(names.iter().all(|name| name.bytes().all(plain)), "{}", table.name);
+            assert!(names.iter().all(|name| table.column(name).is_some()));
+        }
+    }
+
+    #[test]
+    fn every_row_has_an_id_and_a_key_that_identifies_it() {
+        for table in TABLES {
+            assert_eq!(
+                table.columns().last().map(|column| (column.name, column.nullable, column.key)),
+                Some((ROW_ID, false, false))
+            );
+            assert!(table.keys().next().is_some(), "{}", table.name);
+            assert!(table.keys().all(|column| column.kind != Type::Float), "{}: a float is no key", table.name);
+        }
+    }
+
+    #[test]
+    fn units_follow_names() {
+        for column in TABLES.iter().flat_map(|table| table.columns()) {
+            let parts: Vec<_> = column.name.split('_').collect();
+            let is_ns = parts.contains(&"ns") && !column.name.ends_with("_pct");
+            assert_eq!(is_ns, column.unit == Some("ns"), "{}", column.name);
+            assert!(!is_ns || column.kind == Type::Int || column.name.contains("_ci_"), "{}: ns are whole", column.name);
+            assert!(!parts.contains(&"ms"), "{}: milliseconds are for people", column.name);
+            assert_eq!(column.name.ends_with("_pct"), column.unit == Some("%"), "{}", column.name);
+            assert!(column.doc.ends_with('.'), "{}", column.name);
+        }
+    }
+
+    #[test]
+    fn every_fact_carries_keys_and_dimensions() {
+        for table in TABLES.into_iter().filter(|table| table.name.ends_with("_fact")) {
+            for column in IDENTITY.iter().chain(PLACE).chain(DIMENSIONS) {
+                assert!(table.column(column.name).is_some(), "{}.{}", table.name, column.name);
+            }
+        }
+        assert_eq!(TABLES.last().map(|table| table.name), Some("benchmark_run_fact"), "the run is published last");
+    }
+}

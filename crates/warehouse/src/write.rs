@@ -1,0 +1,140 @@
+//! Rows into a Parquet file, a batch at a time.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray, TimestampNanosecondArray};
+use assay_manifest::{Digest, Hasher, Instant};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
+
+use crate::row::Value;
+use crate::schema::{Column, Table, Type, UTC, arrow_schema};
+use crate::{Error, Result, Row};
+
+/// The most rows of one row group, and so what a writer holds in memory: about 100 MiB of the widest table.
+pub const MAX_ROW_GROUP_ROWS: usize = 128 * 1024;
+/// Rows that become Arrow arrays at a time.
+const BATCH_ROWS: usize = 8 * 1024;
+/// Who made the file, inside it. Without a version: equal rows are to give equal bytes, and the Summary names the program.
+const CREATED_BY: &str = "assay";
+/// The level of the compression: the library's own default, written down so that it cannot move.
+const ZSTD_LEVEL: i32 = 3;
+
+/// What was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WrittenFile {
+    /// Rows.
+    pub rows: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// The digest of the bytes.
+    pub digest: Digest,
+}
+
+/// Writes rows of `table` to `out`, in the order given.
+///
+/// Every row must be sealed ([`Row::sealed`]). The bytes depend on the rows and their order alone. That no two rows have one id
+/// is the caller's to know.
+pub fn write(table: &'static Table, rows: impl IntoIterator<Item = Row>, out: impl Write + Send) -> Result<WrittenFile> {
+    let mut out = Hashing { out, hasher: Hasher::new(), bytes: 0 };
+    let failed = |source: parquet::errors::ParquetError| Error::Write { table: table.name, source: Box::new(source) };
+    let mut writer = ArrowWriter::try_new(&mut out, arrow_schema(table), Some(properties(table)?)).map_err(failed)?;
+    let mut rows = rows.into_iter();
+    let mut total = 0;
+    loop {
+        let batch: Vec<Row> = rows.by_ref().take(BATCH_ROWS).collect();
+        if batch.is_empty() {
+            break;
+        }
+        total += batch.len() as u64;
+        writer.write(&record_batch(table, &batch)?).map_err(failed)?;
+    }
+    writer.close().map_err(failed)?;
+    Ok(WrittenFile { rows: total, bytes: out.bytes, digest: out.hasher.finish() })
+}
+
+/// Everything that shapes the bytes is set here, so that a new default of the library changes nothing unseen.
+fn properties(table: &'static Table) -> Result<WriterProperties> {
+    let level = ZstdLevel::try_new(ZSTD_LEVEL).map_err(|source| Error::Write { table: table.name, source: Box::new(source) })?;
+    let properties = WriterProperties::builder()
+        .set_created_by(CREATED_BY.to_owned())
+        .set_writer_version(WriterVersion::PARQUET_1_0)
+        .set_compression(Compression::ZSTD(level))
+        .set_dictionary_enabled(true)
+        .set_dictionary_page_size_limit(1024 * 1024)
+        .set_data_page_size_limit(1024 * 1024)
+        .set_data_page_row_count_limit(20_000)
+        .set_write_batch_size(1024)
+        .set_max_row_group_row_count(Some(MAX_ROW_GROUP_ROWS))
+        .set_statistics_enabled(EnabledStatistics::Page)
+        .set_statistics_truncate_length(Some(64))
+        .set_column_index_truncate_length(Some(64))
+        .set_bloom_filter_enabled(false);
+    Ok(properties.build())
+}
+
+fn record_batch(table: &'static Table, rows: &[Row]) -> Result<RecordBatch> {
+    for row in rows {
+        if row.table() != table {
+            return Err(Error::WrongTable { expected: table.name, found: row.table().name });
+        }
+        row.check()?;
+    }
+    let arrays = table.columns().enumerate().map(|(index, column)| array(column, index, rows)).collect();
+    RecordBatch::try_new(arrow_schema(table), arrays)
+        .map_err(|source| Error::Write { table: table.name, source: Box::new(source) })
+}
+
+/// One column of the batch. Types were checked when the values were set; what does not fit is null here, and was refused there.
+fn array(column: &Column, index: usize, rows: &[Row]) -> ArrayRef {
+    let values = rows.iter().map(|row| row.value_at(index));
+    match column.kind {
+        Type::Bool => Arc::new(values.map(as_bool).collect::<BooleanArray>()),
+        Type::Int => Arc::new(values.map(as_int).collect::<Int64Array>()),
+        Type::Float => Arc::new(values.map(as_float).collect::<Float64Array>()),
+        Type::Text => Arc::new(values.map(as_text).collect::<StringArray>()),
+        Type::Instant => Arc::new(values.map(as_unix_ns).collect::<TimestampNanosecondArray>().with_timezone(UTC)),
+    }
+}
+
+fn as_bool(value: &Value) -> Option<bool> {
+    if let Value::Bool(value) = value { Some(*value) } else { None }
+}
+
+fn as_int(value: &Value) -> Option<i64> {
+    if let Value::Int(value) = value { Some(*value) } else { None }
+}
+
+fn as_float(value: &Value) -> Option<f64> {
+    if let Value::Float(value) = value { Some(*value) } else { None }
+}
+
+fn as_text(value: &Value) -> Option<&str> {
+    if let Value::Text(value) = value { Some(value) } else { None }
+}
+
+fn as_unix_ns(value: &Value) -> Option<i64> {
+    if let Value::Instant(value) = value { Some(Instant::unix_ns(*value)) } else { None }
+}
+
+/// Hashes and counts what passes through.
+struct Hashing<W> {
+    out: W,
+    hasher: Hasher,
+    bytes: u64,
+}
+
+impl<W: Write> Write for Hashing<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.hasher.update(bytes.get(..written).unwrap_or(bytes));
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}

@@ -1,0 +1,137 @@
+//! The recorder: reads the host's counters at a fixed interval until it is told to stop, then signs what it saw.
+
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use assay_host::Root;
+use assay_manifest::{Block, Body as _, Count, Environment, Gap, Instant, Plan, Recording, Series, Window};
+use assay_stage::{Clock, Context, Event, Failure, Inputs, Stage, StageName};
+use serde::{Deserialize, Serialize};
+
+/// The interval between readings.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// A reading that comes this many intervals after the one before it leaves a gap.
+const GAP_INTERVALS: u64 = 3;
+
+/// The longest recording: a day of readings. A longer run makes several.
+const MAX_SAMPLES: u64 = 86_400;
+
+/// Which recording of which block this is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RecordParameters {
+    /// The block's place in the run.
+    pub block: u32,
+    /// How often the block was provisioned anew.
+    pub incarnation: u32,
+    /// Which recording of the block, from 0.
+    pub sequence: u32,
+}
+
+/// The recorder. It ends when it is told to stop (SIGTERM), and that is its success.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Record;
+
+impl Stage for Record {
+    type Parameters = RecordParameters;
+    type Output = Recording;
+    const NAME: StageName = StageName::Record;
+    const ENDS_BY_SIGNAL: bool = true;
+
+    fn run(&self, inputs: &Inputs, parameters: &RecordParameters, ctx: &Context) -> Result<Recording, Failure> {
+        let plan = &inputs.one::<Plan>()?.body;
+        let environment = &inputs.one::<Environment>()?.body;
+        let block = Block { index: parameters.block, incarnation: parameters.incarnation };
+        if environment.block != block {
+            return Err(Failure::verification("other_block", "the environment is not of the block that is to be recorded"));
+        }
+        let plan_digest = plan.digest().map_err(|error| Failure::unexpected("plan", "the plan has no digest").because(&error))?;
+        let tape = Tape::record(ctx)?;
+        let name = format!("recordings/{}-{}-{}/host.jsonl", block.index, block.incarnation, parameters.sequence);
+        let artifact = ctx.put_file(name, "application/jsonl", &tape.path)?;
+        Ok(Recording {
+            plan_digest,
+            block,
+            sequence: parameters.sequence,
+            window: tape.window,
+            interval_ns: Count(INTERVAL.as_nanos() as u64),
+            series: vec![Series { source: "host".to_owned(), samples: Count(tape.samples), artifact }],
+            gaps: tape.gaps,
+        })
+    }
+}
+
+/// One reading, as it stands on a line of the recording.
+#[derive(Serialize)]
+struct Line {
+    at: Instant,
+    #[serde(flatten)]
+    reading: assay_host::Reading,
+}
+
+/// The readings of one recording, written as they come.
+struct Tape {
+    path: PathBuf,
+    window: Window,
+    samples: u64,
+    gaps: Vec<Gap>,
+}
+
+impl Tape {
+    fn record(ctx: &Context) -> Result<Self, Failure> {
+        let path = ctx.scratch().join("host.jsonl");
+        let root = Root::host();
+        let mut out = BufWriter::new(File::create(&path).map_err(|error| unwritable(&path, &error))?);
+        let watch = ctx.clock().start();
+        let mut samples = 0;
+        let mut gaps = Vec::new();
+        let mut last: Option<(u64, Instant)> = None;
+        loop {
+            let (elapsed_ns, at) = (watch.elapsed_ns(), Clock.now());
+            gaps.extend(last.and_then(|(before_ns, before)| gap(before_ns, before, elapsed_ns, at)));
+            last = Some((elapsed_ns, at));
+            write_line(&mut out, &Line { at, reading: assay_host::counters(&root) })
+                .map_err(|error| unwritable(&path, &error))?;
+            samples += 1;
+            if samples == 1 {
+                // The runner starts execute only once the first reading is on the tape.
+                ctx.emit(Event::Note { message: "recording".to_owned() });
+            }
+            if samples >= MAX_SAMPLES || ctx.cancel().wait_timeout(until_next(watch.elapsed_ns())) {
+                break;
+            }
+        }
+        // One more reading at the very end, so that the last trial's window is covered.
+        write_line(&mut out, &Line { at: Clock.now(), reading: assay_host::counters(&root) })
+            .and_then(|()| out.flush())
+            .map_err(|error| unwritable(&path, &error))?;
+        Ok(Self { path, window: watch.window(), samples: samples + 1, gaps })
+    }
+}
+
+/// The time to the next whole interval, so that readings do not drift with the time that they take.
+fn until_next(elapsed_ns: u64) -> Duration {
+    let interval = INTERVAL.as_nanos() as u64;
+    Duration::from_nanos(interval - elapsed_ns % interval)
+}
+
+fn gap(before_ns: u64, before: Instant, now_ns: u64, now: Instant) -> Option<Gap> {
+    let span = now_ns.saturating_sub(before_ns);
+    (span > GAP_INTERVALS * INTERVAL.as_nanos() as u64).then(|| Gap {
+        source: "host".to_owned(),
+        window: Window { start: before, end: now, duration_ns: Count(span) },
+        reason: "the recorder was not scheduled".to_owned(),
+    })
+}
+
+fn write_line(out: &mut impl std::io::Write, line: &Line) -> std::io::Result<()> {
+    serde_json::to_writer(&mut *out, line)?;
+    out.write_all(b"\n")
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::environment("scratch", format!("cannot write `{}`", path.display())).because(error)
+}

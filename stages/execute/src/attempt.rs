@@ -1,0 +1,202 @@
+//! One attempt at an indicator's trial: one invocation of its script.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::path::Path;
+use std::time::Duration;
+
+use assay_host::Root;
+use assay_indicator::Malformed;
+use assay_manifest::{
+    Artifact, Attempt, AttemptStatus, EnvVar, FrozenWorkload, HostState, IndicatorOutcome, IndicatorWork, Plan, PlannedTrial,
+    Reason, ResourceUsage, Validity, Variant,
+};
+use assay_process::{Command, Ended, Output, Status, Usage};
+use assay_stage::{Context, Failure};
+
+use crate::judge::{Left, judge};
+use crate::workspace::{SCRIPT, Workspace, base_environment, spawner, system};
+
+/// The most that is kept of a script's standard output or error. A result that needs more is no result.
+const MAX_OUTPUT_BYTES: u64 = 64 << 20;
+
+/// One trial and all that its attempts need from the plan.
+pub(crate) struct Runner<'a> {
+    trial: &'a PlannedTrial,
+    workload: &'a FrozenWorkload,
+    work: &'a IndicatorWork,
+    parameters: BTreeMap<String, String>,
+    env: Vec<&'a EnvVar>,
+}
+
+impl<'a> Runner<'a> {
+    /// Finds everything that the trial names.
+    pub(crate) fn new(plan: &'a Plan, trial: &'a PlannedTrial) -> Result<(&'a FrozenWorkload, Self), Failure> {
+        let lost = |what: &str| Failure::verification("plan", format!("the plan has no {what} for trial `{}`", trial.trial_id));
+        let case = plan.case(&trial.case_id).ok_or_else(|| lost("case"))?;
+        let point = case.points.iter().find(|point| point.point_id == trial.point_id).ok_or_else(|| lost("point"))?;
+        let workload = plan.workload(&case.workload).ok_or_else(|| lost("workload"))?;
+        let work = workload.indicator.as_ref().ok_or_else(|| lost("script"))?;
+        let target = plan.target(&case.target).ok_or_else(|| lost("target"))?;
+        let variant: &Variant =
+            plan.variants.iter().find(|variant| variant.name == case.variant).ok_or_else(|| lost("variant"))?;
+        let env = target.env.iter().chain(&variant.env).collect();
+        let parameters = work.parameters.iter().chain(&point.value).map(|(name, value)| (name.clone(), value.clone())).collect();
+        Ok((workload, Self { trial, workload, work, parameters, env }))
+    }
+
+    /// An attempt that never ran, because the workload's preparation failed.
+    pub(crate) fn not_prepared(&self, ctx: &Context, attempt: u32, failure: &str) -> Attempt {
+        let window = ctx.clock().start().window();
+        let reasons = vec![Reason::new("not_prepared", failure)];
+        Attempt {
+            trial_id: self.trial.trial_id.clone(),
+            case_id: self.trial.case_id.clone(),
+            point_id: self.trial.point_id.clone(),
+            attempt,
+            window,
+            status: AttemptStatus::NotPrepared,
+            validity: Validity::from_reasons(reasons),
+            indicator: None,
+            host_before: None,
+            host_after: None,
+            evidence: Vec::new(),
+        }
+    }
+
+    /// Runs the script once in a fresh folder.
+    pub(crate) fn run(&self, ctx: &Context, attempt: u32, workspace: &Workspace) -> Result<Attempt, Failure> {
+        let folder = workspace.attempt_folder(ctx, &format!("trial-{}-{attempt}", self.trial.trial_id))?;
+        let [stdout, stderr] = ["stdout", "stderr"].map(|name| ctx.scratch().join(name));
+        let command = self.command(&folder, &stdout, &stderr)?;
+        let limit = Duration::from_nanos(self.work.time_limit_ns.0);
+
+        let before = host_state(ctx);
+        let watch = ctx.clock().start();
+        let child = spawner()?.spawn(command).map_err(|error| system(&error))?;
+        let ended = child.wait(Some(limit), ctx.cancel()).map_err(|error| system(&error))?;
+        let window = watch.window();
+        let after = host_state(ctx);
+
+        let evidence = self.keep(ctx, attempt, &[("stdout", &stdout), ("stderr", &stderr)])?;
+        let output = read_output(&stdout)?;
+        fs::remove_dir_all(&folder)
+            .map_err(|error| Failure::environment("scratch", format!("cannot remove `{}`", folder.display())).because(&error))?;
+        let (status, reasons) =
+            judge(&Left { ended: &ended, output: &output, metrics: &self.workload.metrics, before: &before, after: &after });
+        Ok(Attempt {
+            trial_id: self.trial.trial_id.clone(),
+            case_id: self.trial.case_id.clone(),
+            point_id: self.trial.point_id.clone(),
+            attempt,
+            window,
+            status,
+            validity: Validity::from_reasons(reasons),
+            indicator: Some(self.outcome(&ended, &output)),
+            host_before: Some(before),
+            host_after: Some(after),
+            evidence,
+        })
+    }
+
+    fn command(&self, folder: &Path, stdout: &Path, stderr: &Path) -> Result<Command, Failure> {
+        let mut command = Command::new(folder.join(SCRIPT));
+        command.env = base_environment(folder).into_iter().map(|(name, value)| (name.into(), value)).collect();
+        for variable in &self.env {
+            command = command.env(&variable.name, resolve(variable)?);
+        }
+        for (name, value) in &self.parameters {
+            command = command.env(name, value);
+        }
+        command.cwd = Some(folder.to_owned());
+        command.stdout = Output::File(stdout.to_owned());
+        command.stderr = Output::File(stderr.to_owned());
+        Ok(command)
+    }
+
+    /// Keeps the raw outputs byte for byte, up to the limit.
+    fn keep(&self, ctx: &Context, attempt: u32, files: &[(&str, &std::path::PathBuf)]) -> Result<Vec<Artifact>, Failure> {
+        let mut kept = Vec::new();
+        for (name, path) in files {
+            let file = File::options().write(true).open(path).map_err(|error| unreadable(path, &error))?;
+            if file.metadata().map_err(|error| unreadable(path, &error))?.len() > MAX_OUTPUT_BYTES {
+                file.set_len(MAX_OUTPUT_BYTES).map_err(|error| unreadable(path, &error))?;
+            }
+            let name = format!("trials/{}/{attempt}/{name}", self.trial.trial_id);
+            kept.push(ctx.put_file(name, "application/octet-stream", path)?);
+        }
+        Ok(kept)
+    }
+
+    fn outcome(&self, ended: &Ended, output: &Result<assay_indicator::Output, Malformed>) -> IndicatorOutcome {
+        let (exit_code, signal) = match ended.status {
+            Status::Exited(code) => (Some(code), None),
+            Status::Signaled(signal) => (None, Some(signal)),
+        };
+        IndicatorOutcome {
+            script_sha256: self.work.script.artifact.digest,
+            exit_code,
+            signal,
+            usage: usage(&ended.usage),
+            leftovers: ended.leftovers,
+            parameters: self.parameters.clone(),
+            name: output.as_ref().ok().map(|output| output.name.clone()),
+            component: output.as_ref().ok().and_then(|output| output.component.clone()),
+            malformed: output.as_ref().err().map(ToString::to_string),
+        }
+    }
+}
+
+fn host_state(ctx: &Context) -> HostState {
+    assay_host::state(&Root::host(), ctx.clock().now())
+}
+
+fn read_output(path: &Path) -> Result<Result<assay_indicator::Output, Malformed>, Failure> {
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(|error| unreadable(path, &error))?;
+    // One byte more than the parser takes, so that it sees that there is too much and says so.
+    file.take(assay_indicator::MAX_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
+    Ok(assay_indicator::parse(&bytes))
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::environment("scratch", format!("cannot read `{}`", path.display())).because(error)
+}
+
+/// The value of a variable; a secret is read where the reference says, and goes to the program alone.
+fn resolve(variable: &EnvVar) -> Result<std::ffi::OsString, Failure> {
+    let absent = |what: String| {
+        Failure::environment("secret_absent", format!("the variable `{}` comes from {what}, which cannot be read", variable.name))
+    };
+    match (&variable.value, &variable.from_env, &variable.from_file) {
+        (Some(value), _, _) => Ok(value.into()),
+        (_, Some(name), _) => std::env::var_os(name).ok_or_else(|| absent(format!("the environment variable `{name}`"))),
+        (_, _, Some(path)) => {
+            let bytes = fs::read_to_string(path).map_err(|error| absent(format!("the file `{path}`")).because(&error))?;
+            Ok(bytes.trim_end_matches('\n').into())
+        }
+        (None, None, None) => Err(Failure::definition("env", format!("the variable `{}` has no value", variable.name))),
+    }
+}
+
+fn usage(usage: &Usage) -> ResourceUsage {
+    ResourceUsage {
+        utime_us: (usage.ru_utime_ns / 1000).into(),
+        stime_us: (usage.ru_stime_ns / 1000).into(),
+        maxrss_kib: usage.ru_maxrss_kib.into(),
+        ixrss: usage.ru_ixrss.into(),
+        idrss: usage.ru_idrss.into(),
+        isrss: usage.ru_isrss.into(),
+        minflt: usage.ru_minflt.into(),
+        majflt: usage.ru_majflt.into(),
+        nswap: usage.ru_nswap.into(),
+        inblock: usage.ru_inblock.into(),
+        oublock: usage.ru_oublock.into(),
+        msgsnd: usage.ru_msgsnd.into(),
+        msgrcv: usage.ru_msgrcv.into(),
+        nsignals: usage.ru_nsignals.into(),
+        nvcsw: usage.ru_nvcsw.into(),
+        nivcsw: usage.ru_nivcsw.into(),
+    }
+}

@@ -1,0 +1,242 @@
+//! Execute: runs the trials of one block in order, and says of every attempt what became of it and whether it counts.
+//!
+//! A failure of what is measured is a result: the stage finishes, and the verdict is in its execution part.
+
+mod attempt;
+mod journal;
+mod judge;
+mod workspace;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use assay_manifest::{
+    Attempt, AttemptStatus, Block, Environment, ExecutionPart, Fact, FrozenWorkload, HostRole, Plan, PlannedTrial, Prepared,
+    Reason, TrialId, Validity,
+};
+use assay_stage::{Context, Event, Failure, Inputs, Stage, StageName};
+use serde::{Deserialize, Serialize};
+
+use crate::attempt::Runner;
+use crate::journal::Journal;
+use crate::workspace::Workspace;
+
+/// How often the trials of a run may be cut short by something outside of them before the stage gives up: a machine that goes
+/// away this often measures nothing.
+const MAX_INTERRUPTIONS: usize = 64;
+
+/// Which block to run, and which part of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Parameters {
+    /// The block's place in the run.
+    pub block: u32,
+    /// How often the block was provisioned anew.
+    pub incarnation: u32,
+    /// Measure nothing: only close the block with the attempts that are there, because its target has gone.
+    pub close: bool,
+    /// Trials that an earlier incarnation of the block has finished.
+    pub except: BTreeSet<TrialId>,
+}
+
+/// The execute stage.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Execute;
+
+impl Stage for Execute {
+    type Parameters = Parameters;
+    type Output = ExecutionPart;
+    const NAME: StageName = StageName::Execute;
+
+    fn run(&self, inputs: &Inputs, parameters: &Parameters, ctx: &Context) -> Result<ExecutionPart, Failure> {
+        let plan = &inputs.one::<Plan>()?.body;
+        let environment = &inputs.one::<Environment>()?.body;
+        let block = Block { index: parameters.block, incarnation: parameters.incarnation };
+        check_block(environment, block)?;
+        check_runnable(plan)?;
+        let mut block = BlockRun { plan, block, ctx, journal: Journal::default(), workspaces: BTreeMap::new() };
+        block.resume(parameters)?;
+        if !parameters.close {
+            check_drift(environment)?;
+            block.run_trials(parameters)?;
+        }
+        block.finish()
+    }
+}
+
+fn check_block(environment: &Environment, block: Block) -> Result<(), Failure> {
+    if environment.block == block {
+        return Ok(());
+    }
+    let (found, index, incarnation) = (environment.block, block.index, block.incarnation);
+    Err(Failure::verification(
+        "other_block",
+        format!("the environment is of block {}.{}, not of {index}.{incarnation}", found.index, found.incarnation),
+    ))
+}
+
+/// Refuses by name what this stage cannot run.
+fn check_runnable(plan: &Plan) -> Result<(), Failure> {
+    match plan.workloads.iter().find(|workload| workload.indicator.is_none()) {
+        None => Ok(()),
+        Some(FrozenWorkload { name, workload_type, .. }) => Err(Failure::definition(
+            "workload_type",
+            format!("execute cannot run workload `{name}`: its type `{workload_type}` is not one that this version runs"),
+        )
+        .hint("this version runs workloads of type `indicator`")),
+    }
+}
+
+/// A block is measured on one boot of one machine, or its numbers are of two machines.
+fn check_drift(environment: &Environment) -> Result<(), Failure> {
+    let here = assay_host::facts(&assay_host::Root::host()).boot_id;
+    let Some(client) = environment.hosts_with(HostRole::Client).next() else {
+        return Err(Failure::verification("no_client_host", "the environment names no host of role `client`"));
+    };
+    match (&client.facts.boot_id, &here) {
+        (Fact { value: Some(then), .. }, Fact { value: Some(now), .. }) if then != now => Err(Failure::environment(
+            "drift",
+            format!("the block was provisioned under boot id {then}, but this machine runs under {now}"),
+        )
+        .hint("the block has to be provisioned anew; `assay run` with the same run id does so")),
+        _ => Ok(()),
+    }
+}
+
+/// One block being run.
+struct BlockRun<'a> {
+    plan: &'a Plan,
+    block: Block,
+    ctx: &'a Context,
+    journal: Journal,
+    workspaces: BTreeMap<String, Workspace>,
+}
+
+impl BlockRun<'_> {
+    /// Takes over what an earlier process of this very stage has finished. A call that only closes the block takes over from the
+    /// call that ran it.
+    fn resume(&mut self, parameters: &Parameters) -> Result<(), Failure> {
+        let running = Parameters { close: false, ..parameters.clone() };
+        self.journal = Journal::load(self.ctx, self.ctx.input_digest_with(&running)?)?;
+        for (trial, attempt, started) in self.journal.cut_short() {
+            let planned = self.planned(&trial)?.clone();
+            let reason = Reason::new("interrupted", "the stage or its machine went away in the middle of the attempt");
+            let interrupted = Attempt {
+                trial_id: trial,
+                case_id: planned.case_id,
+                point_id: planned.point_id,
+                attempt,
+                window: assay_manifest::Window { start: started, end: started, duration_ns: 0.into() },
+                status: AttemptStatus::Interrupted,
+                validity: Validity::from_reasons(vec![reason]),
+                indicator: None,
+                host_before: None,
+                host_after: None,
+                evidence: Vec::new(),
+            };
+            self.journal.add_cut_short(interrupted);
+        }
+        match self.journal.interruptions() {
+            count if count > MAX_INTERRUPTIONS => Err(Failure::environment(
+                "interrupted_too_often",
+                format!("{count} attempts of this block were cut short, more than the limit of {MAX_INTERRUPTIONS}"),
+            )
+            .hint("find out what ends the processes of this machine, then start a new run")),
+            _ => Ok(()),
+        }
+    }
+
+    fn planned(&self, trial: &TrialId) -> Result<&PlannedTrial, Failure> {
+        let found = self.plan.trials.iter().find(|planned| planned.trial_id == *trial);
+        found.ok_or_else(|| {
+            Failure::verification("unplanned_trial", format!("a checkpoint is of trial `{trial}`, which the plan does not have"))
+        })
+    }
+
+    fn run_trials(&mut self, parameters: &Parameters) -> Result<(), Failure> {
+        let plan = self.plan;
+        let trials: Vec<_> = plan.trials.iter().filter(|trial| trial.block == self.block.index).collect();
+        let of = trials.len() as u32;
+        for (number, trial) in (1..).zip(trials) {
+            if !parameters.except.contains(&trial.trial_id) {
+                self.run_trial(trial, number, of)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tries a trial until an attempt is valid or the retry budget is spent.
+    fn run_trial(&mut self, trial: &PlannedTrial, number: u32, of: u32) -> Result<(), Failure> {
+        while self.journal.wants_attempt(&trial.trial_id, self.plan.trial_policy.retry_budget) {
+            self.ctx.check_cancelled()?;
+            let attempt = self.journal.next_attempt(&trial.trial_id);
+            self.ctx.emit(Event::TrialStarted { trial: trial.trial_id.clone(), attempt, number, of });
+            let done = self.attempt(trial, attempt)?;
+            self.ctx.emit(Event::TrialFinished {
+                trial: trial.trial_id.clone(),
+                attempt,
+                status: done.status,
+                valid: done.validity.valid,
+                duration_ns: done.window.duration_ns.0,
+            });
+            self.journal.save_attempt(self.ctx, &self.checkpoint_of(), done)?;
+        }
+        Ok(())
+    }
+
+    fn attempt(&mut self, trial: &PlannedTrial, attempt: u32) -> Result<Attempt, Failure> {
+        let plan = self.plan;
+        let (workload, runner) = Runner::new(plan, trial)?;
+        if !self.workspaces.contains_key(workload.name.as_str()) {
+            let workspace = self.workspace(workload)?;
+            self.workspaces.insert(workload.name.to_string(), workspace);
+        }
+        self.journal.mark_started(self.ctx, &trial.trial_id, attempt)?;
+        let workspace = &self.workspaces[workload.name.as_str()];
+        match &workspace.failure {
+            Some(failure) => Ok(runner.not_prepared(self.ctx, attempt, failure)),
+            None => runner.run(self.ctx, attempt, workspace),
+        }
+    }
+
+    /// The workload's files, with what its preparation makes. A preparation runs once; a resumed stage takes its outputs over.
+    fn workspace(&mut self, workload: &FrozenWorkload) -> Result<Workspace, Failure> {
+        match self.journal.prepared(workload.name.as_str()) {
+            Some(prepared) => Workspace::restore(self.ctx, workload, prepared),
+            None => {
+                let (workspace, prepared) = Workspace::prepare(self.ctx, workload)?;
+                self.save_prepared(prepared)?;
+                Ok(workspace)
+            }
+        }
+    }
+
+    fn save_prepared(&mut self, prepared: Option<Prepared>) -> Result<(), Failure> {
+        match prepared {
+            Some(prepared) => self.journal.save_prepared(self.ctx, &self.checkpoint_of(), prepared),
+            None => Ok(()),
+        }
+    }
+
+    fn checkpoint_of(&self) -> journal::CheckpointOf {
+        journal::CheckpointOf { plan: self.plan_digest(), block: self.block }
+    }
+
+    fn plan_digest(&self) -> assay_manifest::Digest {
+        // The digest was computed when the links were checked, so the plan has one.
+        assay_manifest::Body::digest(self.plan).unwrap_or_else(|_| assay_manifest::Digest::of(b""))
+    }
+
+    fn finish(self) -> Result<ExecutionPart, Failure> {
+        let plan_digest = self.plan_digest();
+        let (prepared, attempts, resumed) = self.journal.into_parts();
+        Ok(ExecutionPart {
+            plan_digest,
+            block: self.block,
+            shard: self.ctx.shard(),
+            schedule_digests: BTreeMap::new(),
+            prepared,
+            attempts,
+            resumed,
+        })
+    }
+}

@@ -1,0 +1,205 @@
+//! The files of a workload: as the plan pins them, with what its preparation makes of them.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use assay_manifest::{Artifact, Digest, FrozenWorkload, IndicatorWork, PinnedFile, Prepare, Prepared};
+use assay_process::{Command, Output, Spawner};
+use assay_stage::{Context, Failure};
+
+/// What the script is called where it runs.
+pub(crate) const SCRIPT: &str = "script";
+
+/// The files of one workload, ready to be copied into the folder of an attempt.
+pub(crate) struct Workspace {
+    /// Path in the attempt's folder, and where the bytes lie.
+    files: Vec<(PathBuf, PathBuf)>,
+    /// Why the preparation failed, if it did.
+    pub(crate) failure: Option<String>,
+}
+
+impl Workspace {
+    /// Runs the workload's preparation in a folder of its own and keeps what it makes.
+    pub(crate) fn prepare(ctx: &Context, workload: &FrozenWorkload) -> Result<(Self, Option<Prepared>), Failure> {
+        let work = indicator(workload)?;
+        let folder = fresh_folder(ctx, &format!("prepare-{}", workload.name))?;
+        let mut files = place_pinned(ctx, work, &folder)?;
+        let Some(prepare) = &work.prepare else { return Ok((Self { files, failure: None }, None)) };
+        let prepared = run_preparation(ctx, workload, prepare, &folder)?;
+        files.extend(prepare.outputs.iter().map(|path| (PathBuf::from(path), folder.join(path))));
+        Ok((Self { files, failure: prepared.failure.clone() }, Some(prepared)))
+    }
+
+    /// Takes over what a preparation has made before.
+    pub(crate) fn restore(ctx: &Context, workload: &FrozenWorkload, prepared: &Prepared) -> Result<Self, Failure> {
+        let work = indicator(workload)?;
+        let folder = fresh_folder(ctx, &format!("prepare-{}", workload.name))?;
+        let mut files = place_pinned(ctx, work, &folder)?;
+        if prepared.succeeded {
+            for path in work.prepare.iter().flat_map(|prepare| &prepare.outputs) {
+                let name = output_name(workload, path);
+                let made = prepared.outputs.iter().find(|output| output.name == name).ok_or_else(|| {
+                    Failure::verification("prepared_output", format!("the checkpoint of `{}` lacks `{path}`", workload.name))
+                })?;
+                place(ctx, made.digest, &folder.join(path), true)?;
+                files.push((PathBuf::from(path), folder.join(path)));
+            }
+        }
+        Ok(Self { files, failure: prepared.failure.clone() })
+    }
+
+    /// A new folder with all files in it, for one attempt.
+    pub(crate) fn attempt_folder(&self, ctx: &Context, name: &str) -> Result<PathBuf, Failure> {
+        let folder = fresh_folder(ctx, name)?;
+        for (path, from) in &self.files {
+            let to = folder.join(path);
+            make_parent(&to)?;
+            fs::copy(from, &to).map_err(|error| unwritable(&to, &error))?;
+        }
+        Ok(folder)
+    }
+}
+
+fn indicator(workload: &FrozenWorkload) -> Result<&IndicatorWork, Failure> {
+    workload
+        .indicator
+        .as_ref()
+        .ok_or_else(|| Failure::unexpected("workload_type", format!("`{}` is no indicator", workload.name)))
+}
+
+fn place_pinned(ctx: &Context, work: &IndicatorWork, folder: &Path) -> Result<Vec<(PathBuf, PathBuf)>, Failure> {
+    let mut files = vec![(PathBuf::from(SCRIPT), place_file(ctx, &work.script, folder, SCRIPT, true)?)];
+    for file in &work.files {
+        files.push((PathBuf::from(&file.path), place_file(ctx, file, folder, &file.path, file.executable)?));
+    }
+    Ok(files)
+}
+
+fn place_file(ctx: &Context, file: &PinnedFile, folder: &Path, path: &str, executable: bool) -> Result<PathBuf, Failure> {
+    let to = folder.join(path);
+    place(ctx, file.artifact.digest, &to, executable)?;
+    Ok(to)
+}
+
+/// Puts an artifact at a path, its digest checked on the way.
+fn place(ctx: &Context, digest: Digest, to: &Path, executable: bool) -> Result<(), Failure> {
+    make_parent(to)?;
+    ctx.place(&digest, to)?;
+    let mode = if executable { 0o755 } else { 0o644 };
+    fs::set_permissions(to, fs::Permissions::from_mode(mode)).map_err(|error| unwritable(to, &error))
+}
+
+fn make_parent(path: &Path) -> Result<(), Failure> {
+    match path.parent() {
+        Some(parent) => fs::create_dir_all(parent).map_err(|error| unwritable(parent, &error)),
+        None => Ok(()),
+    }
+}
+
+fn fresh_folder(ctx: &Context, name: &str) -> Result<PathBuf, Failure> {
+    let folder = ctx.scratch().join(name);
+    fs::create_dir_all(&folder).map_err(|error| unwritable(&folder, &error))?;
+    Ok(folder)
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::environment("scratch", format!("cannot write `{}`", path.display())).because(error)
+}
+
+fn output_name(workload: &FrozenWorkload, path: &str) -> String {
+    format!("prepared/{}/files/{path}", workload.name)
+}
+
+fn run_preparation(ctx: &Context, workload: &FrozenWorkload, prepare: &Prepare, folder: &Path) -> Result<Prepared, Failure> {
+    let [stdout, stderr] = ["stdout", "stderr"].map(|name| ctx.scratch().join(format!("prepare-{}.{name}", workload.name)));
+    let command = preparation(prepare, folder, &stdout, &stderr)?;
+    let limit = Duration::from_nanos(prepare.time_limit_ns.0);
+    let (exit_code, mut failure) = match spawner()?.spawn(command) {
+        Ok(child) => {
+            let ended = child.wait(Some(limit), ctx.cancel()).map_err(|error| system(&error))?;
+            ctx.check_cancelled()?;
+            let code = match ended.status {
+                assay_process::Status::Exited(code) => Some(code),
+                assay_process::Status::Signaled(_) => None,
+            };
+            let failure = match ended {
+                ended if ended.timed_out => Some(format!("the preparation ran into its time limit of {limit:?}")),
+                ended if !ended.status.is_success() => Some(format!("the preparation ended with {}", ended.status)),
+                _ => None,
+            };
+            (code, failure)
+        }
+        Err(error) => (None, Some(format!("the preparation did not start: {}", chain(&error)))),
+    };
+    let mut outputs = logs(ctx, workload, &[("stdout", &stdout), ("stderr", &stderr)])?;
+    for path in &prepare.outputs {
+        match made_file(&folder.join(path)) {
+            Ok(file) => outputs.push(ctx.put_file(output_name(workload, path), "application/octet-stream", &file)?),
+            Err(why) => failure = failure.or(Some(format!("the preparation did not make `{path}`: {why}"))),
+        }
+    }
+    Ok(Prepared { workload: workload.name.clone(), succeeded: failure.is_none(), failure, exit_code, outputs })
+}
+
+fn chain(error: &assay_process::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = std::error::Error::source(error);
+    while let Some(cause) = next {
+        text = format!("{text}: {cause}");
+        next = cause.source();
+    }
+    text
+}
+
+fn preparation(prepare: &Prepare, folder: &Path, stdout: &Path, stderr: &Path) -> Result<Command, Failure> {
+    let Some((program, arguments)) = prepare.command.split_first() else {
+        return Err(Failure::definition("prepare", "the preparation has an empty command"));
+    };
+    let mut command = Command::new(program).args(arguments);
+    command.env = base_environment(folder).into_iter().map(|(name, value)| (name.into(), value)).collect();
+    command.cwd = Some(folder.to_owned());
+    command.stdout = Output::File(stdout.to_owned());
+    command.stderr = Output::File(stderr.to_owned());
+    Ok(command)
+}
+
+/// What every measured program and preparation sees of the environment: nothing that could hold a secret or change with the user.
+pub(crate) fn base_environment(folder: &Path) -> Vec<(&'static str, std::ffi::OsString)> {
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
+    vec![
+        ("PATH", path),
+        ("HOME", folder.into()),
+        ("TMPDIR", folder.into()),
+        ("LANG", "C.UTF-8".into()),
+        ("LC_ALL", "C.UTF-8".into()),
+    ]
+}
+
+fn logs(ctx: &Context, workload: &FrozenWorkload, files: &[(&str, &PathBuf)]) -> Result<Vec<Artifact>, Failure> {
+    let exist = files.iter().filter(|(_, path)| path.exists());
+    exist.map(|(name, path)| ctx.put_file(format!("prepared/{}/{name}", workload.name), "text/plain", path)).collect()
+}
+
+fn made_file(path: &Path) -> Result<PathBuf, String> {
+    match fs::symlink_metadata(path) {
+        Ok(meta) if meta.is_file() => Ok(path.to_owned()),
+        Ok(_) => Err("it is not a plain file".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// The thread that starts all children of this process.
+pub(crate) fn spawner() -> Result<&'static Spawner, Failure> {
+    static SPAWNER: std::sync::OnceLock<Spawner> = std::sync::OnceLock::new();
+    if let Some(spawner) = SPAWNER.get() {
+        return Ok(spawner);
+    }
+    let started = Spawner::start().map_err(|error| Failure::environment("spawner", "cannot start a thread").because(&error))?;
+    Ok(SPAWNER.get_or_init(|| started))
+}
+
+pub(crate) fn system(error: &assay_process::Error) -> Failure {
+    Failure::of(assay_stage::Exit::Environment, "process", error)
+}

@@ -1,0 +1,188 @@
+//! Provision: brings the targets of a block up, or proves that they are there, and records what they run on.
+
+mod ready;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use assay_host::Root;
+use assay_manifest::{
+    Block, Body as _, Control, ControlFact, ControlState, Count, EnvVar, Environment, Fact, Host, HostFacts, HostRole, Image,
+    Name, Plan, Probe, ProvisionedTarget, Target, TargetKind,
+};
+use assay_stage::{Context, Event, Failure, HoldRequest, Inputs, Stage, StageName};
+use serde::{Deserialize, Serialize};
+
+/// What the machine that a stage runs on is called.
+const LOCAL: &str = "local";
+
+/// Which block to provision.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Parameters {
+    /// The block's place in the run.
+    pub block: u32,
+    /// How often the block was provisioned anew.
+    pub incarnation: u32,
+}
+
+/// The provision stage.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Provision;
+
+impl Stage for Provision {
+    type Parameters = Parameters;
+    type Output = Environment;
+    const NAME: StageName = StageName::Provision;
+
+    fn run(&self, inputs: &Inputs, parameters: &Parameters, ctx: &Context) -> Result<Environment, Failure> {
+        let plan = &inputs.one::<Plan>()?.body;
+        let block = Block { index: parameters.block, incarnation: parameters.incarnation };
+        let targets = targets_of(plan, block.index)?;
+        let provisioned = targets.iter().map(|target| provision(ctx, target)).collect::<Result<Vec<_>, _>>()?;
+        let root = Root::host();
+        let facts = assay_host::facts(&root);
+        Ok(Environment {
+            plan_digest: plan.digest().map_err(|error| Failure::unexpected("plan", "the plan has no digest").because(&error))?,
+            block,
+            observed_at: ctx.clock().now(),
+            controls: controls(&plan.controls, &assay_host::controls(&facts)),
+            software: assay_host::software(&root),
+            hosts: hosts(facts, &targets),
+            targets: provisioned,
+            placement: placement(&targets),
+            pricing: plan.pricing.clone(),
+            readings: assay_host::gpu_report(&root)
+                .ok()
+                .map(|report| ctx.put("readings/nvidia-smi.csv", "text/csv", report.as_bytes()))
+                .transpose()?
+                .into_iter()
+                .collect(),
+        })
+    }
+}
+
+/// The targets that the block's trials are on.
+fn targets_of(plan: &Plan, block: u32) -> Result<Vec<&Target>, Failure> {
+    let names: BTreeSet<&Name> = plan
+        .trials
+        .iter()
+        .filter(|trial| trial.block == block)
+        .filter_map(|trial| Some(&plan.case(&trial.case_id)?.target))
+        .collect();
+    if names.is_empty() {
+        return Err(Failure::usage("no_such_block", format!("the plan has no trial in block {block}")));
+    }
+    let target =
+        |name| plan.target(name).ok_or_else(|| Failure::verification("plan", format!("the plan has no target `{name}`")));
+    names.into_iter().map(target).collect()
+}
+
+fn provision(ctx: &Context, target: &Target) -> Result<ProvisionedTarget, Failure> {
+    let (hosts, probes) = match target.kind {
+        TargetKind::Host => (vec![LOCAL.to_owned()], Vec::new()),
+        TargetKind::Process => {
+            ctx.emit(Event::Hold(hold(target)));
+            (vec![LOCAL.to_owned()], ready::wait(ctx, target)?)
+        }
+        TargetKind::Endpoint => (vec![target.name.to_string()], ready::wait(ctx, target)?),
+        TargetKind::Simulator => {
+            return Err(Failure::definition("target_kind", format!("target `{}`: this version has no simulator", target.name))
+                .hint("this version provisions targets of kind `host`, `process` and `endpoint`"));
+        }
+    };
+    let image = target.image.as_ref().map(|image| Image { reference: image.reference.clone(), digest: image.digest });
+    Ok(ProvisionedTarget {
+        id: target.name.clone(),
+        kind: target.kind,
+        hosts,
+        address: target.url.clone(),
+        version: Fact::unknown(format!("a target of kind `{}` gives no version", target.kind)),
+        models: Vec::new(),
+        image,
+        probes,
+    })
+}
+
+/// What the runner holds for the following stages.
+fn hold(target: &Target) -> HoldRequest {
+    let pick = |of: fn(&EnvVar) -> Option<&String>| -> BTreeMap<String, String> {
+        target.env.iter().filter_map(|variable| Some((variable.name.clone(), of(variable)?.clone()))).collect()
+    };
+    HoldRequest {
+        target: target.name.to_string(),
+        command: target.command.clone(),
+        env: pick(|variable| variable.value.as_ref()),
+        env_from: pick(|variable| variable.from_env.as_ref()),
+        env_files: pick(|variable| variable.from_file.as_ref()),
+    }
+}
+
+/// This machine, and one host for every endpoint: its hardware is unknown until somebody declares or probes it.
+fn hosts(facts: HostFacts, targets: &[&Target]) -> Vec<Host> {
+    let is_local = |target: &&&Target| matches!(target.kind, TargetKind::Host | TargetKind::Process);
+    let mut roles = vec![HostRole::Client, HostRole::Stage];
+    let local: Vec<_> = targets.iter().filter(is_local).collect();
+    if !local.is_empty() {
+        roles.insert(0, HostRole::Target);
+    }
+    let mut facts = facts;
+    for target in &local {
+        declare(&mut facts, target);
+    }
+    let mut hosts = vec![Host { name: LOCAL.to_owned(), roles, facts }];
+    for target in targets.iter().filter(|target| target.kind == TargetKind::Endpoint) {
+        let mut facts = HostFacts::unknown("the machine behind an endpoint was neither probed nor declared");
+        declare(&mut facts, target);
+        hosts.push(Host { name: target.name.to_string(), roles: vec![HostRole::Target], facts });
+    }
+    hosts
+}
+
+/// Fills in what a person declares where nothing was observed; what was observed stands.
+fn declare(facts: &mut HostFacts, target: &Target) {
+    let how = format!("target `{}` of the pipeline", target.name);
+    let text = |fact: &mut Fact<String>, name: &str| {
+        if let (None, Some(value)) = (&fact.value, target.hardware.get(name)) {
+            *fact = Fact::declared(value.clone(), &how);
+        }
+    };
+    text(&mut facts.cpu_model, "cpu_model");
+    text(&mut facts.cpu_vendor, "cpu_vendor");
+    text(&mut facts.architecture, "architecture");
+    text(&mut facts.virtualization, "virtualization");
+    text(&mut facts.operating_system, "operating_system");
+    if let (None, Some(bytes)) =
+        (&facts.memory_bytes.value, target.hardware.get("memory_bytes").and_then(|text| text.parse().ok()))
+    {
+        facts.memory_bytes = Fact::declared(Count(bytes), &how);
+    }
+}
+
+/// Everything that is declared of the targets' hardware, by target and name.
+fn placement(targets: &[&Target]) -> BTreeMap<String, String> {
+    let declared = targets.iter().flat_map(|target| {
+        target.hardware.iter().map(|(name, value)| (format!("declared/{}/{name}", target.name), value.clone()))
+    });
+    declared.chain([("cluster".to_owned(), LOCAL.to_owned())]).collect()
+}
+
+/// Each control, as well as it is known: proved here, else declared in the pipeline, else absent with what was seen.
+fn controls(declared: &[ControlFact], observed: &[ControlFact]) -> Vec<ControlFact> {
+    let of = |facts: &[ControlFact], control: Control| facts.iter().find(|fact| fact.control == control).cloned();
+    let best = |control: &Control| match (of(observed, *control), of(declared, *control)) {
+        (Some(fact), _) if fact.state == ControlState::Proved => fact,
+        (_, Some(fact)) if fact.state == ControlState::Declared => fact,
+        (Some(fact), _) | (None, Some(fact)) => fact,
+        (None, None) => ControlFact {
+            control: *control,
+            state: ControlState::Absent,
+            evidence: "nothing was observed or declared".to_owned(),
+        },
+    };
+    Control::ALL.iter().map(best).collect()
+}
+
+/// A probe that was answered.
+fn answered(question: String, answer: String, waited_ns: u64) -> Probe {
+    Probe { question, ready: true, answer, waited_ns: Count(waited_ns) }
+}

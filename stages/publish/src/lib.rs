@@ -1,0 +1,152 @@
+//! Publish: lets the claim rules decide the grade, and writes the numbers with their lineage, the reports, and all that a reader
+//! needs to check them.
+
+mod listing;
+mod numbers;
+
+use std::collections::BTreeMap;
+
+use assay_claim::Evidence;
+use assay_envelope::Verified;
+use assay_manifest::{
+    Artifact, Body as _, Collection, Document, Environment, FrozenWorkload, Grade, Kind, ListedRun, Name, Plan, Publication,
+    Summary, canonical_json,
+};
+use assay_report::{Report, SignedBy};
+use assay_stage::{Context, Failure, Inputs, Stage, StageName};
+use serde::{Deserialize, Serialize};
+
+/// The largest frozen workload.
+const MAX_SPEC_BYTES: u64 = 16 << 20;
+
+/// Publish has no parameters.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parameters {}
+
+/// The publish stage.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Publish;
+
+impl Stage for Publish {
+    type Parameters = Parameters;
+    type Output = Publication;
+    const NAME: StageName = StageName::Publish;
+
+    fn run(&self, inputs: &Inputs, _: &Parameters, ctx: &Context) -> Result<Publication, Failure> {
+        let plan = &inputs.one::<Plan>()?.body;
+        let collection = &inputs.one::<Collection>()?.body;
+        let summary = &inputs.one::<Summary>()?.body;
+        let mut environments: Vec<_> = inputs.all::<Environment>().map(|(_, manifest)| &manifest.body).collect();
+        environments.sort_by_key(|environment| environment.block);
+        check_whole_chain(inputs, ctx)?;
+
+        let summary_digest = inputs
+            .reference(Kind::Summary)
+            .ok_or_else(|| Failure::unexpected("contract", "publish was given no summary"))?
+            .manifest;
+        let grade = assay_claim::grade(&Evidence::of(plan, &environments, collection, summary));
+        let numbers = numbers::numbers(ctx.run_id(), summary_digest, summary, &grade);
+        numbers::check_rows(ctx, summary, &numbers)?;
+        let runs = listing::runs_of_cases(ctx, plan)?;
+        let numbers = canonical_json(&numbers)
+            .map_err(|error| Failure::unexpected("numbers", "the numbers have no canonical form").because(&error))?;
+        Ok(Publication {
+            plan_digest: plan.digest().map_err(|error| Failure::unexpected("plan", "the plan has no digest").because(&error))?,
+            summary: summary_digest,
+            trust_policy: ctx.trust_policy(),
+            published_at: ctx.clock().now(),
+            numbers: ctx.put("numbers.json", "application/json", &numbers)?,
+            reports: reports(ctx, inputs, &environments, &grade, &runs)?,
+            keys: keys(ctx, inputs)?,
+            warehouse_snapshot: BTreeMap::new(),
+            grade,
+            runs,
+        })
+    }
+}
+
+/// Nothing is published of a chain that a reader would find incomplete.
+fn check_whole_chain(inputs: &Inputs, ctx: &Context) -> Result<(), Failure> {
+    let members: Vec<_> = inputs
+        .verified()
+        .iter()
+        .map(|input| assay_chain::Member { document: input.value(), reference: input.as_input() })
+        .collect();
+    assay_chain::check_publishable(ctx.run_id(), &members)
+        .map_err(|broken| Failure::of(assay_stage::Exit::Verification, broken.code(), &broken))
+}
+
+fn reports(
+    ctx: &Context,
+    inputs: &Inputs,
+    environments: &[&Environment],
+    grade: &Grade,
+    runs: &[ListedRun],
+) -> Result<Vec<Artifact>, Failure> {
+    let plan = &inputs.one::<Plan>()?.body;
+    let policy = ctx.policy();
+    let report = Report::build(&assay_report::Inputs {
+        run_id: ctx.run_id(),
+        plan,
+        environments,
+        collection: &inputs.one::<Collection>()?.body,
+        summary: &inputs.one::<Summary>()?.body,
+        grade,
+        runs,
+        signers: &signers(inputs),
+        trust_policy: policy.map(|policy| (policy.name.clone(), ctx.trust_policy())),
+        workload_specs: workload_specs(ctx, plan)?,
+        verify_hint: format!("assay verify {}", ctx.run_id()),
+    });
+    Ok(vec![
+        ctx.put("report.md", "text/markdown", report.markdown().as_bytes())?,
+        ctx.put("report.html", "text/html", report.html().as_bytes())?,
+    ])
+}
+
+/// The frozen workloads, readable.
+fn workload_specs(ctx: &Context, plan: &Plan) -> Result<BTreeMap<Name, String>, Failure> {
+    let readable = |workload: &FrozenWorkload| {
+        let bytes = ctx.get(&workload.spec, MAX_SPEC_BYTES)?;
+        let json: serde_json::Value = serde_json::from_slice(&bytes).map_err(|error| {
+            Failure::verification("spec", format!("the frozen workload `{}` is damaged", workload.name)).because(&error)
+        })?;
+        let text = serde_json::to_string_pretty(&json)
+            .map_err(|error| Failure::unexpected("spec", "a frozen workload cannot be written").because(&error))?;
+        Ok((workload.name.clone(), text))
+    };
+    plan.workloads.iter().map(readable).collect()
+}
+
+/// Who signed what, as it was verified.
+fn signers(inputs: &Inputs) -> Vec<SignedBy> {
+    let signed = |input: &Verified<Document>| SignedBy {
+        stage: input.value().kind().signer(),
+        name: assay_stage::chain_name(input.value()),
+        signer: input.signer().name.clone(),
+        key_fingerprint: input.signer().fingerprint.to_string(),
+        manifest: input.manifest_digest(),
+        bundle: input.bundle_digest(),
+    };
+    inputs.verified().iter().map(signed).collect()
+}
+
+/// The trust policy and the public keys that it names, so that a published folder is checked without anything else at hand.
+fn keys(ctx: &Context, inputs: &Inputs) -> Result<Vec<Artifact>, Failure> {
+    let policy_bytes = ctx.store().get(&ctx.trust_policy(), 1 << 20)?;
+    let mut files = vec![ctx.put("trust.yaml", "application/yaml", &policy_bytes)?];
+    let used: Vec<_> =
+        inputs.verified().iter().map(|input| input.value().kind().signer()).chain([StageName::Publish.role()]).collect();
+    for signer in ctx.policy().into_iter().flat_map(|policy| &policy.signers) {
+        for role in signer.signs.iter().filter(|role| used.contains(role)) {
+            let name = format!("keys/{role}.pub");
+            let named = |file: &Artifact| file.name == name;
+            // Two signers of one role: the second key stands beside the first under its signer's name.
+            let name =
+                if files.iter().any(named) { format!("keys/{role}-{}.pub", signer.key.fingerprint().short()) } else { name };
+            files.push(ctx.put(name, "application/x-pem-file", signer.key.to_pem().as_bytes())?);
+        }
+    }
+    Ok(files)
+}

@@ -1,0 +1,54 @@
+//! All runs of the published cases, finished or not: nobody publishes the lucky one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use assay_manifest::{Body as _, Digest, Document, EndState, ListedRun, MAX_MANIFEST_BYTES, Plan, RunEnd, RunId, RunOutcome};
+use assay_stage::{Accepted, Context, Exit, Failure, Layout, StageName};
+
+/// Lists every run that announced one of the plan's cases.
+pub(crate) fn runs_of_cases(ctx: &Context, plan: &Plan) -> Result<Vec<ListedRun>, Failure> {
+    let mut cases_of: BTreeMap<RunId, BTreeSet<String>> = BTreeMap::new();
+    for case in &plan.cases {
+        let prefix = Layout::runs_of_case(&case.case_id);
+        for path in ctx.store().list(&prefix)? {
+            let run = path.rsplit('/').next().unwrap_or_default();
+            let run: RunId = run.parse().map_err(|_| Failure::verification("listing", format!("`{path}` names no run")))?;
+            cases_of.entry(run).or_default().insert(case.case_id.to_string());
+        }
+    }
+    cases_of.into_iter().map(|(run_id, cases)| listed(ctx, run_id, cases.into_iter().collect())).collect()
+}
+
+fn listed(ctx: &Context, run_id: RunId, cases: Vec<String>) -> Result<ListedRun, Failure> {
+    if run_id == *ctx.run_id() {
+        return Ok(ListedRun { run_id, cases, outcome: RunOutcome::This, evidence: None });
+    }
+    let (outcome, evidence) = outcome(ctx, &run_id)?;
+    Ok(ListedRun { run_id, cases, outcome, evidence })
+}
+
+/// How another run ended: by its Summary, else by its last end. Listed by digest, for a reader to verify.
+fn outcome(ctx: &Context, run_id: &RunId) -> Result<(RunOutcome, Option<Digest>), Failure> {
+    let layout = Layout::of(run_id);
+    let summaries = ctx.store().list(&layout.stage(StageName::Reduce))?;
+    if let Some(path) = summaries.iter().find(|path| path.contains("/accepted/")) {
+        return Ok((RunOutcome::Finished, pointer(ctx, path)?));
+    }
+    let ends = ctx.store().list(&format!("{}/ends", layout.run()))?;
+    let Some(digest) = ends.last().map(|path| pointer(ctx, path)).transpose()?.flatten() else {
+        return Ok((RunOutcome::Unfinished, None));
+    };
+    let bytes = ctx.store().get(&digest, MAX_MANIFEST_BYTES)?;
+    let document = Document::parse(&bytes).map_err(|error| Failure::of(Exit::Verification, "run_end", &error))?;
+    let outcome = match RunEnd::of(&document).map(|end| end.body.state) {
+        Some(EndState::Cancelled) => RunOutcome::Cancelled,
+        Some(EndState::Failed) => RunOutcome::Failed,
+        None => RunOutcome::Unfinished,
+    };
+    Ok((outcome, Some(digest)))
+}
+
+fn pointer(ctx: &Context, path: &str) -> Result<Option<Digest>, Failure> {
+    let Some(bytes) = ctx.store().read(path, Accepted::MAX_BYTES)? else { return Ok(None) };
+    Ok(Some(Accepted::parse(path, &bytes)?.manifest))
+}

@@ -1,0 +1,5 @@
+//! The `assay-publish` binary.
+
+fn main() -> std::process::ExitCode {
+    assay_stage::main(&assay_publish::Publish)
+}

@@ -1,0 +1,315 @@
+//! The curated rows of a run. Pure: the same statistics give the same rows.
+
+use std::collections::BTreeMap;
+
+use assay_manifest::{
+    Attempt, Better, Collection, Digest, Environment, MetricSummary, Plan, PointSummary, Reason, RunId, RunStatus, Stability,
+    canonical_json,
+};
+use assay_stage::Failure;
+use assay_stats::estimate;
+use assay_warehouse::{BENCHMARK_RUN_FACT, OUTCOME_FACT, Row, Table, Value};
+
+use crate::aggregate::{Reported, metrics};
+use crate::dimensions::Dimensions;
+use crate::evidence::{Attempts, Evidence, samples};
+use crate::row_failure;
+
+/// What rows say besides statistics.
+pub(crate) struct RowContext<'a> {
+    pub(crate) run_id: &'a RunId,
+    pub(crate) plan: &'a Plan,
+    pub(crate) plan_digest: Digest,
+    pub(crate) plan_manifest: Digest,
+    pub(crate) collection: &'a Collection,
+    pub(crate) collection_manifest: Digest,
+    pub(crate) environments: &'a [&'a Environment],
+    pub(crate) environment_manifests: Vec<Digest>,
+    pub(crate) attempts: &'a Attempts,
+    pub(crate) reduce_binary: Digest,
+    pub(crate) publication_safe: bool,
+    pub(crate) issues: Vec<Reason>,
+}
+
+/// The rows by table, in the order in which tables are published, and the points with their rows' ids.
+pub(crate) struct Tables {
+    pub(crate) files: Vec<(&'static Table, Vec<Row>)>,
+    pub(crate) points: Vec<PointSummary>,
+}
+
+/// Makes every row of the run.
+pub(crate) fn tables(context: &RowContext<'_>, mut points: Vec<PointSummary>) -> Result<Tables, Failure> {
+    let dimensions = Dimensions::of(context)?;
+    let mut outcomes = Vec::new();
+    for point in &mut points {
+        outcomes.extend(trial_rows(context, &dimensions, point)?);
+        outcomes.extend(point_rows(context, &dimensions, point)?);
+    }
+    let runs = run_rows(context, &dimensions, &points)?;
+    let mut files = dimensions.into_files();
+    files.push((&OUTCOME_FACT, outcomes));
+    files.push((&BENCHMARK_RUN_FACT, runs));
+    files.retain(|(_, rows)| !rows.is_empty());
+    Ok(Tables { files, points })
+}
+
+/// The columns that every fact of a case has.
+fn fact(
+    table: &'static Table,
+    context: &RowContext<'_>,
+    dimensions: &Dimensions,
+    point: &PointSummary,
+) -> assay_warehouse::Result<Row> {
+    Row::new(table)
+        .with("run_id", context.run_id.as_str())?
+        .with("benchmark_case_id", point.case_id.as_str())?
+        .with("workload_spec_digest", point.workload_spec_digest)?
+        .with("artifact_manifest_digest", context.collection_manifest)?
+        .with("software_version_key", dimensions.software.as_str())?
+        .with("hardware_topology_key", dimensions.hardware.as_str())?
+        .with("cluster_region_key", dimensions.cluster.as_str())?
+        .with("workload_key", point.workload_spec_digest.hex())?
+        .with("artifact_lineage_key", dimensions.lineage_of(&point.workload_spec_digest))
+}
+
+/// One statistic of one metric.
+struct Outcome<'a> {
+    attempt: Option<&'a Attempt>,
+    metric: &'a str,
+    unit: &'a str,
+    better: Option<Better>,
+    primary: bool,
+    statistic: &'a str,
+    value: f64,
+    n: u64,
+    valid: bool,
+}
+
+fn outcome(
+    context: &RowContext<'_>,
+    dimensions: &Dimensions,
+    point: &PointSummary,
+    outcome: &Outcome<'_>,
+) -> Result<Row, Failure> {
+    let build = || {
+        fact(&OUTCOME_FACT, context, dimensions, point)?
+            .with("point_id", point.point_id.as_str())?
+            .with("trial_id", outcome.attempt.map(|attempt| attempt.trial_id.as_str()))?
+            .with("attempt", outcome.attempt.map(|attempt| attempt.attempt))?
+            .with("metric", outcome.metric)?
+            .with("statistic", outcome.statistic)?
+            .with("value", outcome.value)?
+            .with("unit", outcome.unit)?
+            .with("n", i64::try_from(outcome.n).unwrap_or(i64::MAX))?
+            .with("valid", outcome.valid)?
+            .with("better", outcome.better.map(Better::as_str))?
+            .with("primary", outcome.primary)?
+            .sealed()
+    };
+    build().map_err(|error| row_failure(&error))
+}
+
+/// The id of a sealed row, as a digest.
+fn id_of(row: &Row) -> Result<Digest, Failure> {
+    let text = row.text(assay_warehouse::ROW_ID).unwrap_or_default();
+    Digest::from_hex(text).map_err(|error| Failure::unexpected("row", "a row has no id").because(&error))
+}
+
+/// The rows of single attempts: those that count, and those that do not, marked so.
+fn trial_rows(context: &RowContext<'_>, dimensions: &Dimensions, point: &mut PointSummary) -> Result<Vec<Row>, Failure> {
+    let (case_id, point_id) = (point.case_id.clone(), point.point_id.clone());
+    let found: Vec<&Evidence> = context.attempts.of_point(&case_id, &point_id).flat_map(|(_, attempts)| attempts).collect();
+    let declared = point_metrics(context, point);
+    let reported = metrics(&declared, &found);
+    let mut rows = Vec::new();
+    for evidence in found {
+        for metric in &reported {
+            rows.extend(attempt_rows(context, dimensions, point, evidence, metric)?);
+        }
+    }
+    Ok(rows)
+}
+
+fn point_metrics(context: &RowContext<'_>, point: &PointSummary) -> Vec<assay_manifest::Metric> {
+    let case = context.plan.case(&point.case_id);
+    case.and_then(|case| context.plan.workload(&case.workload)).map(|workload| workload.metrics.clone()).unwrap_or_default()
+}
+
+fn attempt_rows(
+    context: &RowContext<'_>,
+    dimensions: &Dimensions,
+    point: &mut PointSummary,
+    evidence: &Evidence,
+    metric: &Reported,
+) -> Result<Vec<Row>, Failure> {
+    let Some(samples) = evidence.output.as_ref().and_then(|output| samples(output, &metric.path)) else { return Ok(Vec::new()) };
+    let Ok(within) = estimate(samples, [0; 32]) else { return Ok(Vec::new()) };
+    let mut statistics = vec![("median", within.median)];
+    if within.n > 1 {
+        statistics.extend([("mean", within.mean), ("min", within.min), ("max", within.max)]);
+        statistics.extend(within.sd.map(|sd| ("sd", sd)));
+    }
+    let attempt = &evidence.attempt;
+    let mut rows = Vec::new();
+    for (statistic, value) in statistics {
+        let row = outcome(
+            context,
+            dimensions,
+            point,
+            &Outcome {
+                attempt: Some(attempt),
+                metric: &metric.path,
+                unit: &metric.unit,
+                better: metric.declared.as_ref().map(|declared| declared.better),
+                primary: metric.declared.as_ref().is_some_and(|declared| declared.primary),
+                statistic,
+                value,
+                n: within.n as u64,
+                valid: evidence.collected.counted,
+            },
+        )?;
+        if statistic == "median" {
+            note_trial_row(point, metric, attempt, id_of(&row)?);
+        }
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+/// Tells the Summary which row holds a trial's value.
+fn note_trial_row(point: &mut PointSummary, metric: &Reported, attempt: &Attempt, row_id: Digest) {
+    let summary = point.metrics.iter_mut().find(|summary| summary.metric == metric.path);
+    let trials = summary.into_iter().flat_map(|summary| &mut summary.trials);
+    for trial in trials.filter(|trial| trial.trial_id == attempt.trial_id && trial.attempt == attempt.attempt) {
+        trial.row_id = row_id;
+    }
+}
+
+/// The rows of statistics across counted trials.
+fn point_rows(context: &RowContext<'_>, dimensions: &Dimensions, point: &mut PointSummary) -> Result<Vec<Row>, Failure> {
+    let mut rows = Vec::new();
+    let mut summaries = std::mem::take(&mut point.metrics);
+    for summary in &mut summaries {
+        let mut ids = BTreeMap::new();
+        for (statistic, value) in across(summary) {
+            let row = outcome(
+                context,
+                dimensions,
+                point,
+                &Outcome {
+                    attempt: None,
+                    metric: &summary.metric,
+                    unit: if statistic == "cv" { "ratio" } else { &summary.unit },
+                    better: summary.better,
+                    primary: summary.primary,
+                    statistic,
+                    value,
+                    n: summary.n.0,
+                    valid: true,
+                },
+            )?;
+            ids.insert(statistic.to_owned(), id_of(&row)?);
+            rows.push(row);
+        }
+        summary.rows = ids;
+    }
+    point.metrics = summaries;
+    Ok(rows)
+}
+
+fn across(summary: &MetricSummary) -> Vec<(&'static str, f64)> {
+    let mut statistics = vec![("median", summary.median), ("mean", summary.mean), ("min", summary.min), ("max", summary.max)];
+    statistics.extend(summary.sd.map(|sd| ("sd", sd)));
+    statistics.extend(summary.cv.map(|cv| ("cv", cv)));
+    statistics.extend(summary.interval.iter().flat_map(|interval| [("ci_low", interval.low), ("ci_high", interval.high)]));
+    statistics
+}
+
+/// One row for each case.
+fn run_rows(context: &RowContext<'_>, dimensions: &Dimensions, points: &[PointSummary]) -> Result<Vec<Row>, Failure> {
+    let cases = context.plan.cases.iter().map(|case| {
+        let of_case: Vec<_> = points.iter().filter(|point| point.case_id == case.case_id).collect();
+        run_row(context, dimensions, &of_case).map_err(|error| row_failure(&error))
+    });
+    cases.collect()
+}
+
+fn run_row(context: &RowContext<'_>, dimensions: &Dimensions, points: &[&PointSummary]) -> assay_warehouse::Result<Row> {
+    let plan = context.plan;
+    let Some(first) = points.first() else { return Ok(Row::new(&BENCHMARK_RUN_FACT)) };
+    let sum = |of: fn(&PointSummary) -> u32| points.iter().map(|point| of(point)).sum::<u32>();
+    let (planned, counted) = (sum(|point| point.trials_planned), sum(|point| point.trials_counted));
+    let attempts: Vec<&Attempt> = context
+        .attempts
+        .0
+        .iter()
+        .filter(|(trial, _)| trial.case_id == first.case_id)
+        .flat_map(|(_, attempts)| attempts.iter().map(|evidence| &evidence.attempt))
+        .collect();
+    let side = |side: &assay_manifest::Side| format!("{}.{}", side.target, side.variant);
+    let (stable, reason) = stable(points);
+    fact(&BENCHMARK_RUN_FACT, context, dimensions, first)?
+        .with("benchmark_class", plan.intent.as_str())?
+        .with("workload_type", first.workload_type.as_str())?
+        .with("pipeline", plan.pipeline.name.as_str())?
+        .with("pipeline_digest", plan.pipeline.digest)?
+        .with("plan_digest", context.plan_digest)?
+        .with("scheduler_path", "local")?
+        .with("variable_under_test", plan.comparison.as_ref().map(|comparison| comparison.variable_under_test.as_str()))?
+        .with("baseline_ref", plan.comparison.as_ref().map(|comparison| side(&comparison.baseline)))?
+        .with("candidate_ref", plan.comparison.as_ref().map(|comparison| side(&comparison.candidate)))?
+        .with("status", case_status(planned, counted).as_str())?
+        .with("success", planned == counted)?
+        .with("completeness", f64::from(counted) / f64::from(planned.max(1)))?
+        .with("issues", issues_text(&context.issues))?
+        .with("started_at", attempts.iter().map(|attempt| attempt.window.start).min())?
+        .with("finished_at", attempts.iter().map(|attempt| attempt.window.end).max())?
+        .with("source_kind", plan.source.kind.as_str())?
+        .with("git_repository", plan.source.repository.as_deref())?
+        .with("git_commit", plan.source.commit.as_deref())?
+        .with("git_dirty", plan.source.dirty)?
+        .with("trials_planned", planned)?
+        .with("trials_counted", counted)?
+        .with("attempts", sum(|point| point.attempts))?
+        .with("isolation", plan.isolation.as_str())?
+        .with("placement", plan.placement.as_str())?
+        .with("confidence_level", assay_stats::CONFIDENCE_LEVEL)?
+        .with("outlier_method", "mad")?
+        .with("outlier_action", "flag_and_keep")?
+        .with("stable", stable)?
+        .with("instability_reason", reason)?
+        .with("representative", plan.claim.as_ref().map(|claim| claim.representative))?
+        .with("publication_safe", context.publication_safe)?
+        .sealed()
+}
+
+fn case_status(planned: u32, counted: u32) -> RunStatus {
+    match counted {
+        0 => RunStatus::Failed,
+        counted if counted < planned => RunStatus::Partial,
+        _ => RunStatus::Succeeded,
+    }
+}
+
+fn issues_text(issues: &[Reason]) -> Option<String> {
+    let text = || String::from_utf8(canonical_json(&issues).ok()?).ok();
+    if issues.is_empty() { None } else { text() }
+}
+
+/// Whether the primary metrics are stable; none where there is one of which it is not known.
+fn stable(points: &[&PointSummary]) -> (Option<bool>, Option<String>) {
+    let primary: Vec<&MetricSummary> = points.iter().flat_map(|point| &point.metrics).filter(|metric| metric.primary).collect();
+    if let Some(unstable) = primary.iter().find(|metric| metric.stability == Stability::Unstable) {
+        return (Some(false), Some(format!("{}: {}", unstable.metric, unstable.stability_reason)));
+    }
+    match primary.iter().find(|metric| metric.stability == Stability::Unknown) {
+        Some(unknown) => (None, Some(format!("{}: {}", unknown.metric, unknown.stability_reason))),
+        None if primary.is_empty() => (None, None),
+        None => (Some(true), None),
+    }
+}
+
+/// A whole number of any size, as a column holds it.
+pub(crate) fn whole(count: u64) -> Value {
+    Value::from(i64::try_from(count).unwrap_or(i64::MAX))
+}
