@@ -5,7 +5,7 @@ use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use arrow_array::cast::AsArray as _;
-use arrow_array::types::{Float64Type, Int64Type, TimestampNanosecondType};
+use arrow_array::types::{Float64Type, Int64Type};
 use arrow_array::{Array as _, ArrayRef, RecordBatch};
 use arrow_schema::Schema;
 use assay_manifest::Instant;
@@ -171,8 +171,6 @@ fn value(column: &Column, array: &ArrayRef, index: usize) -> Value {
         Type::Int => array.as_primitive_opt::<Int64Type>().map(|array| array.value(index)).into(),
         Type::Float => array.as_primitive_opt::<Float64Type>().map(|array| array.value(index)).into(),
         Type::Text => array.as_string_opt::<i32>().map(|array| array.value(index)).into(),
-        Type::Instant => {
-            array.as_primitive_opt::<TimestampNanosecondType>().map(|array| Instant::from_unix_ns(array.value(index))).into()
-        }
+        Type::Instant => array.as_primitive_opt::<Int64Type>().map(|array| Instant::from_unix_ns(array.value(index))).into(),
     }
 }

@@ -4,12 +4,10 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
 /// The column that holds a row's id, the last of every table.
 pub const ROW_ID: &str = "row_id";
-/// The time zone of every instant.
-pub(crate) const UTC: &str = "UTC";
 
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,10 +29,10 @@ impl Type {
     pub fn arrow(self) -> DataType {
         match self {
             Self::Bool => DataType::Boolean,
-            Self::Int => DataType::Int64,
+            // An instant is whole nanoseconds: Delta's timestamps have microseconds, and Spark refuses Parquet's nanosecond ones.
+            Self::Int | Self::Instant => DataType::Int64,
             Self::Float => DataType::Float64,
             Self::Text => DataType::Utf8,
-            Self::Instant => DataType::Timestamp(TimeUnit::Nanosecond, Some(UTC.into())),
         }
     }
 }
@@ -46,7 +44,7 @@ impl fmt::Display for Type {
             Self::Int => "int64",
             Self::Float => "float64",
             Self::Text => "text",
-            Self::Instant => "timestamp(ns, UTC)",
+            Self::Instant => "int64 (instant, from 1970-01-01 UTC)",
         })
     }
 }
@@ -90,7 +88,7 @@ impl Column {
     }
 
     pub(crate) const fn instant(name: &'static str, doc: &'static str) -> Self {
-        Self::new(name, Type::Instant, doc)
+        Self::new(name, Type::Instant, doc).unit("ns")
     }
 
     pub(crate) const fn unit(mut self, unit: &'static str) -> Self {

@@ -132,8 +132,8 @@ pub static BENCHMARK_RUN_FACT: Table = Table {
             bool("success", "Whether every planned trial counts.").required(),
             float("completeness", "Counted trials over planned trials, 0 to 1.").required(),
             text("issues", "What is wrong with the run as a whole: a JSON list of codes with details."),
-            instant("started_at", "When the first attempt began."),
-            instant("finished_at", "When the last attempt ended."),
+            instant("started_unix_ns", "When the first attempt began."),
+            instant("finished_unix_ns", "When the last attempt ended."),
             text("source_kind", "`git`, `worktree` or `adhoc`.").required(),
             text("git_repository", "The repository's address, without credentials."),
             text("git_commit", "The commit."),
@@ -299,8 +299,8 @@ pub static TELEMETRY_SLICE_FACT: Table = Table {
         &[
             text("trial_id", "The trial; null for a window outside of any.").key(),
             int("attempt", "The attempt, from 0.").key(),
-            instant("window_start", "Start of the window.").required().key(),
-            instant("window_end", "End of the window.").required().key(),
+            instant("window_start_unix_ns", "Start of the window.").required().key(),
+            instant("window_end_unix_ns", "End of the window.").required().key(),
             text("scope_kind", "What it was recorded of: `host`, `node`, `gpu`, `rank`, `endpoint`, `pod` or `request`.")
                 .required()
                 .key(),
@@ -496,7 +496,11 @@ mod tests {
             let parts: Vec<_> = column.name.split('_').collect();
             let is_ns = parts.contains(&"ns") && !column.name.ends_with("_pct");
             assert_eq!(is_ns, column.unit == Some("ns"), "{}", column.name);
-            assert!(!is_ns || column.kind == Type::Int || column.name.contains("_ci_"), "{}: ns are whole", column.name);
+            assert!(
+                !is_ns || matches!(column.kind, Type::Int | Type::Instant) || column.name.contains("_ci_"),
+                "{}: ns are whole",
+                column.name
+            );
             assert!(!parts.contains(&"ms"), "{}: milliseconds are for people", column.name);
             assert_eq!(column.name.ends_with("_pct"), column.unit == Some("%"), "{}", column.name);
             assert!(column.doc.ends_with('.'), "{}", column.name);

@@ -3,14 +3,14 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray, TimestampNanosecondArray};
+use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray};
 use assay_manifest::{Digest, Hasher, Instant};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 
 use crate::row::Value;
-use crate::schema::{Column, Table, Type, UTC, arrow_schema};
+use crate::schema::{Column, Table, Type, arrow_schema};
 use crate::{Error, Result, Row};
 
 /// The most rows of one row group, and so what a writer holds in memory: about 100 MiB of the widest table.
@@ -95,7 +95,7 @@ fn array(column: &Column, index: usize, rows: &[Row]) -> ArrayRef {
         Type::Int => Arc::new(values.map(as_int).collect::<Int64Array>()),
         Type::Float => Arc::new(values.map(as_float).collect::<Float64Array>()),
         Type::Text => Arc::new(values.map(as_text).collect::<StringArray>()),
-        Type::Instant => Arc::new(values.map(as_unix_ns).collect::<TimestampNanosecondArray>().with_timezone(UTC)),
+        Type::Instant => Arc::new(values.map(as_unix_ns).collect::<Int64Array>()),
     }
 }
 

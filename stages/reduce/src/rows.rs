@@ -262,8 +262,8 @@ fn run_row(context: &RowContext<'_>, dimensions: &Dimensions, points: &[&PointSu
         .with("success", planned == counted)?
         .with("completeness", f64::from(counted) / f64::from(planned.max(1)))?
         .with("issues", issues_text(&context.issues))?
-        .with("started_at", attempts.iter().map(|attempt| attempt.window.start).min())?
-        .with("finished_at", attempts.iter().map(|attempt| attempt.window.end).max())?
+        .with("started_unix_ns", attempts.iter().map(|attempt| attempt.window.start).min())?
+        .with("finished_unix_ns", attempts.iter().map(|attempt| attempt.window.end).max())?
         .with("source_kind", plan.source.kind.as_str())?
         .with("git_repository", plan.source.repository.as_deref())?
         .with("git_commit", plan.source.commit.as_deref())?
