@@ -112,7 +112,8 @@ fn check_present(blobs: &dyn Blobs, artifact: &Artifact, report: &mut LevelRepor
     Ok(())
 }
 
-fn read_numbers(blobs: &dyn Blobs, publication: &Publication) -> Result<Numbers, Failure> {
+/// The published numbers of a run.
+pub fn read_numbers(blobs: &dyn Blobs, publication: &Publication) -> Result<Numbers, Failure> {
     let artifact = &publication.numbers;
     let bytes = blobs.get(&artifact.digest, MAX_LIST_BYTES)?.ok_or_else(|| {
         Failure::verification("artifact_absent", format!("the published `{}` ({}) is not there", artifact.name, artifact.digest))

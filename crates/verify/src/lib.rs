@@ -12,5 +12,5 @@ mod levels;
 mod walk;
 
 pub use blobs::{Blobs, FolderBlobs, StoreBlobs};
-pub use levels::{Level, LevelReport, evidence_of, verify_evidence, verify_rows};
+pub use levels::{Level, LevelReport, evidence_of, read_numbers, verify_evidence, verify_rows};
 pub use walk::{Chain, Head, head_of_folder, head_of_run, walk};

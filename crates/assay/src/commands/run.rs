@@ -84,6 +84,7 @@ impl Run {
                 "store": run.store_uri,
                 "folder": folder,
                 "summary": summary,
+                "numbers": assay_verify::read_numbers(opened.blobs.as_ref(), publication)?.numbers,
                 "manifests": opened.chain.documents.iter().map(assay_envelope::Verified::as_input).collect::<Vec<_>>(),
             }))?;
         } else {
