@@ -1,5 +1,6 @@
 //! The commands, one a file.
 
+mod estimate;
 mod generate;
 mod keys;
 mod opened;

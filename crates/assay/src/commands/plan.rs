@@ -4,18 +4,20 @@ use std::time::Duration;
 
 use assay_manifest::{Case, PlannedTrial};
 use assay_process::{Cancel, Spawner};
-use assay_runner::{SourceSpec, read_source};
+use assay_runner::{SourceSpec, default_store, read_source};
 use assay_schedule::{OrderRules, order_digest, order_trials};
 use assay_spec::{Closure, Workload, expand};
 use assay_stage::{Exit, Failure};
+use assay_store::Store;
 use serde_json::json;
 
+use crate::commands::estimate::estimate;
 use crate::output;
 
 /// Cases shown before the rest is only counted.
 const SHOWN: usize = 100;
 
-/// Shows cases, points, trials and a bound on the time. Fetches nothing; what only a network could pin is named.
+/// Shows cases, points, trials and how long they take. Fetches nothing; what only a network could pin is named.
 #[derive(clap::Args)]
 pub(crate) struct Plan {
     /// The pipeline's file
@@ -27,9 +29,20 @@ pub(crate) struct Plan {
     /// The repository: a folder, or an address that `git` can fetch
     #[arg(long, value_name = "PATH|URL")]
     repo: Option<String>,
+    /// The artifact store, whose earlier runs tell how long; `.assay` of the repository if left out
+    #[arg(long, value_name = "URI", env = "ASSAY_STORE")]
+    store: Option<String>,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
+}
+
+/// How long the trials will take.
+struct Time {
+    /// If every one runs into its limit once.
+    bound: Duration,
+    /// By what the cases took before; none where one of them was never run.
+    estimate: Option<Duration>,
 }
 
 /// One frozen workload, as far as it is without a network.
@@ -53,13 +66,23 @@ impl Plan {
                 .hint(assay_spec::render(&problems))
         })?;
         let trials = ordered(closure, &cases, &workloads)?;
-        let bound = bound(closure, &cases, &workloads);
+        let time = Time { bound: bound(closure, &cases, &workloads), estimate: self.estimate(closure, &cases)? };
         if self.json {
-            print_json(closure, &cases, &trials, &workloads, bound)?
+            print_json(closure, &cases, &trials, &workloads, &time)?;
         } else {
-            print(closure, &cases, &trials, &workloads, bound)
+            print(closure, &cases, &trials, &workloads, &time);
         }
         Ok(Exit::Done)
+    }
+
+    /// By the runs of the store, where there is one.
+    fn estimate(&self, closure: &Closure, cases: &[Case]) -> Result<Option<Duration>, Failure> {
+        let uri = self.store.clone().map_or_else(default_store, Ok)?;
+        match Store::open_existing(&uri) {
+            Ok(store) => estimate(&store, cases, closure.pipeline.spec.trials.count),
+            Err(_) if self.store.is_none() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 
@@ -99,7 +122,7 @@ fn bound(closure: &Closure, cases: &[Case], workloads: &[Outlined]) -> Duration 
     cases.iter().map(|case| limit(case).saturating_mul(trials(case))).fold(Duration::ZERO, Duration::saturating_add)
 }
 
-fn print(closure: &Closure, cases: &[Case], trials: &[PlannedTrial], workloads: &[Outlined], bound: Duration) {
+fn print(closure: &Closure, cases: &[Case], trials: &[PlannedTrial], workloads: &[Outlined], time: &Time) {
     let points: usize = cases.iter().map(|case| case.points.len()).sum();
     let spec = &closure.pipeline.spec;
     output::line(format!(
@@ -110,7 +133,10 @@ fn print(closure: &Closure, cases: &[Case], trials: &[PlannedTrial], workloads: 
         spec.trials.count,
         spec.intent
     ));
-    output::line(format!("at most {} of trials, if every one runs into its time limit", human(bound)));
+    if let Some(estimate) = time.estimate {
+        output::line(format!("about {} of trials, by what these cases took before", human(estimate)));
+    }
+    output::line(format!("at most {} of trials, if every one runs into its time limit", human(time.bound)));
     for workload in workloads {
         output::line(format!("workload  {:<32} {}", workload.name, workload.digest));
         for what in &workload.unpinned {
@@ -146,7 +172,7 @@ fn print_json(
     cases: &[Case],
     trials: &[PlannedTrial],
     workloads: &[Outlined],
-    bound: Duration,
+    time: &Time,
 ) -> Result<(), Failure> {
     let workloads: Vec<_> = workloads
         .iter()
@@ -159,6 +185,7 @@ fn print_json(
         "cases": cases,
         "trials": trials,
         "order_digest": order_digest(trials),
-        "time_bound_seconds": bound.as_secs(),
+        "time_bound_seconds": time.bound.as_secs(),
+        "time_estimate_seconds": time.estimate.map(|estimate| estimate.as_secs_f64()),
     }))
 }
