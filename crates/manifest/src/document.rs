@@ -175,7 +175,7 @@ pub struct InputRef {
 pub struct Header {
     /// What kind of manifest this is.
     pub kind: Kind,
-    /// The version of the format: [`VERSION`].
+    /// The version of the format.
     pub version: String,
     /// The run that this manifest belongs to.
     pub run_id: RunId,
@@ -323,13 +323,26 @@ macro_rules! documents {
             }
         })+
 
-        /// The JSON Schema of a manifest kind, generated from the types.
-        pub fn schema(kind: Kind) -> serde_json::Value {
+        fn generated_schema(kind: Kind) -> serde_json::Value {
             match kind { $(Kind::$variant => schemars::schema_for!(Manifest<$variant>).to_value()),+ }
         }
     };
 }
 documents!(Source, Plan, Environment, ExecutionPart, Recording, Collection, Summary, Publication, RunEnd, Checkpoint);
+
+/// The JSON Schema of a manifest kind, generated from the types, and narrowed to that one kind and version.
+pub fn schema(kind: Kind) -> serde_json::Value {
+    let mut schema = generated_schema(kind);
+    schema["$id"] = format!("https://assay.dev/schema/{VERSION}/{kind}.json").into();
+    schema["title"] = format!("A manifest of kind {kind}").into();
+    schema["description"] = "A header and a typed body, in canonical JSON (RFC 8785).".into();
+    if let Some(header) = schema.pointer_mut("/$defs/Header/properties") {
+        header["kind"] = serde_json::json!({"const": kind, "description": "What kind of manifest this is."});
+        header["version"] = serde_json::json!({"const": VERSION, "description": "The version of the format."});
+        header["stage"] = serde_json::json!({"const": kind.signer(), "description": "The role that made and signed it."});
+    }
+    schema
+}
 
 macro_rules! body {
     ($type:ident, |$body:ident| $artifacts:expr) => {

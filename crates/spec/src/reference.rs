@@ -4,28 +4,65 @@ use std::fmt::Write as _;
 
 use crate::definition::DefinitionKind;
 use crate::field::{Choice, Field, Need, Rule, Table, Type};
-use crate::format::TEXT;
+use crate::format::{Format, TEXT};
 use crate::tables::REFERENCE;
 
 /// The reference page of a kind of definition, in Markdown.
 pub fn reference(kind: DefinitionKind) -> String {
-    let mut tables: Vec<(String, &'static Table)> = vec![(String::new(), kind.table())];
-    let mut page = format!("# {kind}\n\n{}\n", kind.table().doc);
-    let mut next = 0;
-    while let Some((path, table)) = tables.get(next).cloned() {
-        next += 1;
-        if !path.is_empty() {
-            let _ = write!(page, "\n## {path}\n\n{}\n", table.doc);
-        }
-        table.rules.iter().for_each(|rule| page.push_str(&rule_text(rule)));
-        page.push_str("\n| field | value | default | meaning |\n| --- | --- | --- | --- |\n");
-        for field in table.fields {
-            page.push_str(&row(table, field));
-            tables.extend(nested(&join(&path, field.name), field.kind));
-        }
-        table.fields.iter().for_each(|field| page.push_str(&choices(field)));
+    let sections = sections(kind.table());
+    let mut page = format!("# {kind}\n\nWritten from the field tables in `crates/spec`; do not edit.\n");
+    for section in &sections {
+        add_section(&mut page, section, &sections);
     }
     page
+}
+
+/// A table and the paths at which it may stand.
+struct Section {
+    paths: Vec<String>,
+    table: &'static Table,
+}
+
+impl Section {
+    /// The heading; the root needs none, because the page's title is its heading.
+    fn heading(&self) -> String {
+        self.paths.join(", ")
+    }
+
+    /// What the forges make of the heading, for links: lower case, without punctuation, spaces as hyphens.
+    fn anchor(&self) -> String {
+        let kept = |letter: char| letter.is_ascii_alphanumeric() || "_- ".contains(letter);
+        self.heading().to_ascii_lowercase().replace(|letter| !kept(letter), "").replace(' ', "-")
+    }
+}
+
+/// The tables under `root`, nearest first. A table that stands at several paths is told once.
+fn sections(root: &'static Table) -> Vec<Section> {
+    let mut places: Vec<(String, &'static Table)> = vec![(String::new(), root)];
+    let mut sections: Vec<Section> = Vec::new();
+    let mut next = 0;
+    while let Some((path, table)) = places.get(next).cloned() {
+        next += 1;
+        places.extend(table.fields.iter().flat_map(|field| nested(&join(&path, field.name), field.kind)));
+        match sections.iter_mut().find(|section| std::ptr::eq(section.table, table)) {
+            Some(section) => section.paths.push(path),
+            None => sections.push(Section { paths: vec![path], table }),
+        }
+    }
+    sections
+}
+
+// Writing to a String cannot fail.
+fn add_section(page: &mut String, section: &Section, sections: &[Section]) {
+    let table = section.table;
+    if !section.heading().is_empty() {
+        let _ = write!(page, "\n## {}\n", section.heading());
+    }
+    let _ = write!(page, "\n{}\n", table.doc);
+    table.rules.iter().for_each(|rule| page.push_str(&rule_text(rule)));
+    page.push_str("\n| field | value | default | meaning |\n| --- | --- | --- | --- |\n");
+    table.fields.iter().for_each(|field| page.push_str(&row(table, field, sections)));
+    table.fields.iter().for_each(|field| page.push_str(&choices(field)));
 }
 
 fn join(path: &str, name: &str) -> String {
@@ -41,42 +78,66 @@ fn rule_text(rule: &Rule) -> String {
     format!("\n{number} one of {} is given.\n", names.join(", "))
 }
 
-fn row(table: &Table, field: &Field) -> String {
+fn row(table: &Table, field: &Field, sections: &[Section]) -> String {
     let need = match field.need {
         Need::Required => "required".to_owned(),
         Need::RequiredFor(choices) => format!("required for {}", words(choices)),
         Need::Optional => "none".to_owned(),
-        Need::Default(json) => format!("`{}`", if json.len() > 60 { "all six" } else { json.trim_matches('"') }),
+        // The one default that is too long for a cell.
+        Need::Default(json) if json.len() > 60 => "all of them".to_owned(),
+        Need::Default(json) => format!("`{}`", json.trim_matches('"')),
     };
     let only = match (table.by, field.only) {
         (Some(by), [_, ..]) => format!(" Only for `{by}`: {}.", words(field.only)),
         _ => String::new(),
     };
-    format!("| `{}` | {} | {need} | {}{only} |\n", field.name, value(field.kind), field.doc)
+    // An example of the field's own is better than that of its format.
+    let value = Values { sections, example: !field.doc.contains("such as") }.of(field.kind);
+    format!("| `{}` | {value} | {need} | {}{only} |\n", field.name, field.doc)
 }
 
 fn words(words: &[&str]) -> String {
     words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
 }
 
-fn value(kind: &Type) -> String {
-    match kind {
-        Type::Text(format) if format.what == TEXT.what || format.example.contains('\n') => format.what.to_owned(),
-        Type::Text(format) => format!("{}, such as `{}`", format.what, format.example),
-        Type::Choice([only]) => format!("`{}`", only.word),
-        Type::Choice(_) => "one of the words below".to_owned(),
-        Type::Bool => "`true` or `false`".to_owned(),
-        Type::Integer { min, max } => format!("a whole number from {min} to {max}"),
-        Type::Number { min, above_min, max } => {
-            format!("a number {} {min}, at most {max}", if *above_min { "above" } else { "from" })
+/// How values are told: with links to the sections, and with or without an example.
+struct Values<'a> {
+    sections: &'a [Section],
+    example: bool,
+}
+
+impl Values<'_> {
+    fn of(&self, kind: &Type) -> String {
+        match kind {
+            Type::Text(format) => self.text(format),
+            Type::Choice([only]) => format!("`{}`", only.word),
+            Type::Choice(_) => "one of the words below".to_owned(),
+            Type::Bool => "`true` or `false`".to_owned(),
+            Type::Integer { min, max } => format!("a whole number from {min} to {max}"),
+            Type::Number { min, above_min: true, max } => format!("a number above {min}, at most {max}"),
+            Type::Number { min, above_min: false, max } => format!("a number from {min} to {max}"),
+            Type::Scalar => "a text, number or boolean, kept as written".to_owned(),
+            Type::List { item, max, .. } => format!("a list of at most {max}: {}", self.of(item)),
+            Type::Map { key, value, max, .. } => format!("a map of at most {max}: {} to {}", key.what, self.of(value)),
+            Type::Object(table) => self.object(table),
+            Type::Reference => format!("`from_env` or `from_file`: a {}", REFERENCE.name),
+            Type::Shapes { scalar, list, map } => {
+                [scalar, list, map].into_iter().flatten().map(|kind| self.of(kind)).collect::<Vec<_>>().join("; or ")
+            }
         }
-        Type::Scalar => "a text, number or boolean, kept as written".to_owned(),
-        Type::List { item, max, .. } => format!("a list of at most {max}: {}", value(item)),
-        Type::Map { key, value: kind, max, .. } => format!("a map of at most {max}: {} to {}", key.what, value(kind)),
-        Type::Object(table) => format!("a map: {}", table.name),
-        Type::Reference => format!("`from_env` or `from_file`: a {}", REFERENCE.name),
-        Type::Shapes { scalar, list, map } => {
-            [scalar, list, map].into_iter().flatten().map(|kind| value(kind)).collect::<Vec<_>>().join("; or ")
+    }
+
+    fn text(&self, format: &Format) -> String {
+        if !self.example || format.what == TEXT.what || format.example.contains('\n') {
+            return format.what.to_owned();
+        }
+        format!("{}, such as `{}`", format.what, format.example)
+    }
+
+    fn object(&self, table: &Table) -> String {
+        match self.sections.iter().find(|section| std::ptr::eq(section.table, table)) {
+            Some(section) => format!("a map: [{}](#{})", table.name, section.anchor()),
+            None => format!("a map: {}", table.name),
         }
     }
 }

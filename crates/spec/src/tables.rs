@@ -99,7 +99,7 @@ pub(crate) static WORKLOAD_SPEC: Table = Table {
     by: Some("type"),
     fields: &[
         required("type", &Type::Choice(&WORKLOAD_TYPES), "What kind of work it is."),
-        optional("model", &WORD_TYPE, "The model, a dimension of every comparison.").required_where(&["serving", "training"]),
+        optional("model", &WORD_TYPE, "The model, such as `llama-3.1-8b`.").required_where(&["serving", "training"]),
         optional("precision", &WORD_TYPE, "The number format, such as `fp8`.").required_where(&["serving", "training"]),
         optional("framework", &WORD_TYPE, "What computes, such as `pytorch`.").only(EXECUTED).required_where(&["training"]),
         optional("parallelism", &WORD_TYPE, "How the work is split, such as `tp8`.").only(&["training"]),

@@ -12,10 +12,19 @@ pub fn reference() -> String {
          nanoseconds, instants are UTC. A row's id is the digest of its key columns (marked *key*), except in `workload_dim`, \
          where it is the `workload_spec_digest`.\n",
     );
+    page.push_str("\n| table | what it holds |\n| --- | --- |\n");
+    for table in TABLES {
+        // Writing to a String cannot fail.
+        let _ = writeln!(page, "| [`{0}`](#{0}) | {1} |", table.name, first_sentence(table.doc));
+    }
     for table in TABLES {
         add_table(&mut page, table);
     }
     page
+}
+
+fn first_sentence(text: &str) -> &str {
+    text.find(". ").map_or(text, |end| &text[..=end])
 }
 
 // Writing to a String cannot fail.
@@ -42,6 +51,7 @@ mod tests {
     fn every_column_is_on_the_page() {
         let page = reference();
         assert_eq!(page.matches("\n## ").count(), TABLES.len());
+        assert_eq!(page.matches("\n| [`").count(), TABLES.len());
         assert_eq!(page.matches("\n| `").count(), TABLES.iter().map(|table| table.columns().count()).sum::<usize>());
         assert!(!page.contains("| |  |"), "no empty cells that break the table");
     }

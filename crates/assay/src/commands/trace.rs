@@ -148,7 +148,7 @@ fn again(opened: &Opened, walk: &Walk<'_>) -> Result<(f64, bool), Failure> {
     let metric = point.and_then(|point| point.metrics.iter().find(|metric| metric.metric == walk.metric.metric));
     let trial = walk.row.text("trial_id").map(str::to_owned);
     let value = metric.and_then(|metric| match &trial {
-        None => statistic(metric, &walk.statistic),
+        None => metric.statistic(&walk.statistic),
         Some(trial) => metric.trials.iter().find(|value| value.trial_id.as_str() == trial).map(|value| value.value),
     });
     let value =
@@ -159,20 +159,6 @@ fn again(opened: &Opened, walk: &Walk<'_>) -> Result<(f64, bool), Failure> {
     }
     let (before, now) = (number(&walk.value), value);
     Err(Failure::verification("recompute_differs", format!("the number was {before} and is {now} when computed again")))
-}
-
-fn statistic(metric: &MetricSummary, statistic: &str) -> Option<f64> {
-    match statistic {
-        "median" => Some(metric.median),
-        "mean" => Some(metric.mean),
-        "min" => Some(metric.min),
-        "max" => Some(metric.max),
-        "sd" => metric.sd,
-        "cv" => metric.cv,
-        "ci_low" => metric.interval.as_ref().map(|interval| interval.low),
-        "ci_high" => metric.interval.as_ref().map(|interval| interval.high),
-        _ => None,
-    }
 }
 
 fn number(value: &Value) -> String {

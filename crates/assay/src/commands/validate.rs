@@ -42,7 +42,10 @@ impl Validate {
             output::line(assay_spec::render(&problems));
         }
         if problems.is_empty() {
-            output::talk(format!("{} files are valid", read.len()));
+            output::talk(match read.len() {
+                1 => "1 file is valid".to_owned(),
+                count => format!("{count} files are valid"),
+            });
             return Ok(Exit::Done);
         }
         output::talk(format!(

@@ -178,3 +178,19 @@ pub struct Summary {
 }
 
 body!(Summary, |summary| summary.files.iter().map(|file| &file.artifact).collect());
+
+impl MetricSummary {
+    /// The statistics across trials by name, those that could be computed.
+    pub fn statistics(&self) -> Vec<(&'static str, f64)> {
+        let mut statistics = vec![("median", self.median), ("mean", self.mean), ("min", self.min), ("max", self.max)];
+        statistics.extend(self.sd.map(|sd| ("sd", sd)));
+        statistics.extend(self.cv.map(|cv| ("cv", cv)));
+        statistics.extend(self.interval.iter().flat_map(|interval| [("ci_low", interval.low), ("ci_high", interval.high)]));
+        statistics
+    }
+
+    /// The statistic of that name, if it could be computed.
+    pub fn statistic(&self, name: &str) -> Option<f64> {
+        self.statistics().into_iter().find(|(known, _)| *known == name).map(|(_, value)| value)
+    }
+}

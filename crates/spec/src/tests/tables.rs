@@ -386,14 +386,16 @@ fn the_reference_of_a_trust_policy() {
     assert_snapshot!(reference(DefinitionKind::TrustPolicy), @r"
     # TrustPolicy
 
+    Written from the field tables in `crates/spec`; do not edit.
+
     Says which key may sign what.
 
     | field | value | default | meaning |
     | --- | --- | --- | --- |
     | `apiVersion` | `assay.dev/v1alpha1` | required | The version of the format. |
     | `kind` | `TrustPolicy` | required | What the file defines. |
-    | `metadata` | a map: metadata | required | What it is called and whose it is. |
-    | `spec` | a map: trust policy | required | Who is trusted with what. |
+    | `metadata` | a map: [metadata](#metadata) | required | What it is called and whose it is. |
+    | `spec` | a map: [trust policy](#spec) | required | Who is trusted with what. |
 
     ## metadata
 
@@ -412,7 +414,7 @@ fn the_reference_of_a_trust_policy() {
 
     | field | value | default | meaning |
     | --- | --- | --- | --- |
-    | `signers` | a list of at most 200: a map: signer | required | The keys, each with what it may sign. |
+    | `signers` | a list of at most 200: a map: [signer](#specsigners) | required | The keys, each with what it may sign. |
 
     ## spec.signers[]
 

@@ -1,0 +1,79 @@
+# What the scripts of this folder share: timed phases, and programs that must be there. Sourced, never run.
+# shellcheck shell=bash
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$root"
+
+# The folder of the dev profile, which all scripts share so that nothing is compiled twice.
+target=${CARGO_TARGET_DIR:-$root/target}
+
+# Where scripts keep what tests need from elsewhere: outside of the repository, so that it survives `git clean`.
+cache=${ASSAY_CI_CACHE:-${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/assay-ci}
+
+in_ci() { [ "${CI:-}" = true ]; }
+
+say() { printf '%s\n' "$*" >&2; }
+
+# Phases go to a file, so that the table of a script that calls others has theirs too.
+export ASSAY_CI_PHASES=${ASSAY_CI_PHASES:-}
+if [ -z "$ASSAY_CI_PHASES" ]; then
+    ASSAY_CI_PHASES=$(mktemp)
+    trap 'finish $?' EXIT
+fi
+
+# phase NAME COMMAND...: runs a command and notes how long it took. The first that fails ends the script.
+phase() {
+    local name=$1 begin=$SECONDS status
+    shift
+    say "" && say "== $name"
+    # In a subshell of its own, because bash ignores `set -e` in whatever stands before `||`.
+    set +e
+    (set -e && "$@")
+    status=$?
+    set -e
+    printf '%s\t%s\t%s\n' "$name" "$((SECONDS - begin))" "$([ "$status" -eq 0 ] && echo ok || echo "failed ($status)")" \
+        >>"$ASSAY_CI_PHASES"
+    return "$status"
+}
+
+# Prints the table of phases; SECONDS counts from the start of the script.
+finish() {
+    local status=$1
+    say ""
+    awk -F '\t' 'BEGIN { printf "%-38s %8s  %s\n", "phase", "seconds", "result" } { printf "%-38s %8d  %s\n", $1, $2, $3 }' \
+        "$ASSAY_CI_PHASES" >&2
+    say "$(printf '%-38s %8d  %s' total "$SECONDS" "$([ "$status" -eq 0 ] && echo ok || echo failed)")"
+    rm -f "$ASSAY_CI_PHASES"
+}
+
+# have PROGRAM PACKAGE...: whether a program is there, after an attempt to install it where that needs nobody's consent.
+have() {
+    local program=$1
+    shift
+    command -v "$program" >/dev/null && return 0
+    [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null || return 1
+    say "installing $* for \`$program\`"
+    # The lists of a fresh container are empty, and those of an old one stale.
+    { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends "$@"; } >&2 || return 1
+    command -v "$program" >/dev/null
+}
+
+# need PROGRAM PACKAGE...: ends the script with words that help, where a program is neither there nor to be installed.
+need() {
+    have "$@" && return 0
+    say "error: \`$1\` is not installed"
+    say ""
+    say "hint: install it with your package manager; on Debian and Ubuntu: apt-get install ${*:2}"
+    exit 1
+}
+
+# What every build needs.
+need_toolchain() {
+    need cc gcc libc6-dev
+    need git git
+    command -v cargo >/dev/null && return 0
+    say "error: \`cargo\` is not installed"
+    say ""
+    say "hint: install a Rust toolchain: https://rustup.rs"
+    exit 1
+}

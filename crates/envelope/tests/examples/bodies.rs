@@ -1,0 +1,730 @@
+//! The imagined run: a nightly comparison of huge pages on one GPU machine, with an indicator and an inference endpoint. Its
+//! preparation failed, so somebody cancelled it and rebooted the machine; resumed, it went on in a second incarnation of its only
+//! block. One trial took three attempts.
+
+use assay_envelope::{
+    Predicate, Provenance, ResourceDescriptor, Signed, VerificationResult, VerificationSummary, predicate_type, sign,
+};
+use assay_manifest::{
+    Body, Checkpoint, Collection, Digest, Environment, ExecutionPart, InputRef, Instant, Kind, Manifest, Plan, Publication,
+    Recording, RunEnd, RunId, Source, SourceFile, Summary,
+};
+use serde_json::{Value, json};
+
+use crate::keys;
+
+/// A signed manifest and what its files are called.
+pub(crate) struct Example {
+    pub(crate) name: &'static str,
+    pub(crate) signed: Signed,
+}
+
+const RUN: &str = "nightly-20261120-0200";
+const REPOSITORY: &str = "https://git.example.org/team/benchmarks.git";
+/// 2026-11-20T02:00:00Z, the slot of the schedule.
+const BEGIN_UNIX_SECONDS: i64 = 1_795_140_000;
+const PLACES: [(&str, &str); 2] = [("memory-bandwidth", "node-a"), ("chat-8b", "vllm")];
+const VARIANTS: [&str; 2] = ["default", "huge-pages"];
+const TRIALS: u32 = 3;
+
+/// All of them, each made from the ones before it.
+pub(crate) fn examples() -> Vec<Example> {
+    let source = seal(&[], source(), 0);
+    let plan_body = plan();
+    let plan_digest = plan_body.digest().expect("a digest");
+    let plan = seal(&[&source], plan_body, 1);
+    let first = seal(&[&plan], environment(plan_digest, 0), 3);
+    let prepared = seal(&[&plan, &first], prepared_checkpoint(plan_digest), 5);
+    let checkpoint = seal(&[&plan, &first], checkpoint(plan_digest), 9);
+    let end = seal(&[&plan, &first], run_end(), 12);
+    let environment = seal(&[&plan], environment(plan_digest, 1), 603);
+    let part = seal(&[&plan, &environment], execution_part(plan_digest, checkpoint.as_input()), 650);
+    let recording = seal(&[&plan, &environment], recording(plan_digest), 651);
+    let evidence = [&plan, &first, &environment, &part, &recording];
+    let collection = seal(&evidence, collection(plan_digest, part.manifest_digest), 652);
+    let summary_body = summary(plan_digest, collection.manifest_digest);
+    let summary = seal(&[&plan, &first, &environment, &collection], summary_body, 654);
+    let chain = [&source, &plan, &first, &environment, &part, &recording, &collection, &summary];
+    let publication = seal(&chain, publication(plan_digest, summary.manifest_digest), 655);
+    let named = [
+        ("source", source),
+        ("plan", plan),
+        ("environment", environment),
+        ("environment-first", first),
+        ("checkpoint", checkpoint),
+        ("checkpoint-prepared", prepared),
+        ("run_end", end),
+        ("execution_part", part),
+        ("recording", recording),
+        ("collection", collection),
+        ("summary", summary),
+        ("publication", publication),
+    ];
+    named.map(|(name, signed)| Example { name, signed }).into()
+}
+
+fn run_id() -> RunId {
+    RunId::new(RUN).expect("a run id")
+}
+
+fn at(milliseconds: u32) -> Instant {
+    Instant::from_unix_ns(BEGIN_UNIX_SECONDS * 1_000_000_000 + i64::from(milliseconds) * 1_000_000)
+}
+
+/// The digest of bytes that only these examples speak of.
+fn digest(text: &str) -> Digest {
+    Digest::of(text.as_bytes())
+}
+
+/// Forty hexadecimal digits, as Git names its objects.
+fn oid(text: &str) -> String {
+    digest(text).hex()[..40].to_owned()
+}
+
+fn artifact(name: &str, size: u32, media_type: &str) -> Value {
+    json!({"name": name, "digest": digest(name), "size": size.to_string(), "media_type": media_type})
+}
+
+fn body<B: Body>(value: Value) -> B {
+    serde_json::from_value(value).unwrap_or_else(|error| panic!("the body of the {}: {error}", B::KIND))
+}
+
+/// Signs a body as its stage does, with fixed times: begun `second` seconds into the run, done half a second later.
+fn seal<B: Body>(inputs: &[&Signed], body: B, second: u32) -> Signed {
+    let inputs: Vec<InputRef> = inputs.iter().map(|signed| signed.as_input()).collect();
+    let manifest = Manifest::new(run_id(), inputs, body);
+    sign(&manifest, &keys::signer(B::KIND.signer()), predicate(B::KIND, second)).expect("signed")
+}
+
+fn predicate(kind: Kind, second: u32) -> Predicate {
+    let role = kind.signer();
+    let (started, finished) = (at(second * 1_000), at(second * 1_000 + 500));
+    if predicate_type(kind) == assay_envelope::VERIFICATION_SUMMARY {
+        return VerificationSummary {
+            verifier_binary: digest("assay-publish"),
+            time_verified: finished,
+            resource_uri: format!("assay:runs/{RUN}"),
+            policy: ("trust.yaml".into(), Digest::of(keys::trust_yaml().as_bytes())),
+            input_attestations: vec![],
+            result: VerificationResult::Passed,
+            levels: vec!["ASSAY_LEVEL_1".into()],
+        }
+        .into();
+    }
+    Provenance {
+        role,
+        run_id: run_id(),
+        external_parameters: json!({"run_id": RUN, "stage": role, "parameters": {"pipeline": "pipelines/nightly.yaml"}}),
+        internal_parameters: json!({"shard": {"index": 0, "count": 1}}),
+        resolved_dependencies: vec![
+            ResourceDescriptor::git_commit(format!("git+{REPOSITORY}"), oid("commit")),
+            ResourceDescriptor::named("pipelines/nightly.yaml", digest("files/pipelines/nightly.yaml")),
+        ],
+        builder_binary: digest(&format!("assay-{role}")),
+        builder_version: "0.1.0".into(),
+        invocation_id: format!("{RUN}/{role}-{second}"),
+        started_on: started,
+        finished_on: finished,
+    }
+    .into()
+}
+
+fn source_files() -> Vec<SourceFile> {
+    let file = |path: &str, size: u32, executable: bool| {
+        let artifact = artifact(&format!("files/{path}"), size, "application/octet-stream");
+        serde_json::from_value(json!({"path": path, "executable": executable, "artifact": artifact})).expect("a file")
+    };
+    vec![
+        file("pipelines/nightly.yaml", 1_906, false),
+        file("workloads/memory-bandwidth/workload.yaml", 1_071, false),
+        file("workloads/memory-bandwidth/run.sh", 146, true),
+        file("workloads/memory-bandwidth/bandwidth.c", 8_873, false),
+        file("workloads/chat-8b/workload.yaml", 902, false),
+        file("queries/headline.sql", 411, false),
+    ]
+}
+
+fn source() -> Source {
+    let object = |kind: &str, size: u32| {
+        let oid = oid(kind);
+        let artifact = artifact(&format!("objects/{oid}"), size, "application/octet-stream");
+        json!({"oid": oid, "kind": kind, "artifact": artifact})
+    };
+    body(json!({
+        "kind": "git",
+        "repository": REPOSITORY,
+        "commit": oid("commit"),
+        "dirty": false,
+        "objects": [object("commit", 351), object("tree", 363)],
+        "pipeline": "pipelines/nightly.yaml",
+        "files": source_files(),
+        "files_digest": Source::digest_of_files(&source_files()),
+    }))
+}
+
+fn controls() -> Value {
+    json!([
+        {"control": "dedicated_nodes", "state": "declared", "evidence": "the node is drained before the slot"},
+        {"control": "fixed_topology", "state": "proved", "evidence": "one host, the same GPU in every trial"},
+        {"control": "locked_clocks", "state": "absent", "evidence": "CPU governor schedutil"},
+        {"control": "stable_background", "state": "declared", "evidence": "no other jobs on the node"},
+    ])
+}
+
+fn pricing() -> Value {
+    json!({"gpu_hour": 2.49, "currency": "EUR", "source": "https://prices.example.org/gpu", "as_of": "2026-11-01"})
+}
+
+fn image() -> Value {
+    json!({"reference": "registry.example.org/team/vllm:0.11", "digest": digest("image")})
+}
+
+fn pinned(path: &str, origin: &str, size: u32, executable: bool) -> Value {
+    let artifact = artifact(&format!("workloads/{origin}"), size, "application/octet-stream");
+    json!({"path": path, "origin": origin, "executable": executable, "artifact": artifact})
+}
+
+fn workloads() -> Value {
+    let spec = |name: &str, size: u32| artifact(&format!("workloads/{name}/spec.json"), size, "application/json");
+    json!([
+        {
+            "name": "memory-bandwidth",
+            "workload_type": "indicator",
+            "workload_spec_digest": spec("memory-bandwidth", 762)["digest"],
+            "spec": spec("memory-bandwidth", 762),
+            "seed": digest("seed of memory-bandwidth").hex(),
+            "metrics": [
+                {"path": "triad_mb_per_s", "unit": "MB/s", "better": "higher", "primary": true},
+                {"path": "copy_mb_per_s", "unit": "MB/s", "better": "higher", "primary": false},
+            ],
+            "indicator": {
+                "script": pinned("run.sh", "memory-bandwidth/run.sh", 146, true),
+                "files": [pinned("bandwidth.c", "memory-bandwidth/bandwidth.c", 8_873, false)],
+                "parameters": {"REPS": "7", "SIZE_MIB": "64"},
+                "prepare": {
+                    "command": ["cc", "-O3", "-pthread", "-o", "bandwidth", "bandwidth.c"],
+                    "outputs": ["bandwidth"],
+                    "time_limit_ns": "60000000000",
+                },
+                "time_limit_ns": "60000000000",
+            },
+        },
+        {
+            "name": "chat-8b",
+            "workload_type": "serving",
+            "workload_spec_digest": spec("chat-8b", 640)["digest"],
+            "spec": spec("chat-8b", 640),
+            "seed": digest("seed of chat-8b").hex(),
+            "metrics": [{"path": "ttft_ms", "unit": "ms", "better": "lower", "primary": true}],
+            "image": image(),
+        },
+    ])
+}
+
+fn targets() -> Value {
+    json!([
+        {
+            "name": "node-a", "kind": "host", "command": [], "env": [], "ready_timeout_ns": "0",
+            "hardware": {"memory": "12 x 64 GiB DDR5-5600"},
+        },
+        {
+            "name": "vllm",
+            "kind": "process",
+            "url": "http://127.0.0.1:8000",
+            "command": ["vllm", "serve", "chat-8b", "--port", "8000"],
+            "env": [
+                {"name": "VLLM_LOGGING_LEVEL", "value": "WARNING"},
+                {"name": "HF_TOKEN", "from_env": "HF_TOKEN"},
+                {"name": "VLLM_API_KEY", "from_file": "/run/secrets/vllm-api-key"},
+            ],
+            "ready_http": "/health",
+            "ready_timeout_ns": "300000000000",
+            "image": image(),
+            "hardware": {},
+        },
+    ])
+}
+
+/// The names of each case: workload, target, variant, and its point.
+fn cases() -> impl Iterator<Item = (String, &'static str)> {
+    PLACES.into_iter().flat_map(|(workload, target)| {
+        let point = if workload == "chat-8b" { "c8" } else { "t8" };
+        VARIANTS.into_iter().map(move |variant| (format!("{workload}.{target}.{variant}"), point))
+    })
+}
+
+fn case(id: &str, point: &str) -> Value {
+    let names: Vec<_> = id.split('.').collect();
+    let point = match point {
+        "c8" => json!({
+            "point_id": point, "kind": "concurrency", "value": {"concurrency": "8"}, "load_recipe_digest": digest("load recipe"),
+        }),
+        _ => json!({"point_id": point, "kind": "parameters", "value": {"THREADS": "8"}}),
+    };
+    json!({"case_id": id, "workload": names[0], "target": names[1], "variant": names[2], "points": [point]})
+}
+
+/// Every planned trial in order: id, case, point, index.
+fn trials() -> Vec<(String, String, &'static str, u32)> {
+    let trial = |index| move |(case, point)| (format!("{case}.{point}.t{index}"), case, point, index);
+    (0..TRIALS).flat_map(|index| cases().map(trial(index))).collect()
+}
+
+fn plan() -> Plan {
+    let trials: Vec<_> = trials()
+        .into_iter()
+        .map(|(id, case, point, index)| json!({"trial_id": id, "case_id": case, "point_id": point, "index": index, "block": 0}))
+        .collect();
+    body(json!({
+        "pipeline": {"name": "nightly", "path": "pipelines/nightly.yaml", "digest": digest("files/pipelines/nightly.yaml")},
+        "source": {
+            "kind": "git", "repository": REPOSITORY, "commit": oid("commit"), "dirty": false,
+            "files_digest": Source::digest_of_files(&source_files()),
+        },
+        "intent": "publication",
+        "claim": {
+            "methodology": "Three interleaved trials of each side on one drained node.",
+            "representative": false,
+            "statement": "Stands for this node model and this kernel; not for other memory configurations.",
+        },
+        "controls": controls(),
+        "pricing": pricing(),
+        "workloads": workloads(),
+        "targets": targets(),
+        "variants": [
+            {"name": "default", "env": []},
+            {"name": "huge-pages", "env": [{"name": "GLIBC_TUNABLES", "value": "glibc.malloc.hugetlb=1"}]},
+        ],
+        "cases": cases().map(|(id, point)| case(&id, point)).collect::<Vec<_>>(),
+        "trial_policy": {"count": TRIALS, "retry_budget": 2},
+        "isolation": "none",
+        "placement": "coexist",
+        "comparison": {
+            "baseline": {"target": "node-a", "variant": "default"},
+            "candidate": {"target": "node-a", "variant": "huge-pages"},
+            "variable_under_test": "other",
+            "other": "huge pages for malloc",
+        },
+        "order": {"seed": digest("order").hex(), "digest": digest("ordered trials")},
+        "trials": trials,
+        "unpinned": [{"what": "the model `chat-8b`", "reason": "the endpoint does not tell the digest of its weights"}],
+        "queries": [pinned("headline.sql", "queries/headline.sql", 411, false)],
+    }))
+}
+
+fn observed(value: impl Into<Value>, how: &str) -> Value {
+    json!({"source": "observed", "value": value.into(), "how": how})
+}
+
+fn host_facts(boot_id: &str) -> Value {
+    json!({
+        "boot_id": observed(boot_id, "/proc/sys/kernel/random/boot_id"),
+        "operating_system": observed("Debian GNU/Linux 13 (trixie)", "/etc/os-release"),
+        "kernel": observed("6.12.48+deb13-amd64", "/proc/sys/kernel/osrelease"),
+        "architecture": observed("x86_64", "/proc/sys/kernel/arch"),
+        "virtualization": observed("none", "the processor's flags, firmware and container marks"),
+        "cpu_vendor": observed("GenuineIntel", "/proc/cpuinfo"),
+        "cpu_model": observed("Intel(R) Xeon(R) Platinum 8568Y+", "/proc/cpuinfo"),
+        "cpu_signature": observed("6/207/2", "/proc/cpuinfo"),
+        "microcode": observed("0x21000291", "/proc/cpuinfo"),
+        "cpu_flags": observed(json!(["amx_bf16", "avx512f", "constant_tsc", "sha_ni"]), "/proc/cpuinfo"),
+        "sockets": observed(2, "/sys/devices/system/cpu"),
+        "cores": observed(96, "/sys/devices/system/cpu"),
+        "logical_cpus": observed(192, "/sys/devices/system/cpu/online"),
+        "usable_cpus": observed(16, "Cpus_allowed_list of /proc/self/status"),
+        "smt": observed(true, "/sys/devices/system/cpu"),
+        "governor": observed(json!(["schedutil"]), "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"),
+        "max_frequency_khz": observed("4000000", "/sys/devices/system/cpu/cpu*/cpufreq/cpuinfo_max_freq"),
+        "boost": observed(true, "/sys/devices/system/cpu/cpufreq/boost"),
+        "caches": observed(json!(["L1d 48 KiB x 96", "L2 2 MiB x 96", "L3 300 MiB x 2"]), "cache/index* of every CPU"),
+        "numa": observed(json!(["0: 0-47,96-143", "1: 48-95,144-191"]), "/sys/devices/system/node"),
+        "memory_bytes": {"source": "declared", "value": "824633720832", "how": "`hardware` of the target `node-a`"},
+        "swap_bytes": observed("0", "/proc/meminfo"),
+        "huge_pages": observed("madvise", "/sys/kernel/mm/transparent_hugepage/enabled"),
+        "cgroup_cpu_millis": observed("16000", "/sys/fs/cgroup/cpu.max"),
+        "cgroup_memory_bytes": {"source": "unknown", "how": "no memory limit is set in `/sys/fs/cgroup` or above it"},
+        "clock_source": observed("tsc", "/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        "clock_synchronised": observed(true, "timedatectl"),
+        "gpus": observed(json!([{
+            "uuid": "GPU-5c3f1f3e-1c2d-4e5f-8a9b-0c1d2e3f4a5b", "model": "NVIDIA H200", "memory_bytes": "150754820096",
+            "driver_version": "580.95.05", "pci_bus_id": "00000000:1A:00.0", "clocks": "not locked",
+        }]), "nvidia-smi"),
+        "network_cards": observed(json!([{"name": "eth0", "driver": "mlx5_core", "speed_mbps": 100_000, "mtu": 9_000}]),
+            "/sys/class/net"),
+    })
+}
+
+fn block(incarnation: u32) -> Value {
+    json!({"index": 0, "incarnation": incarnation})
+}
+
+fn environment(plan: Digest, incarnation: u32) -> Environment {
+    let boot_id = ["3f0c9f0a-6f0e-4a55-9d43-0f6c1f9f7a11", "b1d5a4f2-3c77-4bb8-8a53-6f3a5d1f2e90"][incarnation as usize];
+    body(json!({
+        "plan_digest": plan,
+        "block": block(incarnation),
+        "observed_at": at(3_200 + incarnation * 600_000),
+        "hosts": [{"name": "node-a", "roles": ["target", "client", "stage"], "facts": host_facts(boot_id)}],
+        "software": [
+            {"name": "cc", "version": observed("cc (Debian 14.2.0-19) 14.2.0", "cc --version")},
+            {"name": "nccl", "version": {"source": "unknown", "how": "not installed"}},
+        ],
+        "targets": [
+            {
+                "id": "node-a", "kind": "host", "hosts": ["node-a"], "models": [], "probes": [],
+                "version": {"source": "unknown", "how": "a target of kind `host` gives no version"},
+            },
+            {
+                "id": "vllm",
+                "kind": "process",
+                "hosts": ["node-a"],
+                "address": "http://127.0.0.1:8000",
+                "version": observed("0.11.0", "GET /version"),
+                "models": ["chat-8b"],
+                "image": image(),
+                "probes": [{"question": "GET /health", "ready": true, "answer": "200", "waited_ns": "41250000000"}],
+            },
+        ],
+        "controls": controls(),
+        "placement": {"cluster": "local"},
+        "pricing": pricing(),
+        "readings": [artifact("readings/nvidia-smi.xml", 18_204, "application/xml")],
+    }))
+}
+
+fn host_state(milliseconds: u32) -> Value {
+    json!({
+        "at": at(milliseconds),
+        "load_1m": 1.25,
+        "memory_available_bytes": "790273982464",
+        "cpu_busy_us": (80_000_000 + u64::from(milliseconds) * 8_000).to_string(),
+        "cpu_steal_us": "0",
+        "cgroup_throttled_us": "0",
+        "frequencies_khz": ["3800000", "3799000"],
+        "temperatures_millicelsius": {"coretemp/Package id 0": 51_000},
+    })
+}
+
+fn usage() -> Value {
+    let mut usage = json!({
+        "utime_us": "1402512", "stime_us": "75758", "maxrss_kib": "198148", "minflt": "49319", "majflt": "1", "inblock": "248",
+        "oublock": "8", "nvcsw": "3", "nivcsw": "8",
+    });
+    for unused in ["ixrss", "idrss", "isrss", "nswap", "msgsnd", "msgrcv", "nsignals"] {
+        usage[unused] = json!("0");
+    }
+    usage
+}
+
+fn window(begin: u32, milliseconds: u32) -> Value {
+    json!({
+        "start": at(begin),
+        "end": at(begin + milliseconds),
+        "duration_ns": (u64::from(milliseconds) * 1_000_000 + 137).to_string(),
+    })
+}
+
+/// When an attempt began, in milliseconds of the run: two seconds after the one before it.
+fn begin(place: usize) -> u32 {
+    610_000 + u32::try_from(place).expect("few") * 2_000
+}
+
+/// An attempt that gave a result.
+fn attempt(trial: usize, number: u32, begin: u32) -> Value {
+    let (id, case, point, _) = trials().swap_remove(trial);
+    let file = |name: &str, size| artifact(&format!("trials/{id}/{number}/{name}"), size, "application/octet-stream");
+    let mut attempt = json!({
+        "trial_id": id,
+        "case_id": case,
+        "point_id": point,
+        "attempt": number,
+        "window": window(begin, 1_480),
+        "status": "completed",
+        "validity": {"valid": true, "reasons": []},
+        "host_before": host_state(begin - 10),
+        "host_after": host_state(begin + 1_490),
+        "evidence": [file("stdout", 569), file("stderr", 0)],
+    });
+    if point == "t8" {
+        attempt["indicator"] = json!({
+            "script_sha256": digest("workloads/memory-bandwidth/run.sh"),
+            "exit_code": 0,
+            "usage": usage(),
+            "leftovers": 0,
+            "parameters": {"REPS": "7", "SIZE_MIB": "64", "THREADS": "8"},
+            "name": "memory-bandwidth",
+            "component": "assay-indicators",
+        });
+    }
+    attempt
+}
+
+fn invalidated(mut attempt: Value, status: &str, code: &str, detail: &str) -> Value {
+    attempt["status"] = json!(status);
+    attempt["validity"] = json!({"valid": false, "reasons": [{"code": code, "detail": detail}]});
+    attempt
+}
+
+/// The first attempt of all, in the first incarnation: it never ran.
+fn not_prepared() -> Value {
+    let why = "`cc` ended with exit code 1: no space left on device";
+    let mut attempt = invalidated(attempt(0, 0, NOT_PREPARED_BEGIN), "not_prepared", "not_prepared", why);
+    for absent in ["indicator", "host_before", "host_after"] {
+        attempt.as_object_mut().expect("an object").remove(absent);
+    }
+    attempt["window"] = window(NOT_PREPARED_BEGIN, 0);
+    attempt["evidence"] = json!([]);
+    attempt
+}
+
+/// A trial of the indicator that was stopped at its limit, then gave no result, then a good one.
+fn troubled(trial: usize) -> [Value; 3] {
+    let mut stopped = invalidated(attempt(trial, 0, begin(20)), "timed_out", "time_limit", "stopped after 60 s");
+    let outcome = stopped["indicator"].as_object_mut().expect("an indicator");
+    outcome.remove("exit_code");
+    outcome.insert("signal".into(), json!(9));
+    outcome.insert("leftovers".into(), json!(1));
+    let mut malformed = invalidated(attempt(trial, 1, begin(21)), "malformed", "malformed", "stdout is not one JSON document");
+    malformed["indicator"]["malformed"] = json!("expected `{` at line 1, column 1");
+    [stopped, malformed, attempt(trial, 2, begin(22))]
+}
+
+const NOT_PREPARED_BEGIN: u32 = 8_000;
+/// Trial 1 of `memory-bandwidth.node-a.default`.
+const TROUBLED: usize = 4;
+
+fn attempts() -> Vec<Value> {
+    let of = |trial: usize| match trial {
+        0 => vec![not_prepared(), attempt(0, 1, begin(0))],
+        TROUBLED => troubled(trial).to_vec(),
+        _ => vec![attempt(trial, 0, begin(trial))],
+    };
+    (0..trials().len()).flat_map(of).collect()
+}
+
+fn prepared() -> Value {
+    let file = |name: &str, size| artifact(&format!("prepared/memory-bandwidth/{name}"), size, "application/octet-stream");
+    json!({
+        "workload": "memory-bandwidth", "succeeded": true, "exit_code": 0,
+        "outputs": [file("stdout", 0), file("stderr", 0), file("files/bandwidth", 17_200)],
+    })
+}
+
+fn failed_preparation() -> Value {
+    let file = |name: &str, size| artifact(&format!("prepared/memory-bandwidth/{name}"), size, "text/plain");
+    json!({
+        "workload": "memory-bandwidth", "succeeded": false, "exit_code": 1,
+        "failure": "`cc` ended with exit code 1", "outputs": [file("stdout", 0), file("stderr", 88)],
+    })
+}
+
+fn checkpoint_of(plan: Digest, step: &str, what: Value) -> Checkpoint {
+    let mut checkpoint = json!({
+        "plan_digest": plan, "block": block(0), "shard": {"index": 0, "count": 1}, "input_digest": digest("input of execute"),
+    });
+    checkpoint[step] = what;
+    body(checkpoint)
+}
+
+fn checkpoint(plan: Digest) -> Checkpoint {
+    checkpoint_of(plan, "attempt", not_prepared())
+}
+
+fn prepared_checkpoint(plan: Digest) -> Checkpoint {
+    checkpoint_of(plan, "prepared", failed_preparation())
+}
+
+fn run_end() -> RunEnd {
+    body(json!({
+        "state": "cancelled", "stage": "execute", "reason": {"code": "interrupt", "detail": "SIGINT"},
+        "exit_code": 50, "sequence": 0, "input_digest": digest("input of execute"),
+    }))
+}
+
+fn execution_part(plan: Digest, resumed: InputRef) -> ExecutionPart {
+    let serving = trials().into_iter().filter(|(_, _, point, _)| *point == "c8");
+    let schedules = serving.map(|(id, ..)| {
+        let schedule = digest(&format!("schedule of {id}"));
+        (id, json!(schedule))
+    });
+    body(json!({
+        "plan_digest": plan,
+        "block": block(1),
+        "shard": {"index": 0, "count": 1},
+        "schedule_digests": schedules.collect::<serde_json::Map<_, _>>(),
+        "prepared": [prepared()],
+        "attempts": attempts(),
+        "resumed": [resumed],
+    }))
+}
+
+fn gap() -> Value {
+    json!({"source": "vllm", "window": window(617_000, 2_000), "reason": "`/metrics` did not answer within 1 s"})
+}
+
+fn recording(plan: Digest) -> Recording {
+    let series = |source: &str, samples: &str, size| {
+        let artifact = artifact(&format!("recordings/0-1-0/{source}.jsonl"), size, "application/jsonl");
+        json!({"source": source, "samples": samples, "artifact": artifact})
+    };
+    body(json!({
+        "plan_digest": plan,
+        "block": block(1),
+        "sequence": 0,
+        "window": window(604_000, 46_000),
+        "interval_ns": "1000000000",
+        "series": [series("host", "47", 53_980), series("vllm", "45", 410_332)],
+        "gaps": [gap()],
+    }))
+}
+
+fn collection(plan: Digest, part: Digest) -> Collection {
+    let attempts = attempts();
+    let collected = |attempt: &Value| {
+        let late = attempt["window"]["start"] == json!(at(begin(3)));
+        let incarnation = u32::from(attempt["status"] != "not_prepared");
+        json!({
+            "attempt": attempt["attempt"], "block": block(incarnation), "shard": {"index": 0, "count": 1}, "part": part,
+            "counted": attempt["validity"]["valid"], "samples": "2", "gaps": if late { json!([gap()]) } else { json!([]) },
+        })
+    };
+    let trial = |id: &str| {
+        let own: Vec<_> = attempts.iter().filter(|attempt| attempt["trial_id"] == id).map(collected).collect();
+        json!({"trial_id": id, "counted": own.iter().any(|attempt| attempt["counted"] == true), "attempts": own})
+    };
+    body(json!({
+        "plan_digest": plan,
+        "trials": trials().iter().map(|(id, ..)| trial(id)).collect::<Vec<_>>(),
+        "drift": [{
+            "what": "boot_id", "before": block(0), "after": block(1),
+            "detail": "`node-a` had 3f0c9f0a-6f0e-4a55-9d43-0f6c1f9f7a11, then b1d5a4f2-3c77-4bb8-8a53-6f3a5d1f2e90",
+        }],
+        "evidence": artifact("evidence.json", 7_310, "application/json"),
+        "evidence_count": "33",
+        "evidence_bytes": "489122",
+    }))
+}
+
+const TROUBLED_CASE: &str = "memory-bandwidth.node-a.default";
+
+/// Which attempt of a trial counts.
+fn counted(case: &str, index: u32) -> u32 {
+    match (case, index) {
+        (TROUBLED_CASE, 0) => 1,
+        (TROUBLED_CASE, 1) => 2,
+        _ => 0,
+    }
+}
+
+/// A metric over the three trials of a case, whose values lie `step` apart around `median`.
+fn metric(case: &str, point: &str, (name, unit, better): (&str, &str, Option<&str>), median: f64, step: f64) -> Value {
+    let row = |what: &str| digest(&format!("row {case} {point} {name} {what}"));
+    let trials = (0..TRIALS).map(|index| {
+        json!({
+            "trial_id": format!("{case}.{point}.t{index}"), "attempt": counted(case, index), "n": "7", "flagged": false,
+            "value": median + step * (f64::from(index) - 1.0), "row_id": row(&format!("t{index}")),
+        })
+    });
+    let rows: serde_json::Map<_, _> = ["median", "mean", "sd", "cv", "min", "max"]
+        .map(|statistic| (statistic.to_owned(), json!(row(statistic))))
+        .into_iter()
+        .collect();
+    let mut metric = json!({
+        "metric": name, "unit": unit, "primary": better.is_some(), "n": TRIALS.to_string(), "median": median, "mean": median,
+        "sd": step, "cv": step / median, "min": median - step, "max": median + step, "stability": "stable",
+        "stability_reason": "the trials differ by less than 5 % of their median", "rows": rows, "trials": trials.collect::<Vec<_>>(),
+    });
+    match better {
+        Some(better) => {
+            metric["better"] = json!(better);
+            metric["interval"] = json!({"low": median - step, "high": median + step, "level": 0.75, "method": "order_statistic"});
+        }
+        None => metric["interval_absent"] = json!("the metric is not declared, so it is shown without a judgement"),
+    }
+    metric
+}
+
+fn point(case: &str, point: &str) -> Value {
+    let indicator = point == "t8";
+    let workload = if indicator { "memory-bandwidth" } else { "chat-8b" };
+    let metrics = if indicator {
+        vec![
+            metric(case, point, ("triad_mb_per_s", "MB/s", Some("higher")), 212_400.0, 850.0),
+            metric(case, point, ("threads", "unknown", None), 8.0, 0.0),
+        ]
+    } else {
+        vec![metric(case, point, ("ttft_ms", "ms", Some("lower")), 84.5, 1.25)]
+    };
+    let excluded = |trial: u32, attempt: u32, code: &str, detail: &str| {
+        let reasons = json!([{"code": code, "detail": detail}]);
+        json!({"trial_id": format!("{case}.{point}.t{trial}"), "attempt": attempt, "reasons": reasons})
+    };
+    let excluded = [
+        excluded(0, 0, "not_prepared", "`cc` ended with exit code 1: no space left on device"),
+        excluded(1, 0, "time_limit", "stopped after 60 s"),
+        excluded(1, 1, "malformed", "stdout is not one JSON document"),
+    ];
+    let excluded = if case == TROUBLED_CASE { excluded.to_vec() } else { vec![] };
+    json!({
+        "case_id": case,
+        "point_id": point,
+        "workload_type": if indicator { "indicator" } else { "serving" },
+        "workload_spec_digest": digest(&format!("workloads/{workload}/spec.json")),
+        "value": if indicator { json!({"THREADS": "8"}) } else { json!({"concurrency": "8"}) },
+        "trials_planned": TRIALS,
+        "trials_counted": TRIALS,
+        "attempts": TRIALS as usize + excluded.len(),
+        "excluded": excluded,
+        "metrics": metrics,
+    })
+}
+
+fn summary(plan: Digest, collection: Digest) -> Summary {
+    let file = |table: &str, rows: &str, size| {
+        let artifact = artifact(&format!("rows/{table}.parquet"), size, "application/vnd.apache.parquet");
+        json!({"table": table, "rows": rows, "artifact": artifact})
+    };
+    body(json!({
+        "plan_digest": plan,
+        "artifact_manifest_digest": collection,
+        "reduce_binary": digest("assay-reduce"),
+        "status": "succeeded",
+        "issues": [{"code": "drift", "detail": "boot_id of `node-a` differs between incarnations 0 and 1 of block 0"}],
+        "points": cases().map(|(case, name)| point(&case, name)).collect::<Vec<_>>(),
+        "files": [
+            file("software_version_dim", "1", 6_263),
+            file("hardware_topology_dim", "1", 12_339),
+            file("cluster_region_dim", "1", 4_254),
+            file("workload_dim", "2", 9_539),
+            file("artifact_lineage_dim", "2", 10_663),
+            file("outcome_fact", "60", 22_752),
+            file("benchmark_run_fact", "4", 24_101),
+        ],
+    }))
+}
+
+fn publication(plan: Digest, summary: Digest) -> Publication {
+    let cases: Vec<_> = cases().map(|(case, _)| case).collect();
+    let trust_policy = Digest::of(keys::trust_yaml().as_bytes());
+    body(json!({
+        "plan_digest": plan,
+        "summary": summary,
+        "trust_policy": trust_policy,
+        "published_at": at(655_200),
+        "grade": {
+            "asked": "publication",
+            "given": "realism",
+            "shortfalls": [{"rule": "pinned", "found": "the model `chat-8b` is not pinned"}],
+        },
+        "runs": [
+            {"run_id": RUN, "cases": cases, "outcome": "this"},
+            {"run_id": "nightly-20261119-0200", "cases": cases, "outcome": "cancelled", "evidence": digest("another run_end.json")},
+        ],
+        "warehouse_snapshot": {"benchmark_run_fact": "41", "outcome_fact": "41"},
+        "numbers": artifact("numbers.json", 18_926, "application/json"),
+        "reports": [artifact("report.md", 11_049, "text/markdown"), artifact("report.html", 82_210, "text/html")],
+        "keys": [
+            {"name": "trust.yaml", "digest": trust_policy, "size": keys::trust_yaml().len().to_string(), "media_type": "application/yaml"},
+        ],
+    }))
+}
