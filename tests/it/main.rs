@@ -1,1 +1,14 @@
-//! End-to-end tests.
+//! End-to-end tests: the real binaries, real Git repositories and real signatures.
+//!
+//! One binary, so that it is linked once. Every test has a repository, a home and a store of its own.
+
+mod by_hand;
+mod docs;
+mod errors;
+mod foreign;
+mod kills;
+mod life;
+mod pipeline;
+mod support;
+mod tamper;
+mod trust;

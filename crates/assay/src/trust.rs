@@ -98,6 +98,6 @@ pub(crate) fn keys_beside_run(blobs: &dyn Blobs, head: &Head) -> Result<Vec<Vec<
 
 /// The key files of a published folder.
 pub(crate) fn keys_in_folder(blobs: &FolderBlobs) -> Result<Vec<Vec<u8>>, Failure> {
-    let keys = blobs.iter().filter(|(_, path)| path.extension().is_some_and(|extension| extension == "pub"));
-    keys.filter_map(|(digest, _)| blobs.get(digest, MAX_BYTES).transpose()).collect()
+    let keys = blobs.iter().filter(|(path, _)| path.ends_with(".pub"));
+    keys.filter_map(|(_, digest)| blobs.get(digest, MAX_BYTES).transpose()).collect()
 }

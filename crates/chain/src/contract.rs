@@ -128,7 +128,8 @@ impl std::str::FromStr for StageName {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Self::ALL.into_iter().find(|stage| stage.as_str() == text).ok_or_else(|| format!("`{text}` is not a stage"))
+        let unknown = || format!("`{}` is not a stage", text.chars().take(80).collect::<String>());
+        Self::ALL.into_iter().find(|stage| stage.as_str() == text).ok_or_else(unknown)
     }
 }
 
@@ -142,6 +143,22 @@ mod tests {
             for (kind, _) in stage.takes() {
                 assert!(stage.gives().may_take().contains(kind), "{stage} takes {kind}");
             }
+        }
+    }
+
+    #[test]
+    fn a_stage_reads_what_it_writes() {
+        for stage in StageName::ALL {
+            assert_eq!(stage.to_string().parse(), Ok(stage));
+        }
+        assert_eq!("Plan".parse::<StageName>(), Err("`Plan` is not a stage".to_owned()));
+    }
+
+    #[test]
+    fn an_arity_admits_as_many_as_it_says() {
+        for (arity, admitted) in [(Arity::One, [false, true, false]), (Arity::Many, [false, true, true]), (Arity::Any, [true; 3])]
+        {
+            assert_eq!([0, 1, 2].map(|count| arity.admits(count)), admitted, "{arity}");
         }
     }
 }

@@ -2,7 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use assay_manifest::{Body, CanonicalError, Collection, Digest, Document, ExecutionPart, InputRef, Kind, Manifest, Plan, RunId};
+use assay_manifest::{
+    Attempt, Block, Body, CanonicalError, CollectedTrial, Collection, Digest, Document, ExecutionPart, InputRef, Kind, Manifest,
+    Plan, RunId, TrialId,
+};
+
+use crate::chain_name;
 
 /// A manifest whose bytes and signature were checked, and the digests that name it.
 #[derive(Clone, Copy)]
@@ -81,9 +86,18 @@ pub enum BrokenLink {
     /// An attempt of an execution part is not in the Collection, or the other way round.
     #[error("the collection and the execution parts disagree: {0}")]
     Attempts(String),
+    /// Another attempt counts than the rule says.
+    #[error("the collection counts another attempt of trial `{trial}` than the first valid one")]
+    Counted {
+        /// The trial.
+        trial: TrialId,
+    },
     /// A block has no Environment.
     #[error("block {0} has no environment of its own")]
     Block(u32),
+    /// Two manifests say the same thing, of which at most one is ever accepted.
+    #[error("the chain has two manifests that are `{0}`")]
+    Twice(String),
     /// The plan has no canonical form.
     #[error("the plan has no digest")]
     Canonical(#[from] CanonicalError),
@@ -102,7 +116,9 @@ impl BrokenLink {
             Self::OtherEvidence { .. } => "other_evidence",
             Self::Trials(_) => "trials_unaccounted",
             Self::Attempts(_) => "attempts_unaccounted",
+            Self::Counted { .. } => "other_attempt_counted",
             Self::Block(_) => "block_without_environment",
+            Self::Twice(_) => "accepted_twice",
             Self::Canonical(_) => "not_canonical",
         }
     }
@@ -128,8 +144,7 @@ fn check_inputs(members: &[Member<'_>]) -> Result<(), BrokenLink> {
     let known: BTreeSet<InputRef> = members.iter().map(|member| member.reference).collect();
     let kinds: BTreeSet<Kind> = known.iter().map(|reference| reference.kind).collect();
     for (of, input) in links(members) {
-        let baseline = of == Kind::Summary && input.kind == Kind::Summary;
-        if kinds.contains(&input.kind) && !known.contains(&input) && !baseline {
+        if kinds.contains(&input.kind) && !known.contains(&input) && !is_baseline(of, &input) {
             return Err(BrokenLink::OtherInput { of, input });
         }
     }
@@ -186,8 +201,8 @@ fn check_evidence(members: &[Member<'_>]) -> Result<(), BrokenLink> {
 /// Checks that a run's chain is whole: every kind is there, every named input is there, every block has its environment, and
 /// every planned trial and every attempt is accounted for.
 pub fn check_complete(run_id: &RunId, members: &[Member<'_>]) -> Result<(), BrokenLink> {
-    check_publishable(run_id, members)?;
-    check_single(members, Kind::Publication)
+    check_single(members, Kind::Publication)?;
+    check_publishable(run_id, members)
 }
 
 /// Checks that a run's chain is whole up to its Summary: what publish takes.
@@ -199,13 +214,24 @@ pub fn check_publishable(run_id: &RunId, members: &[Member<'_>]) -> Result<(), B
             return Err(BrokenLink::MissingKind(kind));
         }
     }
-    let known: BTreeSet<InputRef> = members.iter().map(|member| member.reference).collect();
-    let baseline = |(of, input): &(Kind, InputRef)| *of == Kind::Summary && input.kind == Kind::Summary;
-    if let Some((of, input)) = links(members).find(|link| !known.contains(&link.1) && !baseline(link)) {
-        return Err(BrokenLink::MissingInput { of, input });
-    }
+    check_named_inputs(members)?;
+    check_distinct(members)?;
     check_blocks(members)?;
     check_trials(members)
+}
+
+/// Every manifest that another one was made from is there, but for baselines.
+fn check_named_inputs(members: &[Member<'_>]) -> Result<(), BrokenLink> {
+    let known: BTreeSet<InputRef> = members.iter().map(|member| member.reference).collect();
+    match links(members).find(|(of, input)| !known.contains(input) && !is_baseline(*of, input)) {
+        Some((of, input)) => Err(BrokenLink::MissingInput { of, input }),
+        None => Ok(()),
+    }
+}
+
+/// A Summary that a Summary was made from is of another run: it is compared against, not part of the chain.
+fn is_baseline(of: Kind, input: &InputRef) -> bool {
+    of == Kind::Summary && input.kind == Kind::Summary
 }
 
 fn check_single(members: &[Member<'_>], kind: Kind) -> Result<(), BrokenLink> {
@@ -215,6 +241,20 @@ fn check_single(members: &[Member<'_>], kind: Kind) -> Result<(), BrokenLink> {
         count => Err(BrokenLink::TooMany { kind, count }),
     }
 }
+
+/// At most one result of a stage is ever accepted, so no two members have one name; a published folder relies on that as well.
+fn check_distinct(members: &[Member<'_>]) -> Result<(), BrokenLink> {
+    let mut named: BTreeMap<String, InputRef> = BTreeMap::new();
+    for member in members.iter().filter(|member| member.document.kind() != Kind::RunEnd) {
+        let name = chain_name(member.document);
+        match named.insert(name.clone(), member.reference) {
+            Some(other) if other != member.reference => return Err(BrokenLink::Twice(name)),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 fn check_blocks(members: &[Member<'_>]) -> Result<(), BrokenLink> {
     let environments: BTreeSet<_> = of_kind::<assay_manifest::Environment>(members).map(|manifest| manifest.body.block).collect();
     match of_kind::<ExecutionPart>(members).find(|part| !environments.contains(&part.body.block)) {
@@ -223,40 +263,88 @@ fn check_blocks(members: &[Member<'_>]) -> Result<(), BrokenLink> {
     }
 }
 
-/// The plan's trials, the collection's and the attempts of the execution parts are the same, one for one.
+/// The plan's trials, the collection's and the attempts of the execution parts are the same, one for one, and what counts follows
+/// the rule.
 fn check_trials(members: &[Member<'_>]) -> Result<(), BrokenLink> {
     let (Some(plan), Some(collection)) = (of_kind::<Plan>(members).next(), of_kind::<Collection>(members).next()) else {
         return Ok(());
     };
-    let planned: Vec<_> = plan.body.trials.iter().map(|trial| &trial.trial_id).collect();
-    let collected: Vec<_> = collection.body.trials.iter().map(|trial| &trial.trial_id).collect();
-    if planned != collected {
-        return Err(BrokenLink::Trials(format!("{} planned, {} collected, or in another order", planned.len(), collected.len())));
+    let planned = plan.body.trials.iter().map(|trial| &trial.trial_id);
+    let collected = collection.body.trials.iter().map(|trial| &trial.trial_id);
+    if !planned.eq(collected) {
+        let (planned, collected) = (plan.body.trials.len(), collection.body.trials.len());
+        return Err(BrokenLink::Trials(format!("{planned} planned, {collected} collected, or in another order")));
     }
-    let executed = executed_attempts(members);
-    let accounted: BTreeSet<_> = collection
-        .body
-        .trials
-        .iter()
-        .flat_map(|trial| trial.attempts.iter().map(|attempt| (attempt.part, trial.trial_id.clone(), attempt.attempt)))
-        .collect();
-    match executed.symmetric_difference(&accounted).next() {
-        Some((part, trial, attempt)) => {
-            Err(BrokenLink::Attempts(format!("attempt {attempt} of trial `{trial}` in the part {part} is on one side only")))
+    let executed = executed_attempts(members)?;
+    check_accounted(&executed, &collection.body.trials)?;
+    collection.body.trials.iter().try_for_each(|trial| check_counted(&executed, trial))
+}
+
+/// What an attempt is found by: its part, its trial and its number.
+type AttemptKey<'a> = (Digest, &'a TrialId, u32);
+
+fn executed_attempts<'a>(members: &[Member<'a>]) -> Result<BTreeMap<AttemptKey<'a>, &'a Attempt>, BrokenLink> {
+    let parts = members.iter().filter_map(|member| Some((member.reference.manifest, ExecutionPart::of(member.document)?)));
+    let mut executed = BTreeMap::new();
+    for (digest, part) in parts.collect::<BTreeMap<_, _>>() {
+        for attempt in &part.body.attempts {
+            let key = (digest, &attempt.trial_id, attempt.attempt);
+            if executed.insert(key, attempt).is_some() {
+                return Err(BrokenLink::Attempts(format!("{} twice", which(key))));
+            }
         }
+    }
+    Ok(executed)
+}
+
+fn which((part, trial, attempt): AttemptKey<'_>) -> String {
+    format!("the part {part} has attempt {attempt} of trial `{trial}`")
+}
+
+fn check_accounted(executed: &BTreeMap<AttemptKey<'_>, &Attempt>, trials: &[CollectedTrial]) -> Result<(), BrokenLink> {
+    let mut accounted = BTreeSet::new();
+    for trial in trials {
+        for attempt in &trial.attempts {
+            let key = (attempt.part, &trial.trial_id, attempt.attempt);
+            if !executed.contains_key(&key) {
+                return Err(BrokenLink::Attempts(format!("only the collection says that {}", which(key))));
+            }
+            if !accounted.insert(key) {
+                return Err(BrokenLink::Attempts(format!("the collection says twice that {}", which(key))));
+            }
+        }
+    }
+    match executed.keys().find(|key| !accounted.contains(*key)) {
+        Some(key) => Err(BrokenLink::Attempts(format!("{}, and the collection does not say so", which(*key)))),
         None => Ok(()),
     }
 }
 
-fn executed_attempts(members: &[Member<'_>]) -> BTreeSet<(Digest, assay_manifest::TrialId, u32)> {
-    let parts: BTreeMap<Digest, &Manifest<ExecutionPart>> =
-        members.iter().filter_map(|member| Some((member.reference.manifest, ExecutionPart::of(member.document)?))).collect();
-    parts
-        .iter()
-        .flat_map(|(digest, part)| part.body.attempts.iter().map(|attempt| (*digest, attempt.trial_id.clone(), attempt.attempt)))
-        .collect()
+fn check_counted(executed: &BTreeMap<AttemptKey<'_>, &Attempt>, trial: &CollectedTrial) -> Result<(), BrokenLink> {
+    let is_valid = |part, attempt| executed.get(&(part, &trial.trial_id, attempt)).is_some_and(|found| found.validity.valid);
+    let tries = trial.attempts.iter().map(|found| (found.block, found.attempt, is_valid(found.part, found.attempt)));
+    let counts = counted_attempt(tries);
+    let follows = trial.attempts.iter().all(|found| found.counted == (counts == Some((found.block, found.attempt))));
+    if follows && trial.counted == counts.is_some() {
+        return Ok(());
+    }
+    Err(BrokenLink::Counted { trial: trial.trial_id.clone() })
+}
+
+/// The attempt that counts for a trial: the first that is valid in every shard, and no other, so that nobody chooses the best.
+///
+/// `tries` are the block, the number and the validity of each shard's attempts, in any order.
+pub fn counted_attempt(tries: impl IntoIterator<Item = (Block, u32, bool)>) -> Option<(Block, u32)> {
+    let mut attempts = BTreeMap::new();
+    for (block, attempt, valid) in tries {
+        *attempts.entry((block, attempt)).or_insert(true) &= valid;
+    }
+    attempts.into_iter().find(|(_, valid)| *valid).map(|(attempt, _)| attempt)
 }
 
 fn of_kind<'a, B: Body + 'a>(members: &'a [Member<'_>]) -> impl Iterator<Item = &'a Manifest<B>> {
     members.iter().filter_map(|member| B::of(member.document))
 }
+
+#[cfg(test)]
+mod tests;

@@ -41,7 +41,8 @@ pub struct Ended {
     /// Descendants that were still running when it ended, and were ended with it. Counted in a reaper only.
     pub leftovers: u32,
     /// What it and its descendants used: those it waited for, and in a reaper (see [`crate::become_reaper`]) also the orphans
-    /// that were ended with it. While another child of this process runs, orphans stay, and are counted for the last one.
+    /// that were ended with it. While another child runs whose orphans come here too ([`crate::Orphans`]), they stay, and are
+    /// counted for the last one.
     pub usage: Usage,
     /// Wall time from just before the fork until its end was seen, in nanoseconds.
     pub wall_ns: u64,
@@ -127,7 +128,7 @@ impl Child {
     ///
     /// At the limit or at a cancel its group gets SIGTERM, and after the command's grace the group and everything below it
     /// SIGKILL. Whatever remains of its group when it has ended is killed as well; so are orphans, in a reaper, once no other
-    /// child of this process runs.
+    /// child runs that they could come from.
     pub fn wait(self, limit: Option<Duration>, cancel: &Cancel) -> Result<Ended, Error> {
         self.wait_then(limit, cancel, |_| Signal::TERM)
     }

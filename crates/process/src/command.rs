@@ -43,6 +43,18 @@ pub struct Command {
     pub death_signal: Signal,
     /// How long it may take to end after SIGTERM before it is killed.
     pub grace: Duration,
+    /// Where what it leaves behind comes to.
+    pub orphans: Orphans,
+}
+
+/// Where a child's orphaned descendants come to, while the child lives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Orphans {
+    /// To this process, if it is a reaper.
+    #[default]
+    ComeHere,
+    /// To the child, which is a reaper itself, as [`crate::supervise`] makes it.
+    StayBelow,
 }
 
 /// A child's standard input.
@@ -99,6 +111,7 @@ impl Command {
             fd_three: FdThree::default(),
             death_signal: Signal::KILL,
             grace: GRACE,
+            orphans: Orphans::default(),
         }
     }
 

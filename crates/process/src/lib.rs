@@ -21,7 +21,7 @@ mod usage;
 
 pub use cancel::{Cancel, cancel_on_signals};
 pub use child::{Child, Ended, KILL_LIMIT, Status};
-pub use command::{Command, FdThree, Input, MAX_PIPE_BYTES, Output, pipe_holding};
+pub use command::{Command, FdThree, Input, MAX_PIPE_BYTES, Orphans, Output, pipe_holding};
 pub use error::Error;
 pub use reaper::{SWEEP_LIMIT, Swept, become_reaper, kill_descendants};
 pub use rustix::process::Signal;

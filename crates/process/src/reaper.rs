@@ -4,7 +4,7 @@
 //! flattens: kill every child, and its children become ours. Repeating that until none is left needs no knowledge of the tree,
 //! and no process escapes it by forking twice, by leaving its group, or by leaving its session.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsFd as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 
-use crate::{Error, Status, Usage, poll, sys, tree};
+use crate::{Error, Orphans, Status, Usage, poll, sys, tree};
 
 /// How long a sweep goes on: a fork bomb or a process that hangs in the kernel ends the sweep's patience, not the caller's.
 pub const SWEEP_LIMIT: Duration = Duration::from_secs(10);
@@ -33,13 +33,13 @@ pub struct Swept {
 /// child that is just being made is never taken for an orphan, and no number is signalled after it was freed.
 #[derive(Default)]
 pub(crate) struct Family {
-    /// The children whose [`crate::Child`] will wait for them.
-    pub(crate) awaited: BTreeSet<i32>,
+    /// The children whose [`crate::Child`] will wait for them, and where their orphans come to.
+    pub(crate) awaited: BTreeMap<i32, Orphans>,
     /// Whether orphans come back to this process.
     pub(crate) reaper: bool,
 }
 
-static FAMILY: Mutex<Family> = Mutex::new(Family { awaited: BTreeSet::new(), reaper: false });
+static FAMILY: Mutex<Family> = Mutex::new(Family { awaited: BTreeMap::new(), reaper: false });
 
 pub(crate) fn family() -> MutexGuard<'static, Family> {
     FAMILY.lock().unwrap_or_else(PoisonError::into_inner)
@@ -72,10 +72,11 @@ enum Sweep {
 }
 
 impl Family {
-    /// Ends the orphans that came back to this process. Only when no child is awaited: an orphan has no lineage, so while
-    /// another child lives this one may be its. In a process that is no reaper there are none.
+    /// Ends the orphans that came back to this process. Only when every awaited child keeps its own: an orphan has no lineage,
+    /// so while another child lives this one may be its. In a process that is no reaper there are none.
     pub(crate) fn sweep_orphans(&self) -> Swept {
-        if self.reaper && self.awaited.is_empty() { self.sweep(Sweep::Orphans) } else { Swept::default() }
+        let lends_none = self.awaited.values().all(|orphans| *orphans == Orphans::StayBelow);
+        if self.reaper && lends_none { self.sweep(Sweep::Orphans) } else { Swept::default() }
     }
 
     fn sweep(&self, which: Sweep) -> Swept {
@@ -86,8 +87,7 @@ impl Family {
             // All are killed before any is waited for, so that they end side by side.
             let killed: Vec<_> = running.into_iter().filter(|pid| kill(*pid)).collect();
             let ended: Vec<_> = killed.into_iter().filter(|pid| has_ended_by(*pid, deadline)).collect();
-            swept.killed += ended.len();
-            let reaped = self.reap_orphans(done.iter().chain(&ended), &mut swept.usage);
+            let reaped = self.reap_orphans(done.iter().chain(&ended), &mut swept);
             if reaped == 0 && ended.is_empty() {
                 break;
             }
@@ -112,13 +112,18 @@ impl Family {
     }
 
     fn is_awaited(&self, pid: Pid) -> bool {
-        self.awaited.contains(&raw(pid))
+        self.awaited.contains_key(&raw(pid))
     }
 
-    /// Takes ended orphans out of the process table: how many. What is awaited stays, for whoever awaits it.
-    fn reap_orphans<'a>(&self, ended: impl Iterator<Item = &'a Pid>, usage: &mut Usage) -> usize {
+    /// Takes ended orphans out of the process table: how many. What is awaited stays, for whoever awaits it. Those that SIGKILL
+    /// ended were still running, whether this sweep killed them or the signal to their group before it.
+    fn reap_orphans<'a>(&self, ended: impl Iterator<Item = &'a Pid>, swept: &mut Swept) -> usize {
         let reaped = ended.filter(|pid| !self.is_awaited(**pid)).filter_map(|pid| sys::reap(*pid).ok());
-        reaped.map(|(_, used)| *usage += used).count()
+        let add = |(status, used): (Status, Usage)| {
+            swept.killed += usize::from(status == Status::Signaled(Signal::KILL.as_raw()));
+            swept.usage += used;
+        };
+        reaped.map(add).count()
     }
 
     /// Takes a child that has ended out of the process table.

@@ -10,7 +10,7 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 
 use crate::Error;
 use crate::child::Child;
-use crate::command::{Command, FdThree};
+use crate::command::{Command, FdThree, Orphans};
 use crate::reaper::{self, Family};
 use crate::sys::{self, BeforeExec, PassedFd};
 
@@ -86,7 +86,7 @@ fn try_to_start(command: &Command) -> Result<Started, Error> {
     let mut family = reaper::family();
     let at = Instant::now();
     let child = prepared.spawn().map_err(failed)?;
-    adopt(&mut family, child, at).map_err(failed)
+    adopt(&mut family, child, at, command.orphans).map_err(failed)
 }
 
 /// What becomes descriptor 3, and what keeps that number occupied until the child was made.
@@ -110,14 +110,14 @@ impl FdThreePlan {
 }
 
 /// Notes a child that was just made, so that no sweep takes it for an orphan.
-fn adopt(family: &mut Family, mut child: std::process::Child, at: Instant) -> io::Result<Started> {
+fn adopt(family: &mut Family, mut child: std::process::Child, at: Instant, orphans: Orphans) -> io::Result<Started> {
     let pid = Pid::from_child(&child);
     let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty()).inspect_err(|_| {
         // A child that cannot be waited for is not kept.
         let _ = rustix::process::kill_process_group(pid, Signal::KILL);
         let _ = child.wait();
     })?;
-    family.awaited.insert(reaper::raw(pid));
+    family.awaited.insert(reaper::raw(pid), orphans);
     let stdout = child.stdout.take().map(OwnedFd::from);
     let stderr = child.stderr.take().map(OwnedFd::from);
     Ok(Started { pid, pidfd, at, stdout, stderr })

@@ -1,5 +1,6 @@
 //! Where one user's keys and trust lie on this machine.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use assay_manifest::Role;
@@ -12,7 +13,11 @@ pub struct Config(PathBuf);
 impl Config {
     /// Finds the folder; it need not exist yet.
     pub fn find() -> Result<Self, Failure> {
-        let from = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        Self::from_variables(|name| std::env::var_os(name))
+    }
+
+    fn from_variables(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, Failure> {
+        let from = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         from("ASSAY_CONFIG")
             .or_else(|| from("XDG_CONFIG_HOME").map(|folder| folder.join("assay")))
             .or_else(|| from("HOME").map(|home| home.join(".config/assay")))
@@ -46,5 +51,38 @@ impl Config {
     /// The local trust root: a TrustPolicy that names the local keys.
     pub fn trust(&self) -> PathBuf {
         self.0.join("trust.yaml")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(variables: &[(&str, &str)]) -> String {
+        let variable = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value));
+        Config::from_variables(variable).map_or_else(|failure| failure.to_string(), |config| config.0.display().to_string())
+    }
+
+    #[test]
+    fn the_nearest_choice_wins() {
+        let [assay, xdg, home] = [("ASSAY_CONFIG", "/a"), ("XDG_CONFIG_HOME", "/x"), ("HOME", "/h")];
+        assert_eq!(found(&[assay, xdg, home]), "/a");
+        assert_eq!(found(&[xdg, home]), "/x/assay");
+        assert_eq!(found(&[home]), "/h/.config/assay");
+        assert_eq!(found(&[("ASSAY_CONFIG", ""), ("XDG_CONFIG_HOME", ""), home]), "/h/.config/assay", "empty is unset");
+        insta::assert_snapshot!(found(&[]), @r"
+        error[no_config_folder]: there is no place for keys: neither ASSAY_CONFIG nor HOME is set
+
+        hint: set ASSAY_CONFIG to a folder that only you can read
+        ");
+    }
+
+    #[test]
+    fn everything_lies_in_the_folder() {
+        let config = Config::at("/c");
+        assert_eq!(config.folder(), Path::new("/c"));
+        assert_eq!(config.private_key(Role::Plan), Path::new("/c/keys/plan.key"));
+        assert_eq!(config.public_key(Role::Plan), Path::new("/c/keys/plan.pub"));
+        assert_eq!(config.trust(), Path::new("/c/trust.yaml"));
     }
 }

@@ -59,9 +59,6 @@ pub trait Observer {
     fn stage_finished(&mut self, call: &StageCall, result: Result<InputRef, &Failure>);
 }
 
-/// Short for what an observer is called with.
-pub type StageObserver<'a> = &'a mut dyn Observer;
-
 /// A run that has reached its end.
 #[derive(Clone, Debug)]
 pub struct Finished {
@@ -83,7 +80,7 @@ pub fn drive(
     runner: &dyn Runner,
     observer: &mut dyn Observer,
 ) -> Result<Finished, Failure> {
-    let mut driver = Driver { run_id, store, policies, runner, observer, at: StageName::Plan };
+    let mut driver = Driver { run_id, store, policies, runner, observer };
     let outcome = driver.drive(source, plan_parameters);
     runner.release();
     outcome
@@ -95,7 +92,6 @@ struct Driver<'a> {
     policies: &'a StagePolicies,
     runner: &'a dyn Runner,
     observer: &'a mut dyn Observer,
-    at: StageName,
 }
 
 /// What the blocks of a run gave.
@@ -145,7 +141,8 @@ impl Driver<'_> {
             let block = json!({"block": index, "incarnation": incarnation});
             let environment = self.stage(StageName::Provision, vec![plan], block.clone(), &label)?;
             let executed = self.execute(plan, environment, &block, &finished, &label);
-            self.release_block()?;
+            // Between blocks nothing of the last one is up.
+            self.runner.release();
             blocks.environments.push(environment);
             match executed {
                 Ok(part) => {
@@ -198,12 +195,6 @@ impl Driver<'_> {
         self.stage(StageName::Execute, vec![plan, environment], execute_parameters(block, true, finished), label)
     }
 
-    /// Between blocks nothing of the last one is up.
-    fn release_block(&mut self) -> Result<(), Failure> {
-        self.runner.release();
-        Ok(())
-    }
-
     fn valid_trials(&self, part: InputRef) -> Result<Vec<TrialId>, Failure> {
         let part: Manifest<ExecutionPart> = self.load(part)?;
         let valid = part.body.attempts.into_iter().filter(|attempt| attempt.validity.valid);
@@ -252,7 +243,6 @@ impl Driver<'_> {
 
     /// Calls a stage, and again where it failed in a way that a retry may mend.
     fn stage(&mut self, stage: StageName, inputs: Vec<InputRef>, parameters: Value, label: &str) -> Result<InputRef, Failure> {
-        self.at = stage;
         let policy = self.policies.of(stage);
         let call = StageCall {
             stage,

@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use assay_manifest::{Artifact, Digest, Document, InputRef, MAX_MANIFEST_BYTES, RunId};
+use assay_chain::published_files;
+use assay_manifest::{Digest, Document, InputRef, MAX_MANIFEST_BYTES, RunId};
 use assay_stage::{Exit, Failure};
 use assay_store::{Scratch, Store};
 
@@ -18,9 +19,14 @@ pub fn export(store: &Store, run_id: &RunId, publication: InputRef, folder: &Pat
         Failure::environment("export", format!("cannot write `{}`", path.display())).because(error)
     };
     fs::create_dir_all(folder).map_err(|error| unwritable(folder, &error))?;
-    let staged = tempfile::Builder::new().prefix(".staged-").tempdir_in(folder).map_err(|error| unwritable(folder, &error))?;
-    let scratch = Scratch::within(staged.path(), SCRATCH_BYTES)?;
-    let whole = staged.path().join("run");
+    // Named after the run, so that what a killed process has left there goes away with the next one.
+    let staged = folder.join(format!(".staged-{run_id}"));
+    if staged.exists() {
+        fs::remove_dir_all(&staged).map_err(|error| unwritable(&staged, &error))?;
+    }
+    fs::create_dir_all(&staged).map_err(|error| unwritable(&staged, &error))?;
+    let scratch = Scratch::within(&staged, SCRATCH_BYTES)?;
+    let whole = staged.join("run");
     for (name, digest) in contents(store, publication)? {
         let path = whole.join(&name);
         let parent = path.parent().unwrap_or(&whole);
@@ -33,6 +39,8 @@ pub fn export(store: &Store, run_id: &RunId, publication: InputRef, folder: &Pat
         fs::remove_dir_all(&target).map_err(|error| unwritable(&target, &error))?;
     }
     fs::rename(&whole, &target).map_err(|error| unwritable(&target, &error))?;
+    drop(scratch);
+    fs::remove_dir_all(&staged).map_err(|error| unwritable(&staged, &error))?;
     Ok(target)
 }
 
@@ -45,32 +53,13 @@ fn make_readable(path: &Path) -> std::io::Result<()> {
 /// The files of the folder: path and digest.
 fn contents(store: &Store, publication: InputRef) -> Result<Vec<(String, Digest)>, Failure> {
     let published = load(store, publication)?;
-    let mut files = Vec::from(chain_files(&published, publication));
-    files.extend(outputs("", &published));
+    let mut files = published_files(&published, publication);
     for input in &published.header().inputs {
-        let document = load(store, *input)?;
-        files.extend(chain_files(&document, *input));
-        match document {
-            Document::Source(_) => files.extend(outputs("source/", &document)),
-            Document::Plan(_) => files.extend(outputs("plan/", &document)),
-            Document::Summary(_) => files.extend(outputs("", &document)),
-            Document::Collection(_) => files.extend(outputs("evidence/", &document)),
-            _ => {}
-        }
+        files.extend(published_files(&load(store, *input)?, *input));
     }
     files.sort_unstable();
     files.dedup();
     Ok(files)
-}
-
-fn outputs(prefix: &str, document: &Document) -> Vec<(String, Digest)> {
-    let file = |artifact: &Artifact| (format!("{prefix}{}", artifact.name), artifact.digest);
-    document.artifacts().into_iter().map(file).collect()
-}
-
-fn chain_files(document: &Document, reference: InputRef) -> [(String, Digest); 2] {
-    let name = assay_stage::chain_name(document);
-    [(format!("chain/{name}.json"), reference.manifest), (format!("chain/{name}.sigstore.json"), reference.bundle)]
 }
 
 fn load(store: &Store, reference: InputRef) -> Result<Document, Failure> {

@@ -11,7 +11,7 @@ use assay_envelope::{PublicKey, ScryptCost, SecretKey, Signer, TrustPolicy, Trus
 use assay_manifest::Role;
 use assay_stage::Failure;
 
-use crate::Config;
+use crate::{Config, lock};
 
 /// The largest key file.
 const MAX_KEY_BYTES: u64 = 64 << 10;
@@ -83,11 +83,7 @@ impl LocalKeys {
     fn unlock_one(&self, role: Role, password: &[u8]) -> Result<(Role, Unlocked), Failure> {
         let path = self.config.private_key(role);
         let text = read_key(&path)?;
-        let key = SecretKey::decrypt(&text, password).map_err(|error| {
-            Failure::environment("key_locked", format!("cannot unlock the key `{}`", path.display()))
-                .because(&error)
-                .hint("the password is read from COSIGN_PASSWORD, empty if unset")
-        })?;
+        let key = SecretKey::decrypt(&text, password).map_err(|error| Failure::locked_key(&path, &error))?;
         let unusable =
             |error: assay_envelope::KeyError| Failure::unexpected("key", "an unlocked key cannot be written").because(&error);
         Ok((role, Unlocked { pkcs8: key.to_pkcs8_der().map_err(unusable)?, public: key.public_key() }))
@@ -105,21 +101,49 @@ impl LocalKeys {
     }
 }
 
-/// Makes the keys that are missing and, if there is none, a trust root that names them. Gives the roles whose keys were made.
+/// Makes the keys that are missing, and sees to it that the trust root names every key. Gives the roles whose keys were made.
+///
+/// What a person has written into the trust root stays in it.
 pub fn init_keys(config: &Config, password: &[u8], cost: ScryptCost) -> Result<Vec<Role>, Failure> {
+    make_private_folder(&config.folder().join("keys"))?;
+    // Two first runs at once would otherwise mix the halves of their keys.
+    let _one_at_a_time = lock::wait(&config.folder().join("keys.lock"))?;
     let keys = LocalKeys::of(config);
     let missing = keys.missing();
-    make_private_folder(&config.folder().join("keys"))?;
     for role in &missing {
         make_key(config, *role, password, cost)?;
     }
-    if !missing.is_empty() || !config.trust().exists() {
-        let public = keys.public_keys()?;
-        let signers = public.into_iter().map(|(role, key)| TrustedSigner::new(format!("local-{role}"), key, [role]));
-        let policy = TrustPolicy { name: "local".to_owned(), digest: None, signers: signers.collect() };
+    let existing = read_trust_root(&config.trust())?;
+    let policy = naming_all(existing.clone(), &keys.public_keys()?);
+    if existing.as_ref() != Some(&policy) {
         write_new_or_replace(&config.trust(), policy.to_yaml().as_bytes(), 0o644)?;
     }
     Ok(missing)
+}
+
+fn read_trust_root(path: &Path) -> Result<Option<TrustPolicy>, Failure> {
+    match fs::read(path) {
+        Ok(bytes) => assay_stage::read_trust(&path.display().to_string(), &bytes).map(Some),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => {
+            Err(Failure::environment("config", format!("cannot read the trust root `{}`", path.display())).because(&error))
+        }
+    }
+}
+
+/// The policy with each key that it does not name yet. A key that was replaced stays: it signed the runs of its time.
+fn naming_all(policy: Option<TrustPolicy>, keys: &[(Role, PublicKey)]) -> TrustPolicy {
+    let mut policy = policy.unwrap_or_else(|| TrustPolicy { name: "local".to_owned(), digest: None, signers: Vec::new() });
+    for (role, key) in keys {
+        if policy.signers.iter().any(|signer| signer.key == *key && signer.signs.contains(role)) {
+            continue;
+        }
+        let plain = format!("local-{role}");
+        let is_taken = policy.signers.iter().any(|signer| signer.name == plain);
+        let name = if is_taken { format!("{plain}-{}", key.fingerprint().short()) } else { plain };
+        policy.signers.push(TrustedSigner::new(name, key.clone(), [*role]));
+    }
+    policy
 }
 
 fn make_key(config: &Config, role: Role, password: &[u8], cost: ScryptCost) -> Result<(), Failure> {
@@ -159,4 +183,135 @@ fn read_key(path: &Path) -> Result<String, Failure> {
         return Err(Failure::environment("key", format!("`{}` has {size} bytes, too many for a key", path.display())));
     }
     fs::read_to_string(path).map_err(|error| unreadable(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::sync::OnceLock;
+
+    use super::*;
+
+    /// A configuration folder with keys under the password `open`: a copy of one, because making keys is meant to be slow.
+    fn initialised() -> (tempfile::TempDir, Config) {
+        static MADE: OnceLock<tempfile::TempDir> = OnceLock::new();
+        let made = MADE.get_or_init(|| {
+            let folder = tempfile::tempdir().expect("a folder");
+            assert_eq!(init_keys(&Config::at(folder.path()), b"open", ScryptCost::Cheap), Ok(Role::RUN.to_vec()));
+            folder
+        });
+        let (from, folder) = (Config::at(made.path()), tempfile::tempdir().expect("a folder"));
+        let to = Config::at(folder.path().join("assay"));
+        make_private_folder(&to.folder().join("keys")).expect("a folder");
+        let pairs = Role::RUN.map(|role| [from.private_key(role), from.public_key(role)]).concat();
+        for path in pairs.iter().chain([&from.trust()]) {
+            let inside = path.strip_prefix(from.folder()).expect("inside");
+            fs::copy(path, to.folder().join(inside)).expect("copied");
+        }
+        (folder, to)
+    }
+
+    fn signers(config: &Config) -> Vec<String> {
+        let policy = read_trust_root(&config.trust()).expect("it reads").expect("it is there");
+        policy.signers.into_iter().map(|signer| signer.name).collect()
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).expect("it is there").permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn keys_are_made_once() {
+        let (_folder, config) = initialised();
+        let before = (fs::read(config.private_key(Role::Plan)).expect("a key"), fs::read(config.trust()).expect("a trust root"));
+        assert_eq!(init_keys(&config, b"open", ScryptCost::Cheap), Ok(Vec::new()));
+        let after = (fs::read(config.private_key(Role::Plan)).expect("a key"), fs::read(config.trust()).expect("a trust root"));
+        assert_eq!(before, after);
+        assert_eq!(mode(&config.private_key(Role::Plan)), 0o600);
+        assert_eq!(mode(&config.folder().join("keys")), 0o700);
+        assert_eq!(mode(&config.public_key(Role::Plan)), 0o644);
+    }
+
+    #[test]
+    fn the_trust_root_names_every_key_for_its_role_alone() {
+        let (_folder, config) = initialised();
+        let policy = read_trust_root(&config.trust()).expect("it reads").expect("it is there");
+        for (role, key) in LocalKeys::of(&config).public_keys().expect("public keys") {
+            let signer = policy.signers.iter().find(|signer| signer.key == key).expect("it is named");
+            assert_eq!(
+                (signer.name.clone(), signer.signs.iter().copied().collect::<Vec<_>>()),
+                (format!("local-{role}"), vec![role])
+            );
+        }
+        assert_eq!(policy.signers.len(), Role::RUN.len());
+    }
+
+    #[test]
+    fn unlocked_keys_are_those_of_the_trust_root() {
+        let (_folder, config) = initialised();
+        let keys = LocalKeys::of(&config);
+        let ring = keys.unlock(b"open").expect("the right password");
+        for (role, public) in keys.public_keys().expect("public keys") {
+            assert_eq!(ring.public(role), Ok(&public));
+            assert_eq!(ring.signer(role).expect("a signer").public_key(), &public);
+        }
+        assert_eq!(ring.public(Role::Gate).expect_err("no stage of a run").message, "no key of `gate` was unlocked");
+    }
+
+    #[test]
+    fn a_wrong_password_is_named_with_its_key() {
+        let (_folder, config) = initialised();
+        let failure = LocalKeys::of(&config).unlock(b"wrong").err().expect("locked");
+        assert_eq!(failure.code, "key_locked");
+        assert_eq!(failure.message, format!("cannot unlock the key `{}`", config.private_key(Role::Source).display()));
+        insta::assert_snapshot!(failure.hint.unwrap_or_default(), @"set COSIGN_PASSWORD to the key's password");
+    }
+
+    #[test]
+    fn what_a_person_wrote_into_the_trust_root_stays() {
+        let (_folder, config) = initialised();
+        let mut policy = read_trust_root(&config.trust()).expect("it reads").expect("it is there");
+        let colleague = SecretKey::generate().expect("a key").public_key();
+        policy.signers.push(TrustedSigner::new("colleague", colleague, [Role::Source]));
+        fs::write(config.trust(), policy.to_yaml()).expect("written");
+        fs::remove_file(config.private_key(Role::Plan)).expect("a lost key");
+
+        assert_eq!(init_keys(&config, b"open", ScryptCost::Cheap), Ok(vec![Role::Plan]));
+        let names = signers(&config);
+        assert_eq!(names.len(), Role::RUN.len() + 2);
+        assert!(names.contains(&"colleague".to_owned()) && names.contains(&"local-plan".to_owned()));
+        assert!(names.last().expect("the new key").starts_with("local-plan-"), "{names:?}");
+        LocalKeys::of(&config).unlock(b"open").expect("all of them");
+    }
+
+    #[test]
+    fn a_trust_root_that_does_not_read_is_not_replaced() {
+        let (_folder, config) = initialised();
+        fs::write(config.trust(), "signers: mine").expect("written");
+        let failure = init_keys(&config, b"open", ScryptCost::Cheap).expect_err("not a policy");
+        assert_eq!(failure.code, "trust_policy");
+        assert_eq!(fs::read_to_string(config.trust()).expect("as it was"), "signers: mine");
+    }
+
+    #[test]
+    fn first_runs_at_once_share_one_set_of_keys() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = Config::at(folder.path());
+        let made: usize = std::thread::scope(|scope| {
+            let runs = [(); 3].map(|()| scope.spawn(|| init_keys(&config, b"", ScryptCost::Cheap).expect("keys").len()));
+            runs.into_iter().map(|run| run.join().expect("no panic")).sum()
+        });
+        assert_eq!(made, Role::RUN.len());
+        let keys = LocalKeys::of(&config);
+        let ring = keys.unlock(b"").expect("unlocked");
+        assert!(keys.public_keys().expect("public keys").iter().all(|(role, key)| ring.public(*role) == Ok(key)));
+    }
+
+    #[test]
+    fn what_is_too_large_for_a_key_is_not_read() {
+        let (_folder, config) = initialised();
+        fs::write(config.public_key(Role::Source), vec![b' '; 70_000]).expect("written");
+        let failure = LocalKeys::of(&config).public_keys().expect_err("too large");
+        assert!(failure.message.ends_with("keys/source.pub` has 70000 bytes, too many for a key"), "{failure}");
+    }
 }

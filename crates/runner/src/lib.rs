@@ -14,7 +14,7 @@ mod run;
 mod source;
 
 pub use config::Config;
-pub use driver::{Finished, Observer, Runner, StageCall, StageObserver, drive};
+pub use driver::{Finished, Observer, Runner, StageCall, drive};
 pub use export::export;
 pub use keys::{KeyRing, LocalKeys, init_keys};
 pub use local::LocalRunner;

@@ -4,16 +4,17 @@
 //! process has gone: a killed `assay` leaves nothing running.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader};
+use std::ffi::{OsStr, OsString};
+use std::io::{BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use assay_manifest::{Digest, InputRef, Role};
-use assay_process::{Cancel, Child, Command, Ended, FdThree, Output, Signal, Spawner, Status, pipe_holding};
-use assay_stage::{Event, Exit, Failure, HoldRequest, StageName};
+use assay_process::{Cancel, Child, Command, Ended, FdThree, Orphans, Output, Signal, Spawner, Status, pipe_holding};
+use assay_stage::{Event, Exit, Failure, HoldRequest, StageName, read_secret};
 
 use crate::{KeyRing, Runner, StageCall};
 
@@ -27,7 +28,10 @@ const SUPERVISOR_GRACE: Duration = Duration::from_secs(30);
 const RECORDER_START: Duration = Duration::from_secs(60);
 
 /// The longest event: a line of a stage's standard output.
-const MAX_EVENT_BYTES: usize = 1 << 20;
+const MAX_EVENT_BYTES: u64 = 1 << 20;
+
+/// Events that may wait for the observer; a stage that says more is held up until it has caught up.
+const WAITING_EVENTS: usize = 1024;
 
 /// The variable that holds the password of private keys: no stage needs it, because its key comes unlocked.
 const PASSWORD_VARIABLE: &str = "COSIGN_PASSWORD";
@@ -72,23 +76,10 @@ impl LocalRunner {
     }
 
     fn start_stage(&self, call: &StageCall, cancel: Cancel) -> Result<Process, Failure> {
-        let mut arguments: Vec<String> = Vec::new();
-        if call.stage == StageName::Record {
-            arguments.push("record".to_owned());
-        }
-        arguments.extend(["--store", &self.store, "--run", call.run_id.as_str()].map(str::to_owned));
-        arguments.extend(["--trust".to_owned(), self.trust.to_string(), "--key-fd".to_owned(), "3".to_owned()]);
-        arguments.extend(["--parameters".to_owned(), call.parameters.to_string()]);
-        arguments.extend(["--shard".to_owned(), format!("{}/{}", call.shard.index, call.shard.count)]);
-        if let Some(scratch) = &self.scratch {
-            arguments.extend(["--scratch".to_owned(), scratch.display().to_string()]);
-        }
-        for input in &call.inputs {
-            arguments.extend(["--input".to_owned(), format!("{},{}", input.manifest, input.bundle)]);
-        }
+        let arguments = stage_arguments(call, &self.store, self.trust, self.scratch.as_deref());
         let binary = self.binary(call.stage.role())?;
-        let mut command = self.supervised(&binary, arguments)?.inherit_env();
-        command.env.remove(std::ffi::OsStr::new(PASSWORD_VARIABLE));
+        let mut command = supervised(binary.as_os_str(), arguments)?.inherit_env();
+        command.env.remove(OsStr::new(PASSWORD_VARIABLE));
         let key = pipe_holding(self.keys.unlocked(call.stage.role())?).map_err(|error| process(&error))?;
         command.fd_three = FdThree::Passed(key);
         command.stdout = Output::Pipe;
@@ -97,32 +88,12 @@ impl LocalRunner {
         Process::start(&self.spawner, command, call.policy.timeout, cancel, Some(log))
     }
 
-    /// The command that runs `program` under a supervisor.
-    fn supervised(&self, program: &Path, arguments: Vec<String>) -> Result<Command, Failure> {
-        let this = std::env::current_exe()
-            .map_err(|error| Failure::environment("binaries", "cannot find the running program").because(&error))?;
-        let supervisor = this.parent().map(|folder| folder.join("assay")).filter(|path| path.is_file()).unwrap_or(this);
-        let mut command = Command::new(supervisor).args([
-            "supervise".to_owned(),
-            "--parent".to_owned(),
-            std::process::id().to_string(),
-            "--grace-seconds".to_owned(),
-            STAGE_GRACE.as_secs().to_string(),
-            "--".to_owned(),
-            program.display().to_string(),
-        ]);
-        command = command.args(arguments);
-        command.grace = SUPERVISOR_GRACE;
-        command.death_signal = Signal::TERM;
-        Ok(command)
-    }
-
     fn binary(&self, role: Role) -> Result<PathBuf, Failure> {
         let path = self.binaries.join(format!("assay-{role}"));
         if path.is_file() {
             return Ok(path);
         }
-        Err(Failure::environment("binary_missing", format!("the stage's binary `{}` is not there", path.display()))
+        Err(Failure::usage("binary_missing", format!("the stage's binary `{}` is not there", path.display()))
             .hint("the six stage binaries lie beside `assay`; build them all with `cargo build`"))
     }
 
@@ -130,7 +101,7 @@ impl LocalRunner {
         let Some((program, arguments)) = request.command.split_first() else {
             return Err(Failure::definition("target_command", format!("target `{}` has an empty command", request.target)));
         };
-        let mut command = self.supervised(Path::new(program), arguments.to_vec())?;
+        let mut command = supervised(OsStr::new(program), arguments.iter().map(OsString::from).collect())?;
         for (name, value) in held_environment(request)? {
             command = command.env(name, value);
         }
@@ -144,8 +115,44 @@ impl LocalRunner {
     }
 }
 
+/// The command line of a stage's binary. Its key comes on descriptor 3.
+fn stage_arguments(call: &StageCall, store: &str, trust: Digest, scratch: Option<&Path>) -> Vec<OsString> {
+    let recorder = (call.stage == StageName::Record).then(|| OsString::from("record"));
+    let mut named: Vec<(&str, OsString)> = vec![
+        ("--store", store.into()),
+        ("--run", call.run_id.as_str().into()),
+        ("--trust", trust.to_string().into()),
+        ("--key-fd", "3".into()),
+        ("--parameters", call.parameters.to_string().into()),
+        ("--shard", format!("{}/{}", call.shard.index, call.shard.count).into()),
+    ];
+    named.extend(scratch.map(|scratch| ("--scratch", scratch.into())));
+    named.extend(call.inputs.iter().map(|input| ("--input", format!("{},{}", input.manifest, input.bundle).into())));
+    recorder.into_iter().chain(named.into_iter().flat_map(|(name, value)| [name.into(), value])).collect()
+}
+
+/// The command that runs `program` under a supervisor.
+fn supervised(program: &OsStr, arguments: Vec<OsString>) -> Result<Command, Failure> {
+    let this = std::env::current_exe()
+        .map_err(|error| Failure::environment("binaries", "cannot find the running program").because(&error))?;
+    let supervisor = this.parent().map(|folder| folder.join("assay")).filter(|path| path.is_file()).unwrap_or(this);
+    let own: [OsString; 6] = [
+        "supervise".into(),
+        "--parent".into(),
+        std::process::id().to_string().into(),
+        "--grace-seconds".into(),
+        STAGE_GRACE.as_secs().to_string().into(),
+        "--".into(),
+    ];
+    let mut command = Command::new(supervisor).args(own).args([program]).args(arguments);
+    command.grace = SUPERVISOR_GRACE;
+    command.death_signal = Signal::TERM;
+    command.orphans = Orphans::StayBelow;
+    Ok(command)
+}
+
 /// What a held target sees: a short list of harmless variables, and what its definition names.
-fn held_environment(request: &HoldRequest) -> Result<BTreeMap<String, std::ffi::OsString>, Failure> {
+fn held_environment(request: &HoldRequest) -> Result<BTreeMap<String, OsString>, Failure> {
     let passed = ["PATH", "HOME", "TMPDIR", "LANG", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES"];
     let mut env: BTreeMap<_, _> = passed.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var_os(name)?))).collect();
     env.extend(request.env.iter().map(|(name, value)| (name.clone(), value.into())));
@@ -154,9 +161,8 @@ fn held_environment(request: &HoldRequest) -> Result<BTreeMap<String, std::ffi::
         env.insert(name.clone(), value);
     }
     for (name, path) in &request.env_files {
-        let value = std::fs::read_to_string(path)
-            .map_err(|error| absent(request, name, &format!("the file `{path}`")).because(&error))?;
-        env.insert(name.clone(), value.trim_end_matches('\n').into());
+        let value = read_secret(path).map_err(|error| absent(request, name, &format!("the file `{path}`")).because(&error))?;
+        env.insert(name.clone(), value);
     }
     Ok(env)
 }
@@ -184,15 +190,19 @@ impl Runner for LocalRunner {
 
     fn start_recorder(&self, call: &StageCall) -> Result<(), Failure> {
         let process = self.start_stage(call, new_cancel()?)?;
-        match process.events.recv_timeout(RECORDER_START) {
-            Ok(Event::Failed(failure)) => Err(failure),
-            Ok(_) => {
-                *lock(&self.recorder) = Some(process);
-                Ok(())
+        let deadline = Instant::now() + RECORDER_START;
+        loop {
+            match process.events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(Event::Recording) => {
+                    *lock(&self.recorder) = Some(process);
+                    return Ok(());
+                }
+                Ok(Event::Failed(failure)) => return Err(failure),
+                // An earlier process has made this very recording.
+                Ok(Event::Accepted { .. }) => return Ok(()),
+                Ok(_) => {}
+                Err(why) => return Err(not_started(process, why)),
             }
-            Err(_) => Err(process.finish(&mut |_| {}).err().unwrap_or_else(|| {
-                Failure::environment("recorder", format!("the recorder did not start within {RECORDER_START:?}"))
-            })),
         }
     }
 
@@ -219,6 +229,17 @@ impl Drop for LocalRunner {
         }
         self.release();
     }
+}
+
+/// Why a recorder does not record: it has ended and its failure says why, or it hangs and is stopped.
+fn not_started(recorder: Process, why: RecvTimeoutError) -> Failure {
+    let hangs = why == RecvTimeoutError::Timeout;
+    if hangs {
+        recorder.cancel.cancel("the recorder did not start in time");
+    }
+    // The failure of one that was stopped would be that somebody stopped it, which is no reason for a person.
+    let failure = recorder.finish(&mut |_| {}).err().filter(|_| !hangs);
+    failure.unwrap_or_else(|| Failure::environment("recorder", format!("the recorder did not start within {RECORDER_START:?}")))
 }
 
 /// A poisoned lock only says that another thread panicked while it held the list, which is still a list.
@@ -291,6 +312,9 @@ fn without_a_word(ended: &Ended, stopped: &Cancel, log: Option<&Path>) -> Failur
             Failure::environment("stage_timeout", "the stage ran into its time limit and was stopped")
         }
         _ if stopped.is_cancelled() => Failure::cancelled(stopped.reason().unwrap_or("stopped").to_owned()),
+        Ended { status: Status::Exited(0), .. } => {
+            Failure::unexpected("stage_failed", "the stage ended well, but gave no result")
+        }
         Ended { status: Status::Exited(code), .. } if *code > 128 => {
             Failure::environment("stage_killed", format!("the stage was ended by signal {}", code - 128))
         }
@@ -308,20 +332,16 @@ fn without_a_word(ended: &Ended, stopped: &Cancel, log: Option<&Path>) -> Failur
     }
 }
 
-/// Reads a child's events in a thread of its own, so that its standard output never blocks it.
+/// Reads a child's events in a thread of its own, so that its standard output never fills.
 fn read_events(child: &mut Child) -> Receiver<Event> {
-    let (sender, events) = channel();
+    let (sender, events) = sync_channel(WAITING_EVENTS);
     if let Some(stdout) = child.take_stdout() {
         std::thread::spawn(move || {
             let mut lines = BufReader::new(stdout);
-            let mut line = Vec::new();
-            while next_line(&mut lines, &mut line).is_some() {
+            while let Some(line) = next_line(&mut lines) {
                 match serde_json::from_slice(&line) {
-                    Ok(event) => {
-                        if sender.send(event).is_err() {
-                            break;
-                        }
-                    }
+                    // Nobody listens any more; reading on keeps the stage from blocking on a full pipe.
+                    Ok(event) => drop(sender.send(event)),
                     Err(error) => tracing::warn!(%error, "a stage printed something that is no event"),
                 }
             }
@@ -330,13 +350,19 @@ fn read_events(child: &mut Child) -> Receiver<Event> {
     events
 }
 
-/// The next line without its end; a line beyond the limit is cut.
-fn next_line(lines: &mut impl std::io::BufRead, line: &mut Vec<u8>) -> Option<()> {
-    line.clear();
-    let mut limited = std::io::Read::take(&mut *lines, MAX_EVENT_BYTES as u64);
-    let read = limited.read_until(b'\n', line).ok()?;
-    if line.last() == Some(&b'\n') {
-        line.pop();
+/// The next line without its end, and none where there is no other. What a line has beyond the limit is read and dropped.
+fn next_line(lines: &mut impl BufRead) -> Option<Vec<u8>> {
+    let mut line = Vec::new();
+    lines.by_ref().take(MAX_EVENT_BYTES).read_until(b'\n', &mut line).ok()?;
+    let ended = line.pop_if(|last| *last == b'\n').is_some();
+    if line.is_empty() && !ended {
+        return None;
     }
-    (read > 0).then_some(())
+    if !ended {
+        lines.skip_until(b'\n').ok()?;
+    }
+    Some(line)
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,5 +19,30 @@ pub fn tail(path: &Path, lines: usize) -> String {
     };
     let text = read().unwrap_or_default();
     let all: Vec<_> = text.lines().collect();
-    all[all.len().saturating_sub(lines)..].join("\n")
+    all.get(all.len().saturating_sub(lines)..).unwrap_or_default().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tail_of(bytes: &[u8], lines: usize) -> String {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), bytes).expect("written");
+        tail(file.path(), lines)
+    }
+
+    #[test]
+    fn a_tail_is_the_last_lines() {
+        assert_eq!(tail_of(b"one\ntwo\nthree\n", 2), "two\nthree");
+        assert_eq!(tail_of(b"one\ntwo", 9), "one\ntwo");
+        assert_eq!(tail_of(b"", 2), "");
+        assert_eq!(tail_of(b"\xff\n", 1), "\u{fffd}");
+        assert_eq!(tail(Path::new("/nonexistent/log"), 2), "");
+    }
+
+    #[test]
+    fn a_tail_has_a_limit() {
+        assert_eq!(tail_of(&vec![b'x'; 1 << 20], 1).len() as u64, TAIL_BYTES);
+    }
 }

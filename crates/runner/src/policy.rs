@@ -37,3 +37,17 @@ impl StagePolicies {
         self.stages.get(&stage).copied().unwrap_or(StagePolicy { timeout, retries: DEFAULT_RETRIES })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_pipeline_says_stands_and_the_rest_has_its_default() {
+        let said = StagePolicy { timeout: Some(Duration::from_secs(5)), retries: 3 };
+        let policies = StagePolicies { trust: Digest::of(b""), stages: BTreeMap::from([(StageName::Execute, said)]) };
+        assert_eq!(policies.of(StageName::Execute), said);
+        assert_eq!(policies.of(StageName::Plan), StagePolicy { timeout: Some(DEFAULT_TIMEOUT), retries: DEFAULT_RETRIES });
+        assert_eq!(policies.of(StageName::Record).timeout, None, "it ends when execute does");
+    }
+}

@@ -2,7 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use assay_manifest::{EndState, InputRef, Instant, Kind, Name, Reason, Role, RunEnd, RunId, Shard, Source};
+use assay_manifest::{
+    Digest, Document, EndState, InputRef, Instant, Kind, MAX_MANIFEST_BYTES, MAX_NAME, Name, Reason, Role, RunEnd, RunId, Shard,
+    Source,
+};
 use assay_process::{Cancel, Spawner};
 use assay_stage::{Accepted, Clock, Exit, Failure, Layout, Seal, StageName, binary_digest, load_trust, seal};
 use assay_store::Store;
@@ -103,27 +106,29 @@ impl Run {
 
     /// Drives the run to its end. If it ends before its time, it says so, signed.
     pub fn drive(&self, observer: &mut dyn Observer) -> Result<Finished, Failure> {
+        // What a killed supervisor leaves behind comes to this process, which ends it before it starts anything else.
+        assay_process::become_reaper().map_err(|error| Failure::of(Exit::Environment, "process", &error))?;
         let source = self.sign_source()?;
+        let scratch = self.fresh_scratch()?;
         let runner = LocalRunner::new(
             self.binaries.clone(),
             self.store_uri.clone(),
             self.policies.trust,
             self.keys.clone(),
             self.logs(),
-            None,
+            Some(scratch.clone()),
             self.cancel.clone(),
         )?;
         let mut watching = Watching { observer, at: StageName::Plan };
         let driven = drive(&self.run_id, source, &self.store, &self.policies, self.plan.clone(), &runner, &mut watching);
         let at = watching.at;
         drop(runner);
+        if let Err(error) = std::fs::remove_dir_all(&scratch) {
+            tracing::warn!(%error, scratch = %scratch.display(), "scratch files stay behind");
+        }
         driven.map_err(|failure| {
             let failure = match self.cancel.reason() {
-                Some(reason) => Failure {
-                    exit: Exit::Cancelled,
-                    code: "cancelled".to_owned(),
-                    ..Failure::cancelled(format!("the run was stopped ({reason})"))
-                },
+                Some(reason) => Failure::cancelled(format!("the run was stopped ({reason})")),
                 None => failure,
             };
             match self.sign_end(&failure, at, source) {
@@ -131,6 +136,16 @@ impl Run {
                 Err(unsigned) => failure.hint(format!("the end of the run could not be recorded: {unsigned}")),
             }
         })
+    }
+
+    /// The folder for the stages' scratch files, without what killed ones have left there. The run's lock makes it this process's.
+    fn fresh_scratch(&self) -> Result<PathBuf, Failure> {
+        let folder = self.home.join("scratch").join(self.run_id.as_str());
+        let removed = if folder.exists() { std::fs::remove_dir_all(&folder) } else { Ok(()) };
+        removed
+            .and_then(|()| std::fs::create_dir_all(&folder))
+            .map(|()| folder.clone())
+            .map_err(|error| Failure::environment("scratch", format!("cannot make `{}`", folder.display())).because(&error))
     }
 
     fn seal(&self, parameters: Value) -> Result<Seal, Failure> {
@@ -262,17 +277,16 @@ fn data_folder() -> Result<PathBuf, Failure> {
 fn check_same_source(store: &Store, run_id: &RunId, source: &Source) -> Result<(), Failure> {
     let path = Layout::of(run_id).source();
     let Some(bytes) = store.read(&path, Accepted::MAX_BYTES)? else { return Ok(()) };
-    let existing = store.get(&Accepted::parse(&path, &bytes)?.manifest, assay_manifest::MAX_MANIFEST_BYTES)?;
-    let existing =
-        assay_manifest::Document::parse(&existing).map_err(|error| Failure::of(Exit::Verification, "source_damaged", &error))?;
+    let existing = store.get(&Accepted::parse(&path, &bytes)?.manifest, MAX_MANIFEST_BYTES)?;
+    let existing = Document::parse(&existing).map_err(|error| Failure::of(Exit::Verification, "source_damaged", &error))?;
     match &existing {
-        assay_manifest::Document::Source(manifest) if manifest.body == *source => Ok(()),
+        Document::Source(manifest) if manifest.body == *source => Ok(()),
         _ => Err(Failure::usage("other_source", format!("the run `{run_id}` was started from another source"))
             .hint("a run is resumed from the same commit and files; leave out `--run-id` to start a new one")),
     }
 }
 
-fn policies(read: &ReadSource, trust: assay_manifest::Digest) -> StagePolicies {
+fn policies(read: &ReadSource, trust: Digest) -> StagePolicies {
     let stage_of = |role: Role| StageName::ALL.into_iter().find(|stage| stage.role() == role && *stage != StageName::Record);
     let stages = read.closure.pipeline.spec.stages.iter().filter_map(|stage| {
         let name = stage_of(stage.role)?;
@@ -286,12 +300,15 @@ fn policies(read: &ReadSource, trust: assay_manifest::Digest) -> StagePolicies {
 /// `<pipeline>-<date>-<time>-<4 digits>`: sorted by time, unique enough for people to start two at once.
 pub fn new_run_id(pipeline: &Name, now: Instant) -> RunId {
     let stamp: String = now.to_seconds().chars().filter(char::is_ascii_digit).collect();
-    let (date, time) = stamp.split_at(stamp.len().min(8));
-    let entropy = assay_manifest::Digest::of(format!("{now}{}", std::process::id()).as_bytes()).short();
-    let room = assay_manifest::MAX_NAME - 21;
-    let name = pipeline.as_str();
-    let name = name[..name.len().min(room)].trim_end_matches('-');
-    let id = format!("{name}-{date}-{time}-{}", &entropy[..4]);
+    let (date, time) = stamp.split_at_checked(8).unwrap_or((&stamp, ""));
+    let entropy = Digest::of(format!("{now}{}", std::process::id()).as_bytes());
+    let suffix: String = entropy.hex().chars().take(4).collect();
+    let room = MAX_NAME.saturating_sub("-yyyymmdd-hhmmss-xxxx".len());
+    let name: String = pipeline.as_str().chars().take(room).collect();
+    let id = format!("{}-{date}-{time}-{suffix}", name.trim_end_matches('-'));
     // A shortened name and digits are a name again; if the rule of names ever changed, a digest would still be one.
-    RunId::new(id).unwrap_or_else(|_| RunId::of_digest(&assay_manifest::Digest::of(name.as_bytes())))
+    RunId::new(id).unwrap_or_else(|_| RunId::of_digest(&entropy))
 }
+
+#[cfg(test)]
+mod tests;

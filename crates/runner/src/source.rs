@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use assay_git::{Commit, FileAt, RawObject, Repository, fetch_remote};
 use assay_manifest::{Artifact, Count, GitObject, Intent, OriginKind, Source, SourceFile};
 use assay_process::{Cancel, Spawner};
-use assay_spec::{Closure, ClosureError, closure};
+use assay_spec::{Closure, ClosureError, closure, expand};
 use assay_stage::{Exit, Failure};
 use assay_store::Store;
 
@@ -136,12 +136,12 @@ where
         }))
     });
     match found {
-        Ok(closure) => Ok((closure, files.into_inner())),
-        Err(ClosureError::Problems(problems)) => {
-            let count = problems.len();
-            Err(Failure::definition("definition_invalid", format!("the definitions have {count} problem(s)"))
-                .hint(assay_spec::render(&problems)))
-        }
+        // What does not expand is refused here, before anything of the run exists.
+        Ok(closure) => match expand(&closure.pipeline, &closure.workloads) {
+            Ok(_) => Ok((closure, files.into_inner())),
+            Err(problems) => Err(Failure::invalid(&problems)),
+        },
+        Err(ClosureError::Problems(problems)) => Err(Failure::invalid(&problems)),
         Err(ClosureError::Read { path, cause }) => {
             Err(Failure::usage("unreadable", format!("cannot read `{path}`")).because(&cause))
         }
@@ -265,3 +265,6 @@ fn put(store: &Store, name: String, media_type: &str, bytes: &[u8]) -> Result<Ar
     let digest = store.put(bytes)?;
     Ok(Artifact { name, digest, size: Count(bytes.len() as u64), media_type: media_type.to_owned() })
 }
+
+#[cfg(test)]
+mod tests;

@@ -69,15 +69,59 @@ fn parse_shard(text: &str) -> Result<Shard, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser as _;
+    use proptest::prelude::*;
+
+    const REQUIRED: [&str; 6] = ["--store", "s", "--run", "nightly", "--trust", "trust.yaml"];
+
+    fn parse(more: &[&str]) -> Result<Arguments, String> {
+        let all = ["assay-plan"].iter().chain(&REQUIRED).chain(more);
+        Arguments::try_parse_from(all).map_err(|error| error.to_string().lines().next().unwrap_or_default().to_owned())
+    }
 
     #[test]
     fn shards_and_pairs_are_read_strictly() {
         assert_eq!(parse_shard("2/3"), Ok(Shard { index: 2, count: 3 }));
-        for bad in ["3/3", "1", "/", "-1/2", "0/0"] {
+        for bad in ["3/3", "1", "/", "-1/2", "0/0", "", "0/1/2", "a/b", "0/4294967296"] {
             assert!(parse_shard(bad).is_err(), "{bad}");
         }
         let digest = Digest::of(b"");
         assert_eq!(format!("{digest},{digest}").parse(), Ok(Pair { manifest: digest, bundle: digest }));
-        assert!(digest.to_string().parse::<Pair>().is_err());
+        for bad in [digest.to_string(), format!("{digest},"), format!(",{digest}"), format!("{digest},{digest},{digest}")] {
+            assert!(bad.parse::<Pair>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_is_left_out_has_its_default() {
+        let arguments = parse(&[]).expect("enough");
+        assert_eq!((arguments.parameters.as_str(), arguments.shard, arguments.inputs.len()), ("{}", Shard::ONLY, 0));
+        assert!(arguments.key.is_none() && arguments.key_fd.is_none() && arguments.recompute.is_none());
+    }
+
+    #[test]
+    fn an_input_is_given_once_for_each() {
+        let digest = Digest::of(b"");
+        let pair = format!("{digest},{digest}");
+        assert_eq!(parse(&["--input", &pair, "--input", &pair]).expect("two").inputs.len(), 2);
+        insta::assert_snapshot!(parse(&["--input", "x"]).expect_err("no pair"), @"error: invalid value 'x' for '--input <MANIFEST,BUNDLE>': expected two digests joined by a comma: MANIFEST,BUNDLE");
+    }
+
+    #[test]
+    fn contradictions_and_what_is_no_name_are_refused() {
+        insta::assert_snapshot!(parse(&["--key", "k", "--key-fd", "3"]).expect_err("two keys"), @"error: the argument '--key <FILE>' cannot be used with '--key-fd <N>'");
+        let other = Arguments::try_parse_from(["assay-plan", "--store", "s", "--run", "Nightly", "--trust", "t"]);
+        assert!(other.expect_err("no run id").to_string().contains("`Nightly` is not a run id"));
+        insta::assert_snapshot!(parse(&["--shard", "3/3"]).expect_err("no shard"), @"error: invalid value '3/3' for '--shard <I/N>': expected I/N with I below N, such as 0/3");
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_typed_is_a_shard_and_a_pair_or_refused(text in "\\PC{0,80}") {
+            if let Ok(shard) = parse_shard(&text) {
+                prop_assert!(shard.index < shard.count);
+            }
+            let _ = text.parse::<Pair>();
+        }
     }
 }

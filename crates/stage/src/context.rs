@@ -1,9 +1,7 @@
 //! What a stage may use besides its inputs: store, scratch, clock, cancel, progress, checkpoints.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
 use std::path::Path;
-use std::sync::Mutex;
 
 use assay_chain::StageName;
 use assay_envelope::{Trust, TrustPolicy};
@@ -11,7 +9,7 @@ use assay_manifest::{
     Artifact, Body as _, Checkpoint, Count, Digest, InputRef, Instant, RunId, Shard, TrialId, Window, canonical_json,
 };
 use assay_process::Cancel;
-use assay_store::{Created, Scratch, Store};
+use assay_store::{Created, Scratch, ScratchFile, Store};
 use serde::{Deserialize, Serialize};
 
 use crate::arguments::Pair;
@@ -70,23 +68,6 @@ impl Stopwatch {
     }
 }
 
-/// Where events go: standard output, one JSON document a line.
-#[derive(Debug, Default)]
-pub struct Progress(Mutex<()>);
-
-impl Progress {
-    /// Says what happened. A reader that has gone away is no failure of the stage.
-    pub fn emit(&self, event: &Event) {
-        let Ok(mut line) = serde_json::to_vec(event) else { return };
-        line.push(b'\n');
-        let _one_line_at_a_time = self.0.lock();
-        let mut out = std::io::stdout().lock();
-        if out.write_all(&line).and_then(|()| out.flush()).is_err() {
-            tracing::debug!("nobody reads the events any more");
-        }
-    }
-}
-
 /// What a stage may use besides its inputs.
 pub struct Context {
     pub(crate) run_id: RunId,
@@ -94,7 +75,6 @@ pub struct Context {
     pub(crate) output: Store,
     pub(crate) scratch: Scratch,
     pub(crate) cancel: Cancel,
-    pub(crate) progress: Progress,
     pub(crate) shard: Shard,
     pub(crate) stage: StageName,
     pub(crate) input_digest: Digest,
@@ -133,10 +113,10 @@ impl Context {
 
     /// Fails once somebody has stopped the stage.
     pub fn check_cancelled(&self) -> Result<(), Failure> {
-        match self.cancel.is_cancelled() {
-            true => Err(Failure::cancelled(self.cancel.reason().unwrap_or("stopped").to_owned())),
-            false => Ok(()),
+        if self.cancel.is_cancelled() {
+            return Err(Failure::cancelled(self.cancel.reason().unwrap_or("stopped")));
         }
+        Ok(())
     }
 
     /// The clocks.
@@ -181,7 +161,7 @@ impl Context {
 
     /// Says what happened.
     pub fn emit(&self, event: Event) {
-        self.progress.emit(&event);
+        crate::event::emit(&event);
     }
 
     /// Stores bytes as an output.
@@ -199,6 +179,11 @@ impl Context {
     /// Reads an artifact of an input into memory; `limit` bounds what is held.
     pub fn get(&self, artifact: &Artifact, limit: u64) -> Result<Vec<u8>, Failure> {
         Ok(self.store.get(&artifact.digest, limit)?)
+    }
+
+    /// Opens an artifact of an input that may be large, its digest checked. The file goes away with what this gives.
+    pub fn materialise(&self, artifact: &Artifact) -> Result<ScratchFile, Failure> {
+        Ok(self.store.materialise(&artifact.digest, &self.scratch)?)
     }
 
     /// Puts an artifact of an input at a path, its digest checked on the way.
@@ -270,17 +255,55 @@ impl Context {
 
     /// The attempts that processes of the call with this input digest have begun, and when.
     pub fn begun_attempts(&self, input: Digest) -> Result<BTreeMap<(TrialId, u32), Instant>, Failure> {
-        let prefix = self.layout().trials(input);
+        let layout = self.layout();
         let own = format!("/{}.started", self.shard.index);
         let mut begun = BTreeMap::new();
-        for path in self.store.list(&prefix)?.iter().filter(|path| path.ends_with(&own)) {
-            let damaged = || Failure::verification("mark", format!("the mark `{path}` is damaged"));
-            let key = path[prefix.len()..path.len() - own.len()].trim_start_matches('/').split_once('/');
-            let key = key.and_then(|(trial, attempt)| Some((trial.parse().ok()?, attempt.parse().ok()?))).ok_or_else(damaged)?;
+        for path in self.store.list(&layout.trials(input))?.iter().filter(|path| path.ends_with(&own)) {
             let Some(bytes) = self.store.read(path, MAX_MARK_BYTES)? else { continue };
-            let mark: Begun = serde_json::from_slice(&bytes).map_err(|error| damaged().because(&error))?;
-            begun.insert(key, mark.at);
+            let started = layout.started_attempt(path, input, self.shard).ok_or_else(|| damaged_mark(path))?;
+            begun.insert(started, read_mark(path, &bytes)?);
         }
         Ok(begun)
+    }
+}
+
+fn damaged_mark(path: &str) -> Failure {
+    Failure::verification("mark", format!("the mark `{path}` is damaged"))
+}
+
+fn read_mark(path: &str, bytes: &[u8]) -> Result<Instant, Failure> {
+    let mark: Begun = serde_json::from_slice(bytes).map_err(|error| damaged_mark(path).because(&error))?;
+    Ok(mark.at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_span_has_a_start_and_never_a_negative_length() {
+        let watch = Clock.start();
+        let window = watch.window();
+        assert_eq!(window.start, watch.began());
+        assert!(window.duration_ns.0 <= watch.elapsed_ns());
+    }
+
+    #[test]
+    fn a_mark_says_when() {
+        let at = "2026-01-01T00:00:00.000000001Z";
+        let read = read_mark("m", format!(r#"{{"at":"{at}"}}"#).as_bytes()).expect("a mark");
+        assert_eq!(read.to_string(), at);
+        for bad in ["", "{}", "null", r#"{"at":1}"#, r#"{"at":"now"}"#, &format!(r#"{{"at":"{at}","by":"me"}}"#)] {
+            let failure = read_mark("runs/r/m", bad.as_bytes()).expect_err(bad);
+            assert_eq!((failure.code.as_str(), failure.message.as_str()), ("mark", "the mark `runs/r/m` is damaged"), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_lies_under_a_mark_is_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = read_mark("m", &bytes);
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! What a stage says while it runs: one JSON document a line on standard output.
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 
 use assay_manifest::{AttemptStatus, InputRef, TrialId};
 use serde::{Deserialize, Serialize};
@@ -55,6 +56,8 @@ pub enum Event {
         /// How long it took, in nanoseconds.
         duration_ns: u64,
     },
+    /// The recorder has taken its first reading: what is measured from now on is recorded.
+    Recording,
     /// Something worth telling.
     Note {
         /// For people.
@@ -76,4 +79,88 @@ pub enum Event {
     },
     /// The stage could not go on.
     Failed(Failure),
+}
+
+/// Says what happened, on standard output. A reader that has gone away is no failure of the stage.
+pub(crate) fn emit(event: &Event) {
+    let line = match line_of(event) {
+        Ok(line) => line,
+        Err(error) => return tracing::error!(%error, ?event, "an event cannot be written"),
+    };
+    let mut out = std::io::stdout().lock();
+    if out.write_all(&line).and_then(|()| out.flush()).is_err() {
+        tracing::debug!("nobody reads the events any more");
+    }
+}
+
+fn line_of(event: &Event) -> serde_json::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(event)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use assay_manifest::{Digest, Kind};
+    use proptest::prelude::*;
+
+    fn line(event: &Event) -> String {
+        String::from_utf8(line_of(event).expect("a line")).expect("UTF-8")
+    }
+
+    fn every_kind() -> [Event; 9] {
+        let trial: TrialId = "w.t.default.one.t0".parse().expect("a trial id");
+        let digest = Digest::of(b"");
+        let env = BTreeMap::from([("KEY".to_owned(), "value".to_owned())]);
+        [
+            Event::Started { stage: StageName::Execute },
+            Event::TrialStarted { trial: trial.clone(), attempt: 1, number: 2, of: 3 },
+            Event::TrialFinished { trial, attempt: 1, status: AttemptStatus::TimedOut, valid: false, duration_ns: u64::MAX },
+            Event::Recording,
+            Event::Note { message: "two\nlines".to_owned() },
+            Event::Hold(HoldRequest {
+                target: "t".to_owned(),
+                command: vec!["sh".to_owned()],
+                env: env.clone(),
+                env_from: env.clone(),
+                env_files: env,
+            }),
+            Event::Accepted { result: InputRef { kind: Kind::Plan, manifest: digest, bundle: digest }, earlier: true },
+            Event::Recomputed { manifest: digest },
+            Event::Failed(Failure::usage("no_key", "none").hint("give one")),
+        ]
+    }
+
+    #[test]
+    fn an_event_is_one_line_and_reads_back() {
+        for event in every_kind() {
+            let line = line(&event);
+            assert_eq!(line.find('\n'), Some(line.len() - 1), "{line}");
+            assert_eq!(serde_json::from_str::<Event>(&line).expect(&line), event);
+        }
+    }
+
+    #[test]
+    fn machines_may_rely_on_the_words() {
+        let words = every_kind().map(|event| line(&event).split('"').nth(3).unwrap_or_default().to_owned());
+        let expected =
+            ["started", "trial_started", "trial_finished", "recording", "note", "hold", "accepted", "recomputed", "failed"];
+        assert_eq!(words, expected);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_printed_is_an_event_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = serde_json::from_slice::<Event>(&bytes);
+        }
+
+        #[test]
+        fn a_damaged_event_is_an_event_or_refused(index in 0_usize..9, at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+            let mut line = line_of(&every_kind()[index]).expect("a line");
+            let at = at.index(line.len());
+            line[at] = byte;
+            let _ = serde_json::from_slice::<Event>(&line);
+        }
+    }
 }

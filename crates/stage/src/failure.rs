@@ -143,6 +143,25 @@ impl Failure {
         self
     }
 
+    /// The definitions do not hold; the message shows every problem at its place.
+    pub fn invalid(problems: &[assay_spec::Problem]) -> Self {
+        let count = match problems.len() {
+            1 => "a problem".to_owned(),
+            count => format!("{count} problems"),
+        };
+        let shown = assay_spec::render(problems);
+        Self::definition("definition_invalid", format!("the definitions have {count}\n\n{}", shown.trim_end()))
+    }
+
+    /// A key file that does not give its key.
+    pub fn locked_key(path: &std::path::Path, error: &assay_envelope::KeyError) -> Self {
+        let failure = Self::environment("key_locked", format!("cannot unlock the key `{}`", path.display())).because(error);
+        match error.hint() {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+
     /// Wraps an error whose own message says what happened.
     pub fn of(exit: Exit, code: &str, error: &(dyn Error + 'static)) -> Self {
         let mut failure = Self::new(exit, code, error.to_string());
@@ -178,5 +197,48 @@ mod tests {
             assert_eq!(Exit::from_code(i32::from(exit.code())), exit);
         }
         assert_eq!(Exit::from_code(137), Exit::Unexpected);
+        assert_eq!(Exit::from_code(-1), Exit::Unexpected);
+    }
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("the disk is full")]
+    struct Full;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("cannot write `rows.parquet`")]
+    struct Unwritten(#[source] Full);
+
+    #[test]
+    fn a_failure_tells_a_person_what_why_and_what_to_try() {
+        let failure = Failure::environment("scratch", "the rows were not kept").because(&Unwritten(Full)).hint("make room");
+        insta::assert_snapshot!(failure, @r"
+        error[scratch]: the rows were not kept
+          because: cannot write `rows.parquet`
+          because: the disk is full
+
+        hint: make room
+        ");
+        insta::assert_snapshot!(Failure::cancelled("SIGINT"), @"error[cancelled]: SIGINT");
+    }
+
+    #[test]
+    fn a_wrapped_error_is_not_said_twice() {
+        insta::assert_snapshot!(Failure::of(Exit::Environment, "scratch", &Unwritten(Full)), @r"
+        error[scratch]: cannot write `rows.parquet`
+          because: the disk is full
+        ");
+    }
+
+    #[test]
+    fn each_kind_of_failure_has_its_exit() {
+        let codes = [
+            Failure::unexpected("c", "m"),
+            Failure::usage("c", "m"),
+            Failure::definition("c", "m"),
+            Failure::verification("c", "m"),
+            Failure::environment("c", "m"),
+        ];
+        assert_eq!(codes.map(|failure| failure.exit.code()), [1, 2, 10, 20, 30]);
+        assert_eq!(Failure::cancelled("c").exit.code(), 50);
     }
 }

@@ -1,20 +1,22 @@
 //! What every stage binary does around its stage: verify, run, sign, accept.
 
+use std::ffi::OsString;
 use std::io::Read as _;
 use std::path::Path;
 use std::process::ExitCode;
 
 use assay_chain::StageName;
-use assay_envelope::{Expect, PublicKey, SecretKey, Signer, Trust, TrustPolicy, Verified, verify};
-use assay_manifest::{Body, Digest, Document, InputRef, MAX_MANIFEST_BYTES, Role, canonical_json};
+use assay_envelope::{Expect, Predicate, PublicKey, SecretKey, Signer, Trust, TrustPolicy, Verified, Zeroizing, verify};
+use assay_manifest::{Body, Digest, Document, Header, InputRef, Kind, MAX_MANIFEST_BYTES, Role, RunId, canonical_json};
 use assay_process::{Cancel, Signal};
 use assay_store::{Created, Scratch, Store};
 use clap::Parser as _;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::arguments::{Arguments, Pair};
-use crate::context::Progress;
+use crate::event::emit;
 use crate::seal::dependencies;
 use crate::{
     Accepted, Clock, Context, Event, Exit, Failure, Inputs, Layout, Seal, binary_digest, input_digest, load_trust, seal,
@@ -44,8 +46,7 @@ pub trait Stage {
 /// The body of a stage's `main`: runs the stage under the harness and says by its exit code how it went.
 pub fn main<S: Stage>(stage: &S) -> ExitCode {
     init_tracing();
-    let progress = Progress::default();
-    let arguments = match Arguments::try_parse_from(arguments_of::<S>()) {
+    let arguments = match Arguments::try_parse_from(arguments_of(S::NAME, std::env::args_os())) {
         Ok(arguments) => arguments,
         Err(error) => {
             let shown = error.print();
@@ -54,25 +55,22 @@ pub fn main<S: Stage>(stage: &S) -> ExitCode {
     };
     match run(stage, &arguments) {
         Ok(event) => {
-            progress.emit(&event);
+            emit(&event);
             Exit::Done.into()
         }
         Err(failure) => {
             tracing::error!("{failure}");
             let exit = failure.exit;
-            progress.emit(&Event::Failed(failure));
+            emit(&Event::Failed(failure));
             exit.into()
         }
     }
 }
 
 /// The command line; the recorder's begins with the word that chose it.
-fn arguments_of<S: Stage>() -> Vec<std::ffi::OsString> {
-    let mut arguments: Vec<_> = std::env::args_os().collect();
-    if S::NAME == StageName::Record && arguments.len() > 1 {
-        arguments.remove(1);
-    }
-    arguments
+fn arguments_of(stage: StageName, arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let chosen_by = |index: usize| stage == StageName::Record && index == 1;
+    arguments.enumerate().filter(|(index, _)| !chosen_by(*index)).map(|(_, argument)| argument).collect()
 }
 
 fn init_tracing() {
@@ -101,9 +99,9 @@ struct Prepared<S: Stage> {
     policy: Digest,
     inputs: Inputs,
     parameters: S::Parameters,
-    parameters_json: serde_json::Value,
+    parameters_json: Value,
     key: Option<Signer>,
-    layout: Layout,
+    run_id: RunId,
     pointer: String,
     input_digest: Digest,
     started: assay_manifest::Instant,
@@ -123,8 +121,8 @@ impl<S: Stage> Prepared<S> {
         let inputs = Inputs::check(S::NAME, &arguments.run, documents)?;
         let (parameters, parameters_json) = read_parameters::<S>(&arguments.parameters)?;
         let input_digest = input_digest(S::NAME, &inputs.references(), &parameters_json, policy_digest)?;
-        let layout = Layout::of(&arguments.run);
-        let pointer = layout.accepted(S::NAME, input_digest, arguments.shard);
+        let run_id = arguments.run.clone();
+        let pointer = Layout::of(&run_id).accepted(S::NAME, input_digest, arguments.shard);
         Ok(Self {
             store,
             trust,
@@ -133,7 +131,7 @@ impl<S: Stage> Prepared<S> {
             parameters,
             parameters_json,
             key,
-            layout,
+            run_id,
             pointer,
             input_digest,
             started,
@@ -145,25 +143,13 @@ impl<S: Stage> Prepared<S> {
         if self.key.is_none() {
             return Ok(None);
         }
-        let Some(bytes) = self.store.read(&self.pointer, Accepted::MAX_BYTES)? else { return Ok(None) };
-        self.verify_accepted(&bytes).map(Some)
+        let pointer = self.store.read(&self.pointer, Accepted::MAX_BYTES)?;
+        pointer.map(|bytes| self.verify_accepted(&bytes)).transpose()
     }
 
     fn verify_accepted(&self, pointer: &[u8]) -> Result<InputRef, Failure> {
-        let Accepted { manifest, bundle } = Accepted::parse(&self.pointer, pointer)?;
-        let verified = load(&self.store, &self.trust, Pair { manifest, bundle })?;
-        let header = verified.value().header();
-        let mut inputs = self.inputs.references();
-        inputs.sort_unstable();
-        inputs.dedup();
-        let run = self.layout.run();
-        if header.kind != S::Output::KIND || header.inputs != inputs || run != Layout::of(&header.run_id).run() {
-            return Err(Failure::verification(
-                "other_result",
-                format!("the pointer `{}` names a manifest that is not the result of this call", self.pointer),
-            ));
-        }
-        Ok(verified.as_input())
+        let call = Call::new(&self.run_id, S::Output::KIND, self.inputs.references(), &self.parameters_json);
+        call.accepted(&self.store, &self.trust, &self.pointer, pointer)
     }
 
     fn run(
@@ -194,12 +180,11 @@ impl<S: Stage> Prepared<S> {
             dependencies: dependencies(self.inputs.verified().iter().map(Verified::value)),
         });
         let ctx = Context {
-            run_id: arguments.run.clone(),
+            run_id: self.run_id,
             store: self.store,
             output,
             scratch,
             cancel,
-            progress: Progress::default(),
             shard: arguments.shard,
             stage: S::NAME,
             input_digest: self.input_digest,
@@ -224,15 +209,52 @@ impl<S: Stage> Prepared<S> {
 /// Signs the result and names it as the accepted one, unless another process was first: then its result is the one.
 fn accept<B: Body>(ctx: &Context, pointer: &str, inputs: Vec<InputRef>, body: B) -> Result<Event, Failure> {
     let Some(own) = &ctx.seal else { return Err(Failure::unexpected("seal", "a result cannot be accepted without a key")) };
+    let call = Call::new(&ctx.run_id, B::KIND, inputs.clone(), &own.parameters);
     let reference = seal(own, &ctx.store, &ctx.run_id, inputs, body)?.reference;
     let accepted = Accepted { manifest: reference.manifest, bundle: reference.bundle };
     match ctx.store.create(pointer, &accepted.to_bytes()?)? {
         Created::Yes => Ok(Event::Accepted { result: reference, earlier: false }),
         Created::No { existing } => {
-            let Accepted { manifest, bundle } = Accepted::parse(pointer, &existing)?;
-            let winner = load(&ctx.store, &ctx.trust, Pair { manifest, bundle })?;
-            Ok(Event::Accepted { result: winner.as_input(), earlier: true })
+            let result = call.accepted(&ctx.store, &ctx.trust, pointer, &existing)?;
+            Ok(Event::Accepted { result, earlier: true })
         }
+    }
+}
+
+/// What a manifest must say to be the result of this very call, whoever put its name under the call's pointer.
+struct Call<'a> {
+    run_id: &'a RunId,
+    kind: Kind,
+    inputs: Vec<InputRef>,
+    parameters: &'a Value,
+}
+
+impl<'a> Call<'a> {
+    fn new(run_id: &'a RunId, kind: Kind, mut inputs: Vec<InputRef>, parameters: &'a Value) -> Self {
+        inputs.sort_unstable();
+        inputs.dedup();
+        Self { run_id, kind, inputs, parameters }
+    }
+
+    /// The result that a pointer names, verified like any other.
+    fn accepted(&self, store: &Store, trust: &Trust, path: &str, pointer: &[u8]) -> Result<InputRef, Failure> {
+        let Accepted { manifest, bundle } = Accepted::parse(path, pointer)?;
+        let verified = load(store, trust, Pair { manifest, bundle })?;
+        if self.gave(verified.value().header(), verified.predicate()) {
+            return Ok(verified.as_input());
+        }
+        let message = format!("the pointer `{path}` names a manifest that is not the result of this call");
+        Err(Failure::verification("other_result", message))
+    }
+
+    fn gave(&self, header: &Header, predicate: &Predicate) -> bool {
+        let of_inputs = header.kind == self.kind && header.run_id == *self.run_id && header.inputs == self.inputs;
+        // A Publication carries no provenance; publish has no parameters that could differ.
+        let of_parameters = match predicate {
+            Predicate::Provenance(provenance) => provenance.external_parameters.get("parameters") == Some(self.parameters),
+            Predicate::VerificationSummary(_) | Predicate::TestResult(_) => true,
+        };
+        of_inputs && of_parameters
     }
 }
 
@@ -252,11 +274,13 @@ pub(crate) fn load(store: &Store, trust: &Trust, pair: Pair) -> Result<Verified<
     Ok(verify(&manifest, &bundle, trust, &Expect::default())?)
 }
 
-fn read_parameters<S: Stage>(text: &str) -> Result<(S::Parameters, serde_json::Value), Failure> {
+fn read_parameters<S: Stage>(text: &str) -> Result<(S::Parameters, Value), Failure> {
     let refuse = |error: &(dyn std::error::Error + 'static)| {
         Failure::usage("parameters", format!("the parameters of {} cannot be read", S::NAME)).because(error)
     };
-    let parameters: S::Parameters = serde_json::from_str(text).map_err(|error| refuse(&error))?;
+    // By way of a map, because a list of values would pass for the fields of a struct in their order.
+    let members: serde_json::Map<String, Value> = serde_json::from_str(text).map_err(|error| refuse(&error))?;
+    let parameters: S::Parameters = serde_json::from_value(members.into()).map_err(|error| refuse(&error))?;
     let canonical = canonical_json(&parameters).map_err(|error| refuse(&error))?;
     let json = serde_json::from_slice(&canonical).map_err(|error| refuse(&error))?;
     Ok((parameters, json))
@@ -288,22 +312,19 @@ fn check_may_sign(policy: &TrustPolicy, key: &PublicKey, role: Role) -> Result<(
 }
 
 fn decrypt(path: &Path) -> Result<SecretKey, Failure> {
-    let locked = |error: &(dyn std::error::Error + 'static)| {
-        Failure::environment("key_locked", format!("cannot unlock the key `{}`", path.display()))
-            .because(error)
-            .hint("the password is read from COSIGN_PASSWORD, empty if unset")
+    let unreadable = |error: &(dyn std::error::Error + 'static)| {
+        Failure::environment("key", format!("cannot read the key `{}`", path.display())).because(error)
     };
-    let text = read_limited(path).map_err(|error| locked(&error))?;
-    let text = String::from_utf8(text).map_err(|error| locked(&error))?;
+    let text = String::from_utf8(read_limited(path).map_err(|error| unreadable(&error))?).map_err(|error| unreadable(&error))?;
     let password = std::env::var_os("COSIGN_PASSWORD").unwrap_or_default();
-    SecretKey::decrypt(&text, password.as_encoded_bytes()).map_err(|error| locked(&error))
+    SecretKey::decrypt(&text, password.as_encoded_bytes()).map_err(|error| Failure::locked_key(path, &error))
 }
 
 fn from_descriptor(fd: u32) -> Result<SecretKey, Failure> {
     let unreadable = |error: &(dyn std::error::Error + 'static)| {
         Failure::usage("key_fd", format!("no key can be read from file descriptor {fd}")).because(error)
     };
-    let der = read_limited(Path::new(&format!("/proc/self/fd/{fd}"))).map_err(|error| unreadable(&error))?;
+    let der = read_limited(Path::new(&format!("/proc/self/fd/{fd}"))).map_err(|error| unreadable(&error)).map(Zeroizing::new)?;
     SecretKey::from_pkcs8_der(&der).map_err(|error| unreadable(&error))
 }
 
@@ -312,3 +333,6 @@ fn read_limited(path: &Path) -> std::io::Result<Vec<u8>> {
     std::fs::File::open(path)?.take(MAX_KEY_BYTES).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 
 use assay_chain::{Arity, Member, StageName, check_links};
 use assay_envelope::Verified;
-use assay_manifest::{Body, Document, InputRef, Kind, Manifest, RunId};
+use assay_manifest::{Body, Digest, Document, InputRef, Kind, Manifest, Plan, RunId};
 
 use crate::Failure;
 
@@ -31,6 +31,13 @@ impl Inputs {
             (Some((_, manifest)), None) => Ok(manifest),
             _ => Err(Failure::unexpected("contract", format!("the stage's contract does not say that it takes one {}", B::KIND))),
         }
+    }
+
+    /// The plan that the stage follows, and the digest by which its result names it.
+    pub fn plan(&self) -> Result<(&Plan, Digest), Failure> {
+        let plan = &self.one::<Plan>()?.body;
+        let unnamed = |error| Failure::unexpected("plan", "the plan has no digest").because(&error);
+        Ok((plan, plan.digest().map_err(unnamed)?))
     }
 
     /// All manifests of a kind, with the digests that name them.

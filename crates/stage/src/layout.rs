@@ -1,7 +1,7 @@
 //! Where the results of a run are found in the store, and what decides whether two calls of a stage are the same.
 
 use assay_chain::StageName;
-use assay_manifest::{CaseId, Digest, Document, InputRef, RunId, Shard, TrialId, canonical_json};
+use assay_manifest::{CaseId, Digest, InputRef, RunId, Shard, TrialId, canonical_json};
 use serde::{Deserialize, Serialize};
 
 use crate::Failure;
@@ -31,8 +31,10 @@ impl Accepted {
 
     /// Reads a pointer at `path`.
     pub fn parse(path: &str, bytes: &[u8]) -> Result<Self, Failure> {
-        serde_json::from_slice(bytes)
-            .map_err(|error| Failure::verification("pointer", format!("the pointer `{path}` is damaged")).because(&error))
+        let damaged = || Failure::verification("pointer", format!("the pointer `{path}` is damaged"));
+        let accepted: Self = serde_json::from_slice(bytes).map_err(|error| damaged().because(&error))?;
+        // One result has one spelling, as every document has.
+        if accepted.to_bytes()? == bytes { Ok(accepted) } else { Err(damaged()) }
     }
 }
 
@@ -57,26 +59,6 @@ pub fn input_digest(
     let bytes = canonical_json(&key)
         .map_err(|error| Failure::usage("parameters", "the stage's parameters have no canonical form").because(&error))?;
     Ok(Digest::of(&bytes))
-}
-
-/// What a manifest is called in a published folder: its kind, and where a run has several, what tells them apart.
-pub fn chain_name(document: &Document) -> String {
-    let kind = document.kind();
-    match document {
-        Document::Environment(manifest) => {
-            let block = manifest.body.block;
-            format!("{kind}-{}-{}", block.index, block.incarnation)
-        }
-        Document::ExecutionPart(manifest) => {
-            let (block, shard) = (manifest.body.block, manifest.body.shard);
-            format!("{kind}-{}-{}-{}", block.index, block.incarnation, shard.index)
-        }
-        Document::Recording(manifest) => {
-            let block = manifest.body.block;
-            format!("{kind}-{}-{}-{}", block.index, block.incarnation, manifest.body.sequence)
-        }
-        _ => kind.to_string(),
-    }
 }
 
 /// The pointers of one run.
@@ -127,6 +109,14 @@ impl Layout {
         format!("{}/{trial}/{attempt:06}/{}.started", self.trials(input), shard.index)
     }
 
+    /// The trial and the number of the attempt that the mark at `path` is of; none for any other path.
+    pub fn started_attempt(&self, path: &str, input: Digest, shard: Shard) -> Option<(TrialId, u32)> {
+        let (trial, rest) = path.strip_prefix(&self.trials(input))?.strip_prefix('/')?.split_once('/')?;
+        let (trial, attempt) = (trial.parse().ok()?, rest.split('/').next()?.parse().ok()?);
+        // One attempt has one path, so that two marks never stand for the same one.
+        (self.attempt_started(input, &trial, attempt, shard) == path).then_some((trial, attempt))
+    }
+
     /// The checkpoint of a finished attempt.
     pub fn attempt(&self, input: Digest, trial: &TrialId, attempt: u32, shard: Shard) -> String {
         format!("{}/{trial}/{attempt:06}/{}", self.trials(input), shard.index)
@@ -145,5 +135,159 @@ impl Layout {
     /// The mark that a run measures a case.
     pub fn case(&self, case: &CaseId) -> String {
         format!("cases/{case}/{}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use assay_manifest::Kind;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn reference(kind: Kind, text: &str) -> InputRef {
+        InputRef { kind, manifest: Digest::of(text.as_bytes()), bundle: Digest::of(format!("{text}'s bundle").as_bytes()) }
+    }
+
+    fn inputs() -> [InputRef; 3] {
+        [reference(Kind::Plan, "plan"), reference(Kind::Environment, "a"), reference(Kind::Environment, "b")]
+    }
+
+    fn digest(stage: StageName, inputs: &[InputRef], parameters: &serde_json::Value, trust: &str) -> Digest {
+        input_digest(stage, inputs, parameters, Digest::of(trust.as_bytes())).expect("a digest")
+    }
+
+    #[test]
+    fn an_input_digest_does_not_depend_on_the_order_of_the_inputs() {
+        let of = |inputs: &[InputRef]| digest(StageName::Collect, inputs, &json!({}), "t");
+        let [a, b, c] = inputs();
+        assert_eq!(of(&[a, b, c]), of(&[c, a, b]));
+        assert_eq!(of(&[a, b, c]), of(&[a, b, b, c, c]), "nor on how often one is named");
+    }
+
+    #[test]
+    fn everything_that_makes_a_call_another_call_is_in_its_input_digest() {
+        let [a, b, c] = inputs();
+        let signed_again = InputRef { bundle: Digest::of(b"another bundle"), ..b };
+        let (none, some) = (json!({}), json!({"block": 1}));
+        let digests = [
+            digest(StageName::Execute, &[a, b], &none, "t"),
+            digest(StageName::Record, &[a, b], &none, "t"),
+            digest(StageName::Execute, &[a], &none, "t"),
+            digest(StageName::Execute, &[a, c], &none, "t"),
+            digest(StageName::Execute, &[a, signed_again], &none, "t"),
+            digest(StageName::Execute, &[a, InputRef { kind: Kind::Recording, ..b }], &none, "t"),
+            digest(StageName::Execute, &[a, b], &some, "t"),
+            digest(StageName::Execute, &[a, b], &none, "another policy"),
+        ];
+        let distinct: std::collections::BTreeSet<_> = digests.iter().collect();
+        assert_eq!(distinct.len(), digests.len());
+    }
+
+    #[test]
+    fn the_key_order_of_parameters_changes_nothing() {
+        let [one, other] = [r#"{"a":1,"b":2}"#, r#"{"b":2,"a":1}"#].map(|text| serde_json::from_str(text).expect("JSON"));
+        assert_eq!(digest(StageName::Plan, &[], &one, "t"), digest(StageName::Plan, &[], &other, "t"));
+    }
+
+    #[test]
+    fn an_input_digest_is_the_same_in_every_build() {
+        // A changed value means that no run can be resumed by this build: then the contract's version changes as well.
+        let digest = digest(StageName::Plan, &[reference(Kind::Source, "source")], &json!({"fetch": true}), "t");
+        insta::assert_snapshot!(digest, @"sha256:fe1e8018dec049b7d31a72c11b6d8bcb825548d8378563337661ea3ed7f427af");
+    }
+
+    #[test]
+    fn parameters_without_a_canonical_form_are_refused() {
+        let failure = input_digest(StageName::Plan, &[], &json!({"n": u64::MAX}), Digest::of(b"t")).expect_err("too large");
+        assert_eq!((failure.exit, failure.code.as_str()), (crate::Exit::Usage, "parameters"));
+    }
+
+    #[test]
+    fn pointers_lie_where_they_are_looked_for() {
+        let layout = Layout::of(&"nightly".parse().expect("a run id"));
+        let shard = Shard { index: 2, count: 3 };
+        let trial = "w.t.default.one.t0".parse().expect("a trial id");
+        let case = "w.t.default".parse().expect("a case id");
+        let input = Digest::of(b"");
+        let paths = [
+            layout.run(),
+            layout.source(),
+            layout.end(7),
+            layout.stage(StageName::Reduce),
+            layout.accepted(StageName::Execute, input, shard),
+            layout.trials(input),
+            layout.attempt_started(input, &trial, 1, shard),
+            layout.attempt(input, &trial, 1, shard),
+            layout.prepared(input, "membw", shard),
+            Layout::runs_of_case(&case),
+            layout.case(&case),
+        ];
+        insta::assert_snapshot!(paths.join("\n").replace(&input.hex(), "<input>"), @r"
+            runs/nightly
+            runs/nightly/source
+            runs/nightly/ends/000007
+            runs/nightly/reduce
+            runs/nightly/execute/<input>/accepted/2
+            runs/nightly/execute/<input>/trials
+            runs/nightly/execute/<input>/trials/w.t.default.one.t0/000001/2.started
+            runs/nightly/execute/<input>/trials/w.t.default.one.t0/000001/2
+            runs/nightly/execute/<input>/prepared/membw/2
+            cases/w.t.default
+            cases/w.t.default/nightly
+            ");
+    }
+
+    #[test]
+    fn a_mark_s_path_says_of_which_attempt_it_is() {
+        let layout = Layout::of(&"nightly".parse().expect("a run id"));
+        let (input, shard) = (Digest::of(b""), Shard::ONLY);
+        let trial: TrialId = "w.t.default.one.t0".parse().expect("a trial id");
+        let path = layout.attempt_started(input, &trial, 12, shard);
+        assert_eq!(layout.started_attempt(&path, input, shard), Some((trial.clone(), 12)));
+        let others = [
+            layout.attempt(input, &trial, 12, shard),
+            layout.attempt_started(input, &trial, 12, Shard { index: 1, count: 2 }),
+            layout.attempt_started(Digest::of(b"other"), &trial, 12, shard),
+            path.replace("000012", "12"),
+            path.replace("000012", "+00012"),
+            path.replace("nightly", "weekly"),
+            format!("{}/0.started", layout.trials(input)),
+            format!("{path}/0.started"),
+        ];
+        for other in others {
+            assert_eq!(layout.started_attempt(&other, input, shard), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_pointer_reads_what_it_writes_and_nothing_else() {
+        let accepted = Accepted { manifest: Digest::of(b"m"), bundle: Digest::of(b"b") };
+        let bytes = accepted.to_bytes().expect("bytes");
+        assert_eq!(Accepted::parse("p", &bytes), Ok(accepted));
+        let text = String::from_utf8(bytes).expect("UTF-8");
+        for bad in
+            ["", "{}", "null", &text.replace("bundle", "bundles"), &text.replace("sha256", "sha1"), &format!("{text}{text}")]
+        {
+            let failure = Accepted::parse("runs/r/plan/x", bad.as_bytes()).expect_err(bad);
+            assert_eq!((failure.code.as_str(), failure.message.as_str()), ("pointer", "the pointer `runs/r/plan/x` is damaged"));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_lies_under_a_pointer_is_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Accepted::parse("p", &bytes);
+        }
+
+        #[test]
+        fn whatever_a_path_is_it_names_an_attempt_or_none(rest in "[a-z0-9./+_-]{0,60}") {
+            let layout = Layout::of(&"nightly".parse().expect("a run id"));
+            let input = Digest::of(b"");
+            let path = format!("{}/{rest}", layout.trials(input));
+            if let Some((trial, attempt)) = layout.started_attempt(&path, input, Shard::ONLY) {
+                prop_assert_eq!(layout.attempt_started(input, &trial, attempt, Shard::ONLY), path);
+            }
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Read as _;
+use std::path::Path;
 
 use assay_chain::StageName;
 use assay_envelope::{
@@ -45,7 +46,7 @@ pub struct Sealed {
 /// Signs a body as a manifest of `run_id` made from `inputs`, and puts manifest and bundle into the store.
 pub fn seal<B: Body>(seal: &Seal, store: &Store, run_id: &RunId, inputs: Vec<InputRef>, body: B) -> Result<Sealed, Failure> {
     let manifest = Manifest::new(run_id.clone(), inputs, body);
-    let predicate = predicate(seal, run_id, B::KIND);
+    let predicate = predicate(seal, run_id, B::KIND)?;
     let signed = sign(&manifest, &seal.signer, predicate)
         .map_err(|error| Failure::unexpected("sign", format!("the {} could not be signed", B::KIND)).because(&error))?;
     let outputs = manifest.body.artifacts();
@@ -59,20 +60,29 @@ pub fn seal<B: Body>(seal: &Seal, store: &Store, run_id: &RunId, inputs: Vec<Inp
     Ok(Sealed { reference: signed.as_input() })
 }
 
-fn predicate(seal: &Seal, run_id: &RunId, kind: Kind) -> Predicate {
+fn predicate(seal: &Seal, run_id: &RunId, kind: Kind) -> Result<Predicate, Failure> {
     if predicate_type(kind) == assay_envelope::VERIFICATION_SUMMARY {
-        let policy = seal.trust_policy.unwrap_or_else(|| Digest::of(b""));
-        return VerificationSummary {
-            verifier_binary: seal.binary,
-            time_verified: Clock.now(),
-            resource_uri: format!("assay:runs/{run_id}"),
-            policy: (format!("assay:blobs/sha256/{}", policy.hex()), policy),
-            input_attestations: Vec::new(),
-            result: VerificationResult::Passed,
-            levels: vec!["ASSAY_LEVEL_1".to_owned()],
-        }
-        .into();
+        verification_summary(seal, run_id).map(Predicate::from)
+    } else {
+        Ok(provenance(seal, run_id, kind).into())
     }
+}
+
+fn verification_summary(seal: &Seal, run_id: &RunId) -> Result<VerificationSummary, Failure> {
+    let unverified = || Failure::unexpected("sign", "a publication needs the trust policy that its chain was verified under");
+    let policy = seal.trust_policy.ok_or_else(unverified)?;
+    Ok(VerificationSummary {
+        verifier_binary: seal.binary,
+        time_verified: Clock.now(),
+        resource_uri: format!("assay:runs/{run_id}"),
+        policy: (format!("assay:blobs/sha256/{}", policy.hex()), policy),
+        input_attestations: Vec::new(),
+        result: VerificationResult::Passed,
+        levels: vec!["ASSAY_LEVEL_1".to_owned()],
+    })
+}
+
+fn provenance(seal: &Seal, run_id: &RunId, kind: Kind) -> Provenance {
     Provenance {
         role: kind.signer(),
         run_id: run_id.clone(),
@@ -92,7 +102,6 @@ fn predicate(seal: &Seal, run_id: &RunId, kind: Kind) -> Predicate {
         started_on: seal.started,
         finished_on: Clock.now(),
     }
-    .into()
 }
 
 /// What a result was made from besides its inputs: the commit and the pinned images, as the inputs name them.
@@ -115,7 +124,8 @@ pub(crate) fn dependencies<'a>(documents: impl Iterator<Item = &'a Document>) ->
 pub fn source_dependencies(source: &Source) -> Vec<ResourceDescriptor> {
     let address = source.repository.as_deref().unwrap_or("local");
     let commit = source.commit.iter().map(|commit| ResourceDescriptor::git_commit(format!("git+{address}"), commit));
-    let definitions = source.files.iter().filter(|file| file.path.ends_with(".yaml"));
+    let is_definition = |path: &str| Path::new(path).extension().is_some_and(|extension| extension == "yaml");
+    let definitions = source.files.iter().filter(|file| is_definition(&file.path));
     commit.chain(definitions.map(|file| ResourceDescriptor::named(&file.path, file.artifact.digest))).collect()
 }
 
@@ -138,7 +148,7 @@ pub fn binary_digest() -> Result<Digest, Failure> {
     loop {
         match file.read(&mut buffer).map_err(unreadable)? {
             0 => return Ok(hasher.finish()),
-            read => hasher.update(&buffer[..read]),
+            read => hasher.update(buffer.get(..read).unwrap_or_default()),
         }
     }
 }

@@ -14,9 +14,8 @@ const MAX_POLICY_BYTES: u64 = 1 << 20;
 
 /// Reads a trust policy from its YAML; `file` is its name in problems.
 pub fn read_trust(file: &str, bytes: &[u8]) -> Result<TrustPolicy, Failure> {
-    let policy = spec::TrustPolicy::parse(file, bytes).map_err(|problems| {
-        Failure::definition("trust_policy", format!("the trust policy `{file}` is invalid")).hint(spec::render(&problems))
-    })?;
+    let policy = spec::TrustPolicy::parse(file, bytes)
+        .map_err(|problems| Failure { code: "trust_policy".to_owned(), ..Failure::invalid(&problems) })?;
     let signers = policy.signers.iter().map(signer).collect::<Result<_, _>>()?;
     Ok(TrustPolicy { name: policy.name.to_string(), digest: Some(Digest::of(bytes)), signers })
 }

@@ -38,37 +38,72 @@ impl Blobs for StoreBlobs {
     }
 }
 
-/// The files of a published folder, found by what they contain: their names do not matter.
-pub struct FolderBlobs(BTreeMap<Digest, PathBuf>);
+/// The files of a published folder: by path, because each has its place, and by digest, because that is how manifests name them.
+pub struct FolderBlobs {
+    folder: PathBuf,
+    by_path: BTreeMap<String, Digest>,
+    by_digest: BTreeMap<Digest, PathBuf>,
+}
 
 impl FolderBlobs {
     /// Hashes every file of a folder.
     pub fn open(folder: &Path) -> Result<Self, Failure> {
-        let mut files = BTreeMap::new();
+        let mut found = Self { folder: folder.to_owned(), by_path: BTreeMap::new(), by_digest: BTreeMap::new() };
         let mut pending = vec![folder.to_owned()];
-        while let Some(folder) = pending.pop() {
-            let entries = std::fs::read_dir(&folder).map_err(|error| unreadable(&folder, &error))?;
+        while let Some(inner) = pending.pop() {
+            let entries = std::fs::read_dir(&inner).map_err(|error| unreadable(&inner, &error))?;
             for entry in entries {
-                let entry = entry.map_err(|error| unreadable(&folder, &error))?;
+                let entry = entry.map_err(|error| unreadable(&inner, &error))?;
                 let kind = entry.file_type().map_err(|error| unreadable(&entry.path(), &error))?;
                 // A link could point anywhere; what it points to is not part of the folder.
                 if kind.is_dir() {
                     pending.push(entry.path());
                 } else if kind.is_file() {
-                    files.insert(digest_of(&entry.path(), &mut std::io::sink())?, entry.path());
+                    found.add(entry.path())?;
                 }
-                if files.len() + pending.len() > MAX_FILES {
+                if found.by_path.len() + pending.len() > MAX_FILES {
                     let message = format!("`{}` holds more than {MAX_FILES} files", folder.display());
                     return Err(Failure::usage("too_many_files", message));
                 }
             }
         }
-        Ok(Self(files))
+        Ok(found)
     }
 
-    /// The digests of all files, with their paths.
-    pub fn iter(&self) -> impl Iterator<Item = (&Digest, &PathBuf)> {
-        self.0.iter()
+    fn add(&mut self, path: PathBuf) -> Result<(), Failure> {
+        let digest = digest_of(&path, &mut std::io::sink())?;
+        let inside = path.strip_prefix(&self.folder).unwrap_or(&path).to_string_lossy().into_owned();
+        self.by_path.insert(inside, digest);
+        self.by_digest.insert(digest, path);
+        Ok(())
+    }
+
+    /// The digest of the file at a path of the folder.
+    pub fn at(&self, path: &str) -> Option<Digest> {
+        self.by_path.get(path).copied()
+    }
+
+    /// The files with their digests, sorted by path.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Digest)> {
+        self.by_path.iter().map(|(path, digest)| (path.as_str(), digest))
+    }
+
+    /// Checks that every file of a run stands at its path with its bytes, and gives the files that are not of the run.
+    pub fn check_files(&self, expected: &BTreeMap<String, Digest>) -> Result<Vec<String>, Failure> {
+        for (path, digest) in expected {
+            match self.by_path.get(path) {
+                Some(found) if found == digest => {}
+                Some(found) => {
+                    let message = format!("`{path}` is not the published file: its bytes are {found}, not {digest}");
+                    return Err(Failure::verification("artifact_corrupt", message));
+                }
+                None => {
+                    let message = format!("the published file `{path}` ({digest}) is not there");
+                    return Err(Failure::verification("artifact_absent", message));
+                }
+            }
+        }
+        Ok(self.by_path.keys().filter(|path| !expected.contains_key(*path)).cloned().collect())
     }
 }
 
@@ -85,14 +120,15 @@ fn digest_of(path: &Path, copy: &mut dyn std::io::Write) -> Result<Digest, Failu
         if read == 0 {
             return Ok(hasher.finish());
         }
-        hasher.update(&buffer[..read]);
-        copy.write_all(&buffer[..read]).map_err(|error| unreadable(path, &error))?;
+        let chunk = buffer.get(..read).unwrap_or_default();
+        hasher.update(chunk);
+        copy.write_all(chunk).map_err(|error| unreadable(path, &error))?;
     }
 }
 
 impl Blobs for FolderBlobs {
     fn get(&self, digest: &Digest, limit: u64) -> Result<Option<Vec<u8>>, Failure> {
-        let Some(path) = self.0.get(digest) else { return Ok(None) };
+        let Some(path) = self.by_digest.get(digest) else { return Ok(None) };
         let size = std::fs::metadata(path).map_err(|error| unreadable(path, &error))?.len();
         if size > limit {
             let message = format!("`{}` has {size} bytes, more than the limit of {limit}", path.display());
@@ -108,7 +144,55 @@ impl Blobs for FolderBlobs {
     }
 
     fn check(&self, digest: &Digest) -> Result<Option<u64>, Failure> {
-        let Some(path) = self.0.get(digest) else { return Ok(None) };
+        let Some(path) = self.by_digest.get(digest) else { return Ok(None) };
         Ok(Some(std::fs::metadata(path).map_err(|error| unreadable(path, &error))?.len()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder() -> (tempfile::TempDir, FolderBlobs) {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::create_dir(folder.path().join("chain")).expect("made");
+        std::fs::write(folder.path().join("chain/plan.json"), "plan").expect("written");
+        std::fs::write(folder.path().join("report.md"), "report").expect("written");
+        std::os::unix::fs::symlink("/etc/hostname", folder.path().join("link")).expect("a link");
+        let blobs = FolderBlobs::open(folder.path()).expect("it reads");
+        (folder, blobs)
+    }
+
+    #[test]
+    fn files_are_found_by_what_they_contain() {
+        let (_folder, blobs) = folder();
+        assert_eq!(blobs.get(&Digest::of(b"plan"), 4), Ok(Some(b"plan".to_vec())));
+        assert_eq!(blobs.check(&Digest::of(b"report")), Ok(Some(6)));
+        assert_eq!(blobs.get(&Digest::of(b"other"), 4), Ok(None));
+        assert_eq!(blobs.iter().count(), 2, "a link is no file of the folder");
+    }
+
+    #[test]
+    fn a_file_that_changes_under_the_reader_is_refused() {
+        let (folder, blobs) = folder();
+        std::fs::write(folder.path().join("chain/plan.json"), "nalp").expect("written");
+        assert_eq!(blobs.get(&Digest::of(b"plan"), 4).expect_err("changed").code, "artifact_corrupt");
+        std::fs::remove_file(folder.path().join("report.md")).expect("removed");
+        assert_eq!(blobs.get(&Digest::of(b"report"), 9).expect_err("gone").code, "unreadable");
+    }
+
+    #[test]
+    fn what_is_too_large_is_not_read() {
+        let (_folder, blobs) = folder();
+        assert_eq!(blobs.get(&Digest::of(b"plan"), 3).expect_err("four bytes").code, "artifact_too_large");
+    }
+
+    #[test]
+    fn a_store_s_blobs_are_found_by_digest() {
+        let blobs = StoreBlobs(Store::open("memory:").expect("a store"));
+        let digest = blobs.0.put(b"plan").expect("put");
+        assert_eq!((blobs.get(&digest, 4), blobs.check(&digest)), (Ok(Some(b"plan".to_vec())), Ok(Some(4))));
+        assert_eq!(blobs.get(&Digest::of(b"other"), 4), Ok(None));
+        assert_eq!(blobs.get(&digest, 3).expect_err("four bytes").code, "artifact_too_large");
     }
 }

@@ -2,12 +2,15 @@
 
 use std::fmt;
 
-use assay_manifest::{Artifact, Collection, Number, Numbers, Publication, Summary};
+use assay_chain::published_prefix;
+use assay_envelope::Verified;
+use assay_manifest::{Artifact, Collection, CuratedFile, Document, Numbers, Publication, RunId, Summary};
 use assay_stage::{Exit, Failure};
-use assay_warehouse::{ROW_ID, Row, Value};
+use assay_warehouse::Row;
 use serde::Serialize;
 
 use crate::blobs::Blobs;
+use crate::numbers::{OutcomeRows, check_numbers};
 use crate::walk::Chain;
 
 /// The largest curated file that is read.
@@ -64,40 +67,47 @@ pub struct LevelReport {
     pub absent: Vec<String>,
 }
 
-/// Level 2: every curated file is there and reads, and every published number stands in its row.
+/// Level 2: every output that is published is there and matches, curated files read, and every published number stands in its row.
+///
+/// All of it travels with the run, so what is missing was lost or taken away: a failure, unlike raw evidence that is kept elsewhere.
 pub fn verify_rows(blobs: &dyn Blobs, chain: &Chain) -> Result<LevelReport, Failure> {
     let (Some(summary), Some(publication)) = (chain.one::<Summary>(), chain.one::<Publication>()) else {
         return Ok(LevelReport { checked: 0, bytes: 0, absent: vec!["the run is not published".to_owned()] });
     };
     let mut report = LevelReport { checked: 0, bytes: 0, absent: Vec::new() };
-    let mut outcomes = Vec::new();
-    for file in &summary.body.files {
-        let Some(bytes) = blobs.get(&file.artifact.digest, MAX_CURATED_BYTES)? else {
-            report.absent.push(file.artifact.name.clone());
-            continue;
-        };
-        report.checked += 1;
-        report.bytes += bytes.len() as u64;
-        let table = assay_warehouse::table(&file.table)
-            .ok_or_else(|| Failure::verification("unknown_table", format!("the summary names a table `{}`", file.table)))?;
-        let rows = assay_warehouse::read(table, bytes).map_err(|error| Failure::of(Exit::Verification, "rows", &error))?;
-        if rows.len() as u64 != file.rows.0 {
-            let message = format!("`{}` has {} rows, and the summary says {}", file.artifact.name, rows.len(), file.rows);
-            return Err(Failure::verification("row_count", message));
-        }
-        if file.table == assay_warehouse::OUTCOME_FACT.name {
-            outcomes = rows;
+    let published = chain.documents.iter().map(Verified::value).filter(|document| published_prefix(document).is_some());
+    for artifact in published.flat_map(Document::artifacts) {
+        check_present(blobs, artifact, &mut report)?;
+        if !report.absent.is_empty() {
+            return Err(absent(artifact));
         }
     }
-    for other in publication.body.artifacts_besides_numbers() {
-        check_present(blobs, other, &mut report)?;
+    let mut outcomes = OutcomeRows::default();
+    for file in &summary.body.files {
+        let rows = read_rows(blobs, file)?;
+        if file.table == assay_warehouse::OUTCOME_FACT.name {
+            outcomes.add(file, rows)?;
+        }
     }
     let numbers = read_numbers(blobs, &publication.body)?;
-    match numbers.numbers.iter().find(|number| !stands_in_row(number, &outcomes)) {
-        Some(number) if report.absent.is_empty() => {
-            Err(Failure::verification("number_not_in_row", format!("the number `{}` is not the one in its row", number.address)))
-        }
-        _ => Ok(report),
+    check_origin(&numbers, &chain.run_id, &publication.body)?;
+    check_numbers(&chain.run_id, &numbers, &outcomes)?;
+    Ok(report)
+}
+
+/// The numbers are of this run, this Summary and this grade.
+fn check_origin(numbers: &Numbers, run_id: &RunId, publication: &Publication) -> Result<(), Failure> {
+    let comparisons = [
+        ("run", numbers.run_id == *run_id),
+        ("summary", numbers.summary == publication.summary),
+        ("grade", numbers.grade == publication.grade),
+    ];
+    match comparisons.into_iter().find(|(_, is_same)| !is_same) {
+        None => Ok(()),
+        Some((what, _)) => Err(Failure::verification(
+            "other_numbers",
+            format!("the published numbers are of another {what} than their publication"),
+        )),
     }
 }
 
@@ -115,20 +125,26 @@ fn check_present(blobs: &dyn Blobs, artifact: &Artifact, report: &mut LevelRepor
 /// The published numbers of a run.
 pub fn read_numbers(blobs: &dyn Blobs, publication: &Publication) -> Result<Numbers, Failure> {
     let artifact = &publication.numbers;
-    let bytes = blobs.get(&artifact.digest, MAX_LIST_BYTES)?.ok_or_else(|| {
-        Failure::verification("artifact_absent", format!("the published `{}` ({}) is not there", artifact.name, artifact.digest))
-    })?;
+    let bytes = blobs.get(&artifact.digest, MAX_LIST_BYTES)?.ok_or_else(|| absent(artifact))?;
     serde_json::from_slice(&bytes)
         .map_err(|error| Failure::verification("numbers", "the published numbers cannot be read").because(&error))
 }
 
-fn stands_in_row(number: &Number, rows: &[Row]) -> bool {
-    let digits = number.address.split('/').nth(2).unwrap_or_default();
-    let mut found = rows.iter().filter(|row| row.text(ROW_ID).is_some_and(|id| id.starts_with(digits)));
-    match (found.next(), found.next()) {
-        (Some(row), None) => row.get("value") == Some(&Value::Float(number.value)),
-        _ => false,
+fn absent(artifact: &Artifact) -> Failure {
+    Failure::verification("artifact_absent", format!("the published `{}` ({}) is not there", artifact.name, artifact.digest))
+}
+
+/// The rows of a curated file, as many as the Summary says.
+fn read_rows(blobs: &dyn Blobs, file: &CuratedFile) -> Result<Vec<Row>, Failure> {
+    let table = assay_warehouse::table(&file.table)
+        .ok_or_else(|| Failure::verification("unknown_table", format!("the summary names a table `{}`", file.table)))?;
+    let bytes = blobs.get(&file.artifact.digest, MAX_CURATED_BYTES)?.ok_or_else(|| absent(&file.artifact))?;
+    let rows = assay_warehouse::read(table, bytes).map_err(|error| Failure::of(Exit::Verification, "rows", &error))?;
+    if rows.len() as u64 != file.rows.0 {
+        let message = format!("`{}` has {} rows, and the summary says {}", file.artifact.name, rows.len(), file.rows);
+        return Err(Failure::verification("row_count", message));
     }
+    Ok(rows)
 }
 
 /// The raw artifacts of a run, as its Collection lists them.
@@ -159,4 +175,81 @@ pub fn verify_evidence(blobs: &dyn Blobs, chain: &Chain) -> Result<LevelReport, 
         check_present(blobs, artifact, &mut report)?;
     }
     Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use assay_manifest::Digest;
+    use serde_json::json;
+
+    use super::*;
+
+    fn publication() -> Publication {
+        let digest = Digest::of(b"");
+        let artifact = json!({"name": "numbers.json", "digest": digest, "size": "0", "media_type": "application/json"});
+        let grade = json!({"asked": "exploratory", "given": "exploratory", "shortfalls": []});
+        let publication = json!({
+            "plan_digest": digest, "summary": digest, "trust_policy": digest, "published_at": "2026-01-01T00:00:00.000000000Z",
+            "grade": grade, "runs": [], "warehouse_snapshot": {}, "numbers": artifact, "reports": [], "keys": [],
+        });
+        serde_json::from_value(publication).expect("a publication")
+    }
+
+    fn said(change: impl FnOnce(&mut Numbers)) -> String {
+        let publication = publication();
+        let run_id: RunId = "nightly".parse().expect("a run id");
+        let (grade, summary) = (publication.grade.clone(), publication.summary);
+        let mut numbers = Numbers { run_id: run_id.clone(), grade, summary, numbers: Vec::new() };
+        change(&mut numbers);
+        check_origin(&numbers, &run_id, &publication).map_or_else(|failure| failure.message, |()| "the same".to_owned())
+    }
+
+    #[test]
+    fn numbers_are_their_publication_s_own() {
+        assert_eq!(said(|_| {}), "the same");
+        insta::assert_snapshot!(said(|numbers| numbers.run_id = "weekly".parse().expect("a run id")), @"the published numbers are of another run than their publication");
+        insta::assert_snapshot!(said(|numbers| numbers.summary = Digest::of(b"other")), @"the published numbers are of another summary than their publication");
+        insta::assert_snapshot!(said(|numbers| numbers.grade.given = assay_manifest::Intent::Publication), @"the published numbers are of another grade than their publication");
+    }
+
+    #[test]
+    fn levels_are_numbered_in_order() {
+        let levels = [Level::Chain, Level::Rows, Level::Raw, Level::Recomputed];
+        assert!(levels.is_sorted());
+        assert_eq!(levels.map(Level::number), [1, 2, 3, 4]);
+        assert!(levels.iter().all(|level| level.to_string().starts_with(&level.number().to_string())));
+    }
+
+    #[derive(Default)]
+    struct Held(Vec<Vec<u8>>);
+
+    impl Blobs for Held {
+        fn get(&self, digest: &Digest, _: u64) -> Result<Option<Vec<u8>>, Failure> {
+            Ok(self.0.iter().find(|bytes| Digest::of(bytes) == *digest).cloned())
+        }
+
+        fn check(&self, digest: &Digest) -> Result<Option<u64>, Failure> {
+            Ok(self.get(digest, 0)?.map(|bytes| bytes.len() as u64))
+        }
+    }
+
+    fn collection(list: &[u8], count: u64) -> Collection {
+        let digest = Digest::of(list);
+        let artifact = json!({"name": "evidence.json", "digest": digest, "size": "0", "media_type": "application/json"});
+        let collection = json!({
+            "plan_digest": digest, "trials": [], "drift": [], "evidence": artifact, "evidence_count": count.to_string(),
+            "evidence_bytes": "0",
+        });
+        serde_json::from_value(collection).expect("a collection")
+    }
+
+    #[test]
+    fn the_list_of_evidence_is_the_collection_s() {
+        let held = |list: &[u8]| Held(vec![list.to_vec()]);
+        assert_eq!(evidence_of(&held(b"[]"), &collection(b"[]", 0)), Ok(Some(Vec::new())));
+        assert_eq!(evidence_of(&Held::default(), &collection(b"[]", 0)), Ok(None), "evidence stays in the store");
+        let code = |list: &[u8], count| evidence_of(&held(list), &collection(list, count)).expect_err("refused").message;
+        insta::assert_snapshot!(code(b"[]", 1), @"the list of evidence has 0 entries, and the collection says 1");
+        insta::assert_snapshot!(code(b"{}", 0), @"the list of evidence cannot be read");
+    }
 }

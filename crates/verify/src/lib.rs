@@ -9,8 +9,10 @@
 
 mod blobs;
 mod levels;
+mod numbers;
 mod walk;
 
 pub use blobs::{Blobs, FolderBlobs, StoreBlobs};
 pub use levels::{Level, LevelReport, evidence_of, read_numbers, verify_evidence, verify_rows};
+pub use numbers::{OutcomeRows, check_numbers};
 pub use walk::{Chain, Head, head_of_folder, head_of_run, walk};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use assay_chain::{BrokenLink, Member, StageName, check_complete, check_links};
+use assay_chain::{BrokenLink, Member, StageName, check_complete, check_links, published_files};
 use assay_envelope::{Expect, MAX_BUNDLE_BYTES, Trust, Verified, verify};
 use assay_git::{CommitInfo, OfflineFile, Oid, RawObject, check_offline};
 use assay_manifest::{Body, Document, InputRef, Kind, MAX_MANIFEST_BYTES, Manifest, OriginKind, Role, RunId, Source};
@@ -57,44 +57,20 @@ pub fn head_of_run(store: &Store, run_id: &RunId) -> Result<Head, Failure> {
     }
 }
 
-/// The head of the run that a published folder holds: its one Publication, with the bundle beside it.
-pub fn head_of_folder(blobs: &FolderBlobs, trust: &Trust) -> Result<Head, Failure> {
-    let mut publications = Vec::new();
-    let mut bundles = Vec::new();
-    for (digest, path) in blobs.iter() {
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        if name.ends_with(".sigstore.json") {
-            bundles.push(*digest);
-        } else if name.ends_with(".json")
-            && let Some(bytes) = blobs.get(digest, MAX_MANIFEST_BYTES)?
-            && let Ok(Document::Publication(manifest)) = Document::parse(&bytes)
-        {
-            publications.push((*digest, bytes, manifest.header.run_id));
-        }
-    }
-    let [(digest, bytes, run_id)] = publications.as_slice() else {
-        let message = format!("the folder holds {} publications, where one is expected", publications.len());
-        return Err(Failure::verification("missing_stage", message).hint("name the folder of one published run"));
-    };
-    let mut refusal = None;
-    for bundle in bundles {
-        let Some(bundle_bytes) = blobs.get(&bundle, MAX_BUNDLE_BYTES as u64)? else { continue };
-        match verify(bytes, &bundle_bytes, trust, &Expect { kind: Some(Kind::Publication), ..Expect::default() }) {
-            Ok(_) => {
-                let reference = InputRef { kind: Kind::Publication, manifest: *digest, bundle };
-                return Ok(Head { run_id: run_id.clone(), references: vec![reference], ends: Vec::new() });
-            }
-            // The refusal that says most is the one of the bundle that was meant for these bytes.
-            Err(error) if error.code() != "subject_digest_mismatch" => refusal = refusal.or(Some(Failure::from(error))),
-            Err(_) => {}
-        }
-    }
-    Err(refusal.unwrap_or_else(|| {
-        Failure::verification(
-            "bundle_missing",
-            "no bundle in the folder is over its publication's bytes: one of them was changed or removed",
-        )
-    }))
+/// The head of the run that a published folder holds: its Publication, at its place.
+pub fn head_of_folder(blobs: &FolderBlobs) -> Result<Head, Failure> {
+    let [manifest, bundle] = ["chain/publication.json", "chain/publication.sigstore.json"].map(|path| {
+        blobs.at(path).ok_or_else(|| {
+            Failure::verification("missing_stage", format!("the folder holds no `{path}`"))
+                .hint("name the folder of one published run")
+        })
+    });
+    let (manifest, bundle) = (manifest?, bundle?);
+    let bytes = blobs.get(&manifest, MAX_MANIFEST_BYTES)?.unwrap_or_default();
+    let document = Document::parse(&bytes)
+        .map_err(|error| Failure::verification("manifest", "`chain/publication.json` is no manifest").because(&error))?;
+    let reference = InputRef { kind: Kind::Publication, manifest, bundle };
+    Ok(Head { run_id: document.header().run_id.clone(), references: vec![reference], ends: Vec::new() })
 }
 
 /// A run's manifests, all verified.
@@ -124,6 +100,11 @@ impl Chain {
     /// Whether a trust policy says of every signer who it is.
     pub fn is_established(&self) -> bool {
         self.documents.iter().all(|verified| verified.signer().established)
+    }
+
+    /// The files of the run's published folder, by path.
+    pub fn published_files(&self) -> BTreeMap<String, assay_manifest::Digest> {
+        self.documents.iter().flat_map(|verified| published_files(verified.value(), verified.as_input())).collect()
     }
 
     /// The roles that signed.
@@ -192,7 +173,8 @@ fn check_chain(blobs: &dyn Blobs, head: &Head, documents: &[Verified<Document>])
 /// Shows offline that the files that were run are the commit's.
 fn check_commit(blobs: &dyn Blobs, source: &Source) -> Result<CommitInfo, Failure> {
     let not_shown = |error: &(dyn std::error::Error + 'static)| Failure::of(Exit::Verification, "commit", error);
-    let commit: Oid = source.commit.as_deref().unwrap_or_default().parse().map_err(|error| not_shown(&error))?;
+    let unnamed = || Failure::verification("commit", "the source is of a commit, but does not name it");
+    let commit: Oid = source.commit.as_deref().ok_or_else(unnamed)?.parse().map_err(|error| not_shown(&error))?;
     let bytes_of = |artifact: &assay_manifest::Artifact| {
         blobs.get(&artifact.digest, MAX_SOURCE_BYTES)?.ok_or_else(|| {
             Failure::verification(

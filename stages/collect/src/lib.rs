@@ -1,5 +1,7 @@
 //! Collect: observes the host while execute runs, and afterwards completes, checks and freezes the raw evidence.
 
+mod coverage;
+mod drift;
 mod freeze;
 mod record;
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use assay_host::Root;
-use assay_manifest::{Block, Body as _, Count, Environment, Gap, Instant, Plan, Recording, Series, Window};
+use assay_manifest::{Block, Count, Environment, Gap, Instant, Recording, Series, Window};
 use assay_stage::{Clock, Context, Event, Failure, Inputs, Stage, StageName};
 use serde::{Deserialize, Serialize};
 
@@ -42,13 +42,12 @@ impl Stage for Record {
     const ENDS_BY_SIGNAL: bool = true;
 
     fn run(&self, inputs: &Inputs, parameters: &RecordParameters, ctx: &Context) -> Result<Recording, Failure> {
-        let plan = &inputs.one::<Plan>()?.body;
+        let (_, plan_digest) = inputs.plan()?;
         let environment = &inputs.one::<Environment>()?.body;
         let block = Block { index: parameters.block, incarnation: parameters.incarnation };
         if environment.block != block {
             return Err(Failure::verification("other_block", "the environment is not of the block that is to be recorded"));
         }
-        let plan_digest = plan.digest().map_err(|error| Failure::unexpected("plan", "the plan has no digest").because(&error))?;
         let tape = Tape::record(ctx)?;
         let name = format!("recordings/{}-{}-{}/host.jsonl", block.index, block.incarnation, parameters.sequence);
         let artifact = ctx.put_file(name, "application/jsonl", &tape.path)?;
@@ -98,7 +97,7 @@ impl Tape {
             samples += 1;
             if samples == 1 {
                 // The runner starts execute only once the first reading is on the tape.
-                ctx.emit(Event::Note { message: "recording".to_owned() });
+                ctx.emit(Event::Recording);
             }
             if samples >= MAX_SAMPLES || ctx.cancel().wait_timeout(until_next(watch.elapsed_ns())) {
                 break;
@@ -134,4 +133,32 @@ fn write_line(out: &mut impl std::io::Write, line: &Line) -> std::io::Result<()>
 
 fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
     Failure::environment("scratch", format!("cannot write `{}`", path.display())).because(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    #[test]
+    fn a_late_reading_leaves_a_gap() {
+        let at = |ns: u64| Instant::from_unix_ns(i64::try_from(ns).expect("it fits"));
+        let between = |before, now| gap(before, at(before), now, at(now)).map(|gap| gap.window.duration_ns.0);
+        assert_eq!(between(0, SECOND), None);
+        assert_eq!(between(0, 3 * SECOND), None, "the limit itself is no gap");
+        assert_eq!(between(0, 3 * SECOND + 1), Some(3 * SECOND + 1));
+        assert_eq!(between(5 * SECOND, SECOND), None, "the monotonic clock does not fall, but if it did");
+    }
+
+    proptest! {
+        #[test]
+        fn readings_keep_to_whole_intervals(elapsed_ns in 0_u64..1_000_000 * SECOND) {
+            let next = elapsed_ns + u64::try_from(until_next(elapsed_ns).as_nanos()).expect("it fits");
+            prop_assert_eq!(next % SECOND, 0);
+            prop_assert!(next > elapsed_ns && next - elapsed_ns <= SECOND);
+        }
+    }
 }

@@ -1,9 +1,10 @@
 //! One attempt at an indicator's trial: one invocation of its script.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::Read as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use assay_host::Root;
@@ -13,7 +14,7 @@ use assay_manifest::{
     Reason, ResourceUsage, Validity, Variant,
 };
 use assay_process::{Command, Ended, Output, Status, Usage};
-use assay_stage::{Context, Failure};
+use assay_stage::{Context, Failure, read_secret};
 
 use crate::judge::{Left, judge};
 use crate::workspace::{SCRIPT, Workspace, base_environment, spawner, system};
@@ -81,8 +82,10 @@ impl<'a> Runner<'a> {
 
         let evidence = self.keep(ctx, attempt, &[("stdout", &stdout), ("stderr", &stderr)])?;
         let output = read_output(&stdout)?;
-        fs::remove_dir_all(&folder)
-            .map_err(|error| Failure::environment("scratch", format!("cannot remove `{}`", folder.display())).because(&error))?;
+        if let Err(error) = fs::remove_dir_all(&folder) {
+            // What a script has made unremovable stays until the scratch folder goes; no later attempt uses this folder.
+            tracing::warn!(folder = %folder.display(), %error, "the folder of an attempt was not removed");
+        }
         let (status, reasons) =
             judge(&Left { ended: &ended, output: &output, metrics: &self.workload.metrics, before: &before, after: &after });
         Ok(Attempt {
@@ -116,17 +119,13 @@ impl<'a> Runner<'a> {
     }
 
     /// Keeps the raw outputs byte for byte, up to the limit.
-    fn keep(&self, ctx: &Context, attempt: u32, files: &[(&str, &std::path::PathBuf)]) -> Result<Vec<Artifact>, Failure> {
-        let mut kept = Vec::new();
-        for (name, path) in files {
-            let file = File::options().write(true).open(path).map_err(|error| unreadable(path, &error))?;
-            if file.metadata().map_err(|error| unreadable(path, &error))?.len() > MAX_OUTPUT_BYTES {
-                file.set_len(MAX_OUTPUT_BYTES).map_err(|error| unreadable(path, &error))?;
-            }
+    fn keep(&self, ctx: &Context, attempt: u32, files: &[(&str, &PathBuf)]) -> Result<Vec<Artifact>, Failure> {
+        let keep = |(name, path): &(&str, &PathBuf)| {
+            cut(path)?;
             let name = format!("trials/{}/{attempt}/{name}", self.trial.trial_id);
-            kept.push(ctx.put_file(name, "application/octet-stream", path)?);
-        }
-        Ok(kept)
+            ctx.put_file(name, "application/octet-stream", path)
+        };
+        files.iter().map(keep).collect()
     }
 
     fn outcome(&self, ended: &Ended, output: &Result<assay_indicator::Output, Malformed>) -> IndicatorOutcome {
@@ -148,6 +147,15 @@ impl<'a> Runner<'a> {
     }
 }
 
+/// Cuts what a program printed to what is kept of it.
+pub(crate) fn cut(path: &Path) -> Result<(), Failure> {
+    let cut = || {
+        let file = File::options().write(true).open(path)?;
+        if file.metadata()?.len() > MAX_OUTPUT_BYTES { file.set_len(MAX_OUTPUT_BYTES) } else { Ok(()) }
+    };
+    cut().map_err(|error: std::io::Error| unreadable(path, &error))
+}
+
 fn host_state(ctx: &Context) -> HostState {
     assay_host::state(&Root::host(), ctx.clock().now())
 }
@@ -165,17 +173,14 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
 }
 
 /// The value of a variable; a secret is read where the reference says, and goes to the program alone.
-fn resolve(variable: &EnvVar) -> Result<std::ffi::OsString, Failure> {
+fn resolve(variable: &EnvVar) -> Result<OsString, Failure> {
     let absent = |what: String| {
         Failure::environment("secret_absent", format!("the variable `{}` comes from {what}, which cannot be read", variable.name))
     };
     match (&variable.value, &variable.from_env, &variable.from_file) {
         (Some(value), _, _) => Ok(value.into()),
         (_, Some(name), _) => std::env::var_os(name).ok_or_else(|| absent(format!("the environment variable `{name}`"))),
-        (_, _, Some(path)) => {
-            let bytes = fs::read_to_string(path).map_err(|error| absent(format!("the file `{path}`")).because(&error))?;
-            Ok(bytes.trim_end_matches('\n').into())
-        }
+        (_, _, Some(path)) => read_secret(path).map_err(|error| absent(format!("the file `{path}`")).because(&error)),
         (None, None, None) => Err(Failure::definition("env", format!("the variable `{}` has no value", variable.name))),
     }
 }
@@ -198,5 +203,57 @@ fn usage(usage: &Usage) -> ResourceUsage {
         nsignals: usage.ru_nsignals.into(),
         nvcsw: usage.ru_nvcsw.into(),
         nivcsw: usage.ru_nivcsw.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variable(value: Option<&str>, from_env: Option<&str>, from_file: Option<&str>) -> EnvVar {
+        let owned = |text: Option<&str>| text.map(str::to_owned);
+        let (value, from_env, from_file) = (owned(value), owned(from_env), owned(from_file));
+        EnvVar { name: "TOKEN".to_owned(), value, from_env, from_file }
+    }
+
+    fn refused(variable: &EnvVar) -> String {
+        resolve(variable).expect_err("refused").to_string()
+    }
+
+    #[test]
+    fn a_variable_has_its_value_from_where_it_says() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        fs::write(file.path(), "secret\n").expect("written");
+        let path = file.path().display().to_string();
+        assert_eq!(resolve(&variable(Some("plain"), None, None)), Ok("plain".into()));
+        assert_eq!(resolve(&variable(None, Some("PATH"), None)), Ok(std::env::var_os("PATH").expect("a PATH")));
+        assert_eq!(resolve(&variable(None, None, Some(&path))), Ok("secret".into()));
+    }
+
+    #[test]
+    fn a_secret_that_is_not_there_is_named_and_not_shown() {
+        insta::assert_snapshot!(refused(&variable(None, Some("ASSAY_TEST_NO_SUCH_VARIABLE"), None)), @"error[secret_absent]: the variable `TOKEN` comes from the environment variable `ASSAY_TEST_NO_SUCH_VARIABLE`, which cannot be read");
+        insta::assert_snapshot!(refused(&variable(None, None, Some("/nonexistent/token"))), @r"
+        error[secret_absent]: the variable `TOKEN` comes from the file `/nonexistent/token`, which cannot be read
+          because: No such file or directory (os error 2)
+        ");
+        insta::assert_snapshot!(refused(&variable(None, None, Some("/dev/zero"))), @r"
+        error[secret_absent]: the variable `TOKEN` comes from the file `/dev/zero`, which cannot be read
+          because: it is larger than the limit of 131072 bytes
+        ");
+        insta::assert_snapshot!(refused(&variable(None, None, None)), @"error[env]: the variable `TOKEN` has no value");
+    }
+
+    #[test]
+    fn what_is_kept_of_an_output_has_a_limit() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let length = || file.as_file().metadata().expect("it is there").len();
+        file.as_file().set_len(MAX_OUTPUT_BYTES + 1).expect("a sparse file");
+        cut(file.path()).expect("cut");
+        assert_eq!(length(), MAX_OUTPUT_BYTES);
+        file.as_file().set_len(3).expect("short");
+        cut(file.path()).expect("nothing to cut");
+        assert_eq!(length(), 3);
+        assert!(cut(Path::new("/nonexistent/stdout")).is_err());
     }
 }

@@ -6,6 +6,7 @@ use assay_manifest::{Attempt, AttemptStatus, Block, Checkpoint, Digest, InputRef
 use assay_stage::{Context, Failure};
 
 /// What every checkpoint of this stage says besides its step.
+#[derive(Clone, Copy)]
 pub(crate) struct CheckpointOf {
     pub(crate) plan: Digest,
     pub(crate) block: Block,
@@ -68,7 +69,7 @@ impl Journal {
 
     /// The number of a trial's next attempt.
     pub(crate) fn next_attempt(&self, trial: &TrialId) -> u32 {
-        self.of(trial).map(|attempt| attempt.attempt + 1).max().unwrap_or(0)
+        self.of(trial).map(|attempt| attempt.attempt.saturating_add(1)).max().unwrap_or(0)
     }
 
     /// What a workload's preparation did, if it ran.
@@ -76,13 +77,8 @@ impl Journal {
         self.prepared.get(workload)
     }
 
-    /// Marks that an attempt begins, before anything of it happens.
-    pub(crate) fn mark_started(&self, ctx: &Context, trial: &TrialId, attempt: u32) -> Result<(), Failure> {
-        ctx.mark_attempt(trial, attempt)
-    }
-
     /// Keeps a finished attempt.
-    pub(crate) fn save_attempt(&mut self, ctx: &Context, of: &CheckpointOf, attempt: Attempt) -> Result<(), Failure> {
+    pub(crate) fn save_attempt(&mut self, ctx: &Context, of: CheckpointOf, attempt: Attempt) -> Result<(), Failure> {
         let pointer = ctx.layout().attempt(ctx.input_digest(), &attempt.trial_id, attempt.attempt, ctx.shard());
         save(ctx, of, &pointer, None, Some(attempt.clone()))?;
         self.attempts.push(attempt);
@@ -90,7 +86,7 @@ impl Journal {
     }
 
     /// Keeps what a preparation did.
-    pub(crate) fn save_prepared(&mut self, ctx: &Context, of: &CheckpointOf, prepared: Prepared) -> Result<(), Failure> {
+    pub(crate) fn save_prepared(&mut self, ctx: &Context, of: CheckpointOf, prepared: Prepared) -> Result<(), Failure> {
         let pointer = ctx.layout().prepared(ctx.input_digest(), prepared.workload.as_str(), ctx.shard());
         save(ctx, of, &pointer, Some(prepared.clone()), None)?;
         self.prepared.insert(prepared.workload.to_string(), prepared);
@@ -114,7 +110,7 @@ fn is_cut_short(status: AttemptStatus) -> bool {
 
 fn save(
     ctx: &Context,
-    of: &CheckpointOf,
+    of: CheckpointOf,
     pointer: &str,
     prepared: Option<Prepared>,
     attempt: Option<Attempt>,
@@ -128,4 +124,129 @@ fn save(
         attempt,
     };
     ctx.checkpoint(pointer, checkpoint)
+}
+
+#[cfg(test)]
+mod tests {
+    use assay_manifest::{Reason, Validity, Window};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TRIAL: &str = "w.t.default.one.t0";
+    const OTHER: &str = "w.t.default.one.t1";
+
+    fn id(trial: &str) -> TrialId {
+        trial.parse().expect("a trial id")
+    }
+
+    fn at(second: i64) -> Instant {
+        Instant::from_unix_ns(second * 1_000_000_000)
+    }
+
+    fn attempt(trial: &str, number: u32, status: AttemptStatus) -> Attempt {
+        let reasons = if status == AttemptStatus::Completed { vec![] } else { vec![Reason::new(status.as_str(), "")] };
+        let start = at(i64::from(number));
+        Attempt {
+            trial_id: id(trial),
+            case_id: "w.t.default".parse().expect("a case id"),
+            point_id: "one".parse().expect("a point id"),
+            attempt: number,
+            window: Window { start, end: start, duration_ns: 0.into() },
+            status,
+            validity: Validity::from_reasons(reasons),
+            indicator: None,
+            host_before: None,
+            host_after: None,
+            evidence: Vec::new(),
+        }
+    }
+
+    /// A journal in which a trial has had attempts with these ends.
+    fn after(statuses: &[AttemptStatus]) -> Journal {
+        let attempts = (0..).zip(statuses).map(|(number, status)| attempt(TRIAL, number, *status)).collect();
+        Journal { attempts, ..Journal::default() }
+    }
+
+    fn wants(statuses: &[AttemptStatus], retry_budget: u32) -> bool {
+        after(statuses).wants_attempt(&id(TRIAL), retry_budget)
+    }
+
+    #[test]
+    fn a_trial_is_repeated_until_it_is_valid_or_its_budget_is_spent() {
+        use AttemptStatus::{Completed, Failed, Malformed, TimedOut};
+        assert!(wants(&[], 0), "the first attempt is no repeat");
+        assert!(!wants(&[Completed], 3));
+        assert!(!wants(&[Failed], 0));
+        assert!(wants(&[Failed], 1));
+        assert!(!wants(&[Failed, TimedOut], 1));
+        assert!(wants(&[Failed, TimedOut], 2));
+        assert!(!wants(&[Malformed, Completed], 5));
+        assert!(wants(&[Failed; 9], u32::MAX), "the largest budget does not overflow");
+    }
+
+    #[test]
+    fn what_was_cut_short_from_outside_spends_no_budget() {
+        use AttemptStatus::{Cancelled, Completed, Failed, Interrupted};
+        assert!(wants(&[Interrupted, Cancelled, Interrupted], 0));
+        assert!(!wants(&[Interrupted, Failed], 0));
+        assert!(!wants(&[Interrupted, Completed], 0));
+    }
+
+    #[test]
+    fn a_failed_preparation_is_not_worth_a_repeat() {
+        assert!(!wants(&[AttemptStatus::NotPrepared], 5));
+    }
+
+    #[test]
+    fn trials_do_not_share_their_attempts() {
+        let mut journal = after(&[AttemptStatus::Completed]);
+        journal.attempts.push(attempt(OTHER, 0, AttemptStatus::Failed));
+        assert!(journal.wants_attempt(&id(OTHER), 1));
+        assert_eq!((journal.next_attempt(&id(OTHER)), journal.next_attempt(&id("w.t.default.one.t2"))), (1, 0));
+    }
+
+    #[test]
+    fn an_attempt_that_was_begun_and_never_finished_was_cut_short() {
+        let mut journal = after(&[AttemptStatus::Failed]);
+        journal.begun = BTreeMap::from([((id(TRIAL), 0), at(0)), ((id(TRIAL), 1), at(5)), ((id(OTHER), 0), at(9))]);
+        assert_eq!(journal.cut_short(), [(id(TRIAL), 1, at(5)), (id(OTHER), 0, at(9))]);
+        journal.add_cut_short(attempt(TRIAL, 1, AttemptStatus::Interrupted));
+        assert_eq!(journal.cut_short(), [(id(OTHER), 0, at(9))]);
+        assert_eq!((journal.next_attempt(&id(TRIAL)), journal.interruptions()), (2, 1));
+    }
+
+    #[test]
+    fn attempts_stand_in_the_order_in_which_they_ran() {
+        let mut journal = after(&[AttemptStatus::Failed]);
+        journal.attempts.push(attempt(OTHER, 7, AttemptStatus::Completed));
+        journal.add_cut_short(attempt(TRIAL, 3, AttemptStatus::Interrupted));
+        let (_, attempts, _) = journal.into_parts();
+        assert_eq!(attempts.iter().map(|attempt| attempt.attempt).collect::<Vec<_>>(), [0, 3, 7]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_trial_is_tried_without_end(
+            ends in prop::collection::vec(prop::sample::select(AttemptStatus::ALL), 0..20),
+            retry_budget in 0_u32..5,
+        ) {
+            let mut done = Vec::new();
+            for end in ends {
+                if !wants(&done, retry_budget) {
+                    break;
+                }
+                done.push(end);
+            }
+            let spent = done.iter().filter(|status| !is_cut_short(**status)).count();
+            prop_assert!(spent <= retry_budget as usize + 1);
+        }
+
+        #[test]
+        fn an_attempt_never_takes_the_number_of_another(numbers in prop::collection::btree_set(0_u32..50, 0..10)) {
+            let attempts = numbers.iter().map(|number| attempt(TRIAL, *number, AttemptStatus::Failed)).collect();
+            let journal = Journal { attempts, ..Journal::default() };
+            prop_assert!(!numbers.contains(&journal.next_attempt(&id(TRIAL))));
+        }
+    }
 }

@@ -71,3 +71,166 @@ fn throttled(left: &Left<'_>) -> Option<Reason> {
         Reason::new("cpu_throttled", format!("the control group was throttled for {:.0} % of the attempt", share * 100.0))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use assay_manifest::{Better, Count, Instant};
+    use assay_process::Usage;
+
+    use super::*;
+
+    const GOOD: &str = r#"{"name": "n", "@parameters": {}, "@result": {"rate": 1.5, "runs": [1, 2], "note": "x"}}"#;
+
+    fn exited(code: i32) -> Ended {
+        let usage = Usage::default();
+        let status = Status::Exited(code);
+        Ended { status, timed_out: false, cancelled: false, leftovers: 0, usage, wall_ns: 1_000_000_000 }
+    }
+
+    fn state(throttled_us: Option<u64>) -> HostState {
+        HostState {
+            at: Instant::from_unix_ns(0),
+            load_1m: None,
+            memory_available_bytes: None,
+            cpu_busy_us: None,
+            cpu_steal_us: None,
+            cgroup_throttled_us: throttled_us.map(Count),
+            frequencies_khz: Vec::new(),
+            temperatures_millicelsius: std::collections::BTreeMap::new(),
+        }
+    }
+
+    fn metric(path: &str) -> Metric {
+        Metric { path: path.to_owned(), unit: "GB/s".to_owned(), better: Better::Higher, primary: true }
+    }
+
+    /// The verdict over what an attempt left, as lines.
+    fn verdict(ended: &Ended, printed: &str, metrics: &[&str], throttled: [Option<u64>; 2]) -> String {
+        let [before, after] = throttled.map(state);
+        let output = assay_indicator::parse(printed.as_bytes());
+        let metrics: Vec<_> = metrics.iter().map(|path| metric(path)).collect();
+        let (status, reasons) = judge(&Left { ended, output: &output, metrics: &metrics, before: &before, after: &after });
+        let lines = reasons.iter().map(|reason| format!("\n{}: {}", reason.code, reason.detail));
+        format!("{status}{}", lines.collect::<String>())
+    }
+
+    fn ended_as(ended: &Ended) -> String {
+        verdict(ended, GOOD, &["rate"], [None; 2])
+    }
+
+    fn printed(text: &str) -> String {
+        verdict(&exited(0), text, &["rate"], [None; 2])
+    }
+
+    #[test]
+    fn a_result_and_a_good_end_are_valid() {
+        assert_eq!(ended_as(&exited(0)), "completed");
+        assert_eq!(verdict(&exited(0), GOOD, &["rate", "runs"], [None; 2]), "completed", "numbers and lists of numbers");
+        assert_eq!(verdict(&exited(0), GOOD, &[], [None; 2]), "completed", "nothing is asked for");
+        assert_eq!(ended_as(&Ended { leftovers: 3, ..exited(0) }), "completed", "what it left running was ended");
+    }
+
+    #[test]
+    fn how_it_ended_decides_whatever_it_printed() {
+        insta::assert_snapshot!(ended_as(&exited(3)), @r"
+        failed
+        exit_code: the script ended with exit code 3
+        ");
+        insta::assert_snapshot!(ended_as(&Ended { status: Status::Signaled(11), ..exited(0) }), @r"
+        failed
+        exit_code: the script ended with signal 11 (SIGSEGV)
+        ");
+        insta::assert_snapshot!(ended_as(&Ended { timed_out: true, ..exited(143) }), @r"
+        timed_out
+        time_limit: the script ran into its time limit and was stopped
+        ");
+        insta::assert_snapshot!(ended_as(&Ended { cancelled: true, ..exited(143) }), @r"
+        cancelled
+        cancelled: the run was stopped in the middle of the attempt
+        ");
+        assert_eq!(ended_as(&Ended { timed_out: true, ..exited(0) }), ended_as(&Ended { timed_out: true, ..exited(143) }));
+        let both = Ended { cancelled: true, timed_out: true, ..exited(0) };
+        assert!(ended_as(&both).starts_with("cancelled"), "a person's stop is nobody's time limit");
+    }
+
+    #[test]
+    fn a_failed_script_is_not_blamed_for_its_output_as_well() {
+        insta::assert_snapshot!(verdict(&exited(1), "Traceback", &["rate"], [None; 2]), @r"
+        failed
+        exit_code: the script ended with exit code 1
+        ");
+    }
+
+    #[test]
+    fn what_is_no_result_is_malformed_with_its_reason() {
+        insta::assert_snapshot!(printed(""), @r"
+        malformed
+        malformed_empty: the output is empty
+        ");
+        insta::assert_snapshot!(printed("42"), @r"
+        malformed
+        malformed_not_an_object: the document is a number, not an object
+        ");
+        insta::assert_snapshot!(printed("{"), @r"
+        malformed
+        malformed_not_json: the output is not JSON at line 1 column 2: expected a key in double quotes
+        ");
+        insta::assert_snapshot!(printed(r#"{"name": "n", "@parameters": {}}"#), @r"
+        malformed
+        malformed_missing: `@result` is missing
+        ");
+        insta::assert_snapshot!(printed(&format!("{GOOD}{GOOD}")), @r"
+        malformed
+        malformed_trailing_bytes: the output goes on after its document at line 1 column 88
+        ");
+    }
+
+    #[test]
+    fn a_declared_metric_must_be_there_as_a_number() {
+        let of = |metric| verdict(&exited(0), GOOD, &[metric], [None; 2]);
+        insta::assert_snapshot!(of("speed"), @r"
+        completed
+        metric_absent: the result has no metric `speed`
+        ");
+        insta::assert_snapshot!(of("note"), @r"
+        completed
+        metric_not_a_number: the metric `note` is neither a number nor a list of numbers
+        ");
+        let spoiled = r#"{"name": "n", "@parameters": {}, "@result": {"rate": NaN, "deep": {"x": [1, Infinity]}}}"#;
+        insta::assert_snapshot!(printed(spoiled), @r"
+        completed
+        metric_not_finite: the metric `rate` is not a finite number
+        ");
+        insta::assert_snapshot!(verdict(&exited(0), spoiled, &["deep.x", "deep"], [None; 2]), @r"
+        completed
+        metric_not_finite: the metric `deep.x` is not a finite number
+        metric_not_finite: the metric `deep` is not a finite number
+        ");
+    }
+
+    #[test]
+    fn every_reason_is_given() {
+        insta::assert_snapshot!(verdict(&exited(2), GOOD, &["speed", "note"], [Some(0), Some(600_000)]), @r"
+        failed
+        exit_code: the script ended with exit code 2
+        metric_absent: the result has no metric `speed`
+        metric_not_a_number: the metric `note` is neither a number nor a list of numbers
+        cpu_throttled: the control group was throttled for 60 % of the attempt
+        ");
+    }
+
+    #[test]
+    fn a_throttled_attempt_does_not_count() {
+        let throttled = |before, after| verdict(&exited(0), GOOD, &["rate"], [before, after]);
+        assert_eq!(throttled(Some(10), Some(50_010)), "completed", "the limit itself is allowed");
+        insta::assert_snapshot!(throttled(Some(10), Some(60_010)), @r"
+        completed
+        cpu_throttled: the control group was throttled for 6 % of the attempt
+        ");
+        assert_eq!(throttled(None, Some(60_010)), "completed", "what cannot be read is not held against it");
+        assert_eq!(throttled(Some(60_010), None), "completed");
+        assert_eq!(throttled(Some(60_010), Some(10)), "completed", "a counter that fell was reset");
+        let instant = Ended { wall_ns: 0, ..exited(0) };
+        assert_eq!(verdict(&instant, GOOD, &["rate"], [Some(0), Some(0)]), "completed");
+    }
+}

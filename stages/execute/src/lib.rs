@@ -8,16 +8,17 @@ mod judge;
 mod workspace;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use assay_manifest::{
-    Attempt, AttemptStatus, Block, Environment, ExecutionPart, Fact, FrozenWorkload, HostRole, Plan, PlannedTrial, Prepared,
-    Reason, TrialId, Validity,
+    Attempt, AttemptStatus, Block, Environment, ExecutionPart, Fact, FrozenWorkload, HostRole, Plan, PlannedTrial, Reason,
+    TrialId, Validity, Window,
 };
 use assay_stage::{Context, Event, Failure, Inputs, Stage, StageName};
 use serde::{Deserialize, Serialize};
 
 use crate::attempt::Runner;
-use crate::journal::Journal;
+use crate::journal::{CheckpointOf, Journal};
 use crate::workspace::Workspace;
 
 /// How often the trials of a run may be cut short by something outside of them before the stage gives up: a machine that goes
@@ -48,18 +49,19 @@ impl Stage for Execute {
     const NAME: StageName = StageName::Execute;
 
     fn run(&self, inputs: &Inputs, parameters: &Parameters, ctx: &Context) -> Result<ExecutionPart, Failure> {
-        let plan = &inputs.one::<Plan>()?.body;
+        let (plan, plan_digest) = inputs.plan()?;
         let environment = &inputs.one::<Environment>()?.body;
         let block = Block { index: parameters.block, incarnation: parameters.incarnation };
         check_block(environment, block)?;
         check_runnable(plan)?;
-        let mut block = BlockRun { plan, block, ctx, journal: Journal::default(), workspaces: BTreeMap::new() };
+        let of = CheckpointOf { plan: plan_digest, block };
+        let mut block = BlockRun { plan, of, ctx, journal: Journal::default(), workspaces: BTreeMap::new() };
         block.resume(parameters)?;
         if !parameters.close {
-            check_drift(environment)?;
+            check_drift(environment, &assay_host::facts(&assay_host::Root::host()).boot_id)?;
             block.run_trials(parameters)?;
         }
-        block.finish()
+        Ok(block.finish())
     }
 }
 
@@ -87,12 +89,11 @@ fn check_runnable(plan: &Plan) -> Result<(), Failure> {
 }
 
 /// A block is measured on one boot of one machine, or its numbers are of two machines.
-fn check_drift(environment: &Environment) -> Result<(), Failure> {
-    let here = assay_host::facts(&assay_host::Root::host()).boot_id;
+fn check_drift(environment: &Environment, here: &Fact<String>) -> Result<(), Failure> {
     let Some(client) = environment.hosts_with(HostRole::Client).next() else {
         return Err(Failure::verification("no_client_host", "the environment names no host of role `client`"));
     };
-    match (&client.facts.boot_id, &here) {
+    match (&client.facts.boot_id, here) {
         (Fact { value: Some(then), .. }, Fact { value: Some(now), .. }) if then != now => Err(Failure::environment(
             "drift",
             format!("the block was provisioned under boot id {then}, but this machine runs under {now}"),
@@ -105,10 +106,10 @@ fn check_drift(environment: &Environment) -> Result<(), Failure> {
 /// One block being run.
 struct BlockRun<'a> {
     plan: &'a Plan,
-    block: Block,
+    of: CheckpointOf,
     ctx: &'a Context,
     journal: Journal,
-    workspaces: BTreeMap<String, Workspace>,
+    workspaces: BTreeMap<String, Rc<Workspace>>,
 }
 
 impl BlockRun<'_> {
@@ -125,7 +126,7 @@ impl BlockRun<'_> {
                 case_id: planned.case_id,
                 point_id: planned.point_id,
                 attempt,
-                window: assay_manifest::Window { start: started, end: started, duration_ns: 0.into() },
+                window: Window { start: started, end: started, duration_ns: 0.into() },
                 status: AttemptStatus::Interrupted,
                 validity: Validity::from_reasons(vec![reason]),
                 indicator: None,
@@ -154,7 +155,7 @@ impl BlockRun<'_> {
 
     fn run_trials(&mut self, parameters: &Parameters) -> Result<(), Failure> {
         let plan = self.plan;
-        let trials: Vec<_> = plan.trials.iter().filter(|trial| trial.block == self.block.index).collect();
+        let trials: Vec<_> = plan.trials.iter().filter(|trial| trial.block == self.of.block.index).collect();
         let of = trials.len() as u32;
         for (number, trial) in (1..).zip(trials) {
             if !parameters.except.contains(&trial.trial_id) {
@@ -178,65 +179,56 @@ impl BlockRun<'_> {
                 valid: done.validity.valid,
                 duration_ns: done.window.duration_ns.0,
             });
-            self.journal.save_attempt(self.ctx, &self.checkpoint_of(), done)?;
+            self.journal.save_attempt(self.ctx, self.of, done)?;
         }
         Ok(())
     }
 
     fn attempt(&mut self, trial: &PlannedTrial, attempt: u32) -> Result<Attempt, Failure> {
-        let plan = self.plan;
-        let (workload, runner) = Runner::new(plan, trial)?;
-        if !self.workspaces.contains_key(workload.name.as_str()) {
-            let workspace = self.workspace(workload)?;
-            self.workspaces.insert(workload.name.to_string(), workspace);
-        }
-        self.journal.mark_started(self.ctx, &trial.trial_id, attempt)?;
-        let workspace = &self.workspaces[workload.name.as_str()];
+        let (workload, runner) = Runner::new(self.plan, trial)?;
+        let workspace = self.workspace(workload)?;
+        self.ctx.mark_attempt(&trial.trial_id, attempt)?;
         match &workspace.failure {
             Some(failure) => Ok(runner.not_prepared(self.ctx, attempt, failure)),
-            None => runner.run(self.ctx, attempt, workspace),
+            None => runner.run(self.ctx, attempt, &workspace),
         }
     }
 
-    /// The workload's files, with what its preparation makes. A preparation runs once; a resumed stage takes its outputs over.
-    fn workspace(&mut self, workload: &FrozenWorkload) -> Result<Workspace, Failure> {
-        match self.journal.prepared(workload.name.as_str()) {
-            Some(prepared) => Workspace::restore(self.ctx, workload, prepared),
-            None => {
-                let (workspace, prepared) = Workspace::prepare(self.ctx, workload)?;
-                self.save_prepared(prepared)?;
-                Ok(workspace)
-            }
+    /// The workload's files, with what its preparation makes.
+    fn workspace(&mut self, workload: &FrozenWorkload) -> Result<Rc<Workspace>, Failure> {
+        if let Some(ready) = self.workspaces.get(workload.name.as_str()) {
+            return Ok(Rc::clone(ready));
         }
+        let made = Rc::new(self.make_workspace(workload)?);
+        self.workspaces.insert(workload.name.to_string(), Rc::clone(&made));
+        Ok(made)
     }
 
-    fn save_prepared(&mut self, prepared: Option<Prepared>) -> Result<(), Failure> {
-        match prepared {
-            Some(prepared) => self.journal.save_prepared(self.ctx, &self.checkpoint_of(), prepared),
-            None => Ok(()),
+    /// A preparation runs once; a resumed stage takes its outputs over.
+    fn make_workspace(&mut self, workload: &FrozenWorkload) -> Result<Workspace, Failure> {
+        if let Some(prepared) = self.journal.prepared(workload.name.as_str()) {
+            return Workspace::restore(self.ctx, workload, prepared);
         }
+        let (workspace, prepared) = Workspace::prepare(self.ctx, workload)?;
+        if let Some(prepared) = prepared {
+            self.journal.save_prepared(self.ctx, self.of, prepared)?;
+        }
+        Ok(workspace)
     }
 
-    fn checkpoint_of(&self) -> journal::CheckpointOf {
-        journal::CheckpointOf { plan: self.plan_digest(), block: self.block }
-    }
-
-    fn plan_digest(&self) -> assay_manifest::Digest {
-        // The digest was computed when the links were checked, so the plan has one.
-        assay_manifest::Body::digest(self.plan).unwrap_or_else(|_| assay_manifest::Digest::of(b""))
-    }
-
-    fn finish(self) -> Result<ExecutionPart, Failure> {
-        let plan_digest = self.plan_digest();
+    fn finish(self) -> ExecutionPart {
         let (prepared, attempts, resumed) = self.journal.into_parts();
-        Ok(ExecutionPart {
-            plan_digest,
-            block: self.block,
+        ExecutionPart {
+            plan_digest: self.of.plan,
+            block: self.of.block,
             shard: self.ctx.shard(),
             schedule_digests: BTreeMap::new(),
             prepared,
             attempts,
             resumed,
-        })
+        }
     }
 }
+
+#[cfg(test)]
+mod tests;

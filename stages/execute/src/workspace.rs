@@ -9,6 +9,8 @@ use assay_manifest::{Artifact, Digest, FrozenWorkload, IndicatorWork, PinnedFile
 use assay_process::{Command, Output, Spawner};
 use assay_stage::{Context, Failure};
 
+use crate::attempt::cut;
+
 /// What the script is called where it runs.
 pub(crate) const SCRIPT: &str = "script";
 
@@ -178,8 +180,13 @@ pub(crate) fn base_environment(folder: &Path) -> Vec<(&'static str, std::ffi::Os
 }
 
 fn logs(ctx: &Context, workload: &FrozenWorkload, files: &[(&str, &PathBuf)]) -> Result<Vec<Artifact>, Failure> {
+    // A preparation that did not start has made none.
     let exist = files.iter().filter(|(_, path)| path.exists());
-    exist.map(|(name, path)| ctx.put_file(format!("prepared/{}/{name}", workload.name), "text/plain", path)).collect()
+    let keep = |(name, path): &(&str, &PathBuf)| {
+        cut(path)?;
+        ctx.put_file(format!("prepared/{}/{name}", workload.name), "text/plain", path)
+    };
+    exist.map(keep).collect()
 }
 
 fn made_file(path: &Path) -> Result<PathBuf, String> {

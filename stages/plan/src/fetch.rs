@@ -1,13 +1,14 @@
 //! Fetching over HTTP, bounded in every respect: time, size, redirects, hosts.
 
 use std::io::Read as _;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use assay_stage::Failure;
 use ureq::http::{Response, StatusCode, Uri};
 use ureq::{Agent, Body};
 
-/// One whole answer, from connecting to its last byte.
+/// One whole answer, from connecting to its last byte; each redirect is an answer of its own.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// The largest answer: a script or an image manifest is far smaller.
@@ -23,8 +24,10 @@ pub(crate) enum FetchError {
     Off,
     #[error("the host `{0}` is not among those that the pipeline allows")]
     HostNotAllowed(String),
-    #[error("`{0}` is not an address that can be fetched: https, or http on this machine")]
+    #[error("`{0}` is not an address that can be fetched: https, or http on this machine, without a password")]
     Address(String),
+    #[error("`{from}` redirects to `{to}`, which is on this machine")]
+    RedirectHere { from: String, to: String },
     #[error("`{url}` answered {status}")]
     Status { url: String, status: StatusCode },
     #[error("`{0}` redirects more than {MAX_REDIRECTS} times")]
@@ -52,7 +55,7 @@ pub(crate) enum FetchError {
 impl FetchError {
     /// Whether the rules, and not the world, stood in the way.
     pub(crate) fn is_refusal(&self) -> bool {
-        matches!(self, Self::Off | Self::HostNotAllowed(_))
+        matches!(self, Self::Off | Self::HostNotAllowed(_) | Self::RedirectHere { .. })
     }
 
     /// As a failure of the stage; `what` was to be fetched.
@@ -94,8 +97,7 @@ impl Fetcher {
     pub(crate) fn request(&self, url: &str, headers: &[(&str, &str)]) -> Result<Response<Body>, FetchError> {
         let mut at = url.to_owned();
         for hop in 0..=MAX_REDIRECTS {
-            let uri = self.check(&at)?;
-            let mut request = self.agent.get(uri);
+            let mut request = self.agent.get(self.check(&at)?);
             // Credentials are for the host that asked for them, not for where it points to.
             let kept = headers.iter().filter(|(name, _)| hop == 0 || !name.eq_ignore_ascii_case("authorization"));
             for (name, value) in kept {
@@ -104,39 +106,68 @@ impl Fetcher {
             let response = request.call().map_err(|source| FetchError::Http { url: at.clone(), source: Box::new(source) })?;
             match response.headers().get("location").filter(|_| response.status().is_redirection()) {
                 None => return Ok(response),
-                Some(location) => at = next_address(&at, location.to_str().unwrap_or_default())?,
+                Some(location) => at = next_address(&at, &String::from_utf8_lossy(location.as_bytes()))?,
             }
         }
         Err(FetchError::Redirects(url.to_owned()))
     }
 
     fn check(&self, url: &str) -> Result<Uri, FetchError> {
-        let refuse = || FetchError::Address(url.chars().take(200).collect());
-        let uri: Uri = url.parse().map_err(|_| refuse())?;
-        let host = uri.host().ok_or_else(refuse)?.to_ascii_lowercase();
-        let allowed_scheme = uri.scheme_str() == Some("https") || (uri.scheme_str() == Some("http") && is_this_machine(&host));
-        if !allowed_scheme {
-            return Err(refuse());
-        }
+        let uri = parse(url)?;
+        let host = host_of(&uri);
         if self.allow.is_empty() || self.allow.contains(&host) { Ok(uri) } else { Err(FetchError::HostNotAllowed(host)) }
     }
 }
 
-/// Whether a host is this machine, where a plain connection cannot be listened to.
-pub(crate) fn is_this_machine(host: &str) -> bool {
-    host == "localhost" || host == "[::1]" || host.parse::<std::net::Ipv4Addr>().is_ok_and(|address| address.is_loopback())
+/// An address that may be fetched at all: encrypted or not leaving this machine, and without a password, which would stand in the
+/// plan and in logs.
+fn parse(url: &str) -> Result<Uri, FetchError> {
+    let uri: Uri = url.parse().map_err(|_| unusable(url))?;
+    let is_guarded = match uri.scheme_str() {
+        Some("https") => true,
+        Some("http") => is_this_machine(&host_of(&uri)),
+        _ => false,
+    };
+    let has_user = uri.authority().is_none_or(|authority| authority.as_str().contains('@'));
+    if is_guarded && !has_user { Ok(uri) } else { Err(unusable(url)) }
 }
 
+fn unusable(url: &str) -> FetchError {
+    FetchError::Address(quoted(url))
+}
+
+/// What is repeated of an address that somebody else chose.
+fn quoted(url: &str) -> String {
+    url.chars().take(200).collect()
+}
+
+fn host_of(uri: &Uri) -> String {
+    uri.host().unwrap_or_default().to_ascii_lowercase()
+}
+
+/// Whether a host is this machine, where a plain connection cannot be listened to.
+pub(crate) fn is_this_machine(host: &str) -> bool {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// Where a redirect leads. Nobody out there may send this stage to a service of the machine that it runs on.
 fn next_address(at: &str, location: &str) -> Result<String, FetchError> {
-    if location.contains("://") {
-        return Ok(location.to_owned());
+    let from = parse(at)?;
+    let next = match (location.contains("://"), location.starts_with('/') && !location.starts_with("//")) {
+        (true, _) => location.to_owned(),
+        (false, true) => format!("{}://{}{location}", from.scheme_str().unwrap_or("https"), host_and_port(&from)),
+        (false, false) => return Err(unusable(location)),
+    };
+    let to = parse(&next)?;
+    if is_this_machine(&host_of(&to)) && !is_this_machine(&host_of(&from)) {
+        return Err(FetchError::RedirectHere { from: quoted(at), to: quoted(&next) });
     }
-    let refuse = || FetchError::Address(location.chars().take(200).collect());
-    let uri: Uri = at.parse().map_err(|_| refuse())?;
-    match (uri.scheme_str(), uri.authority(), location.starts_with('/')) {
-        (Some(scheme), Some(authority), true) => Ok(format!("{scheme}://{authority}{location}")),
-        _ => Err(refuse()),
-    }
+    Ok(next)
+}
+
+fn host_and_port(uri: &Uri) -> &str {
+    uri.authority().map_or("", |authority| authority.as_str())
 }
 
 /// The whole body of an answer, within the limit.
@@ -145,4 +176,135 @@ pub(crate) fn read(url: &str, response: Response<Body>) -> Result<Vec<u8>, Fetch
     let reader = response.into_body().into_reader();
     reader.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|source| FetchError::Read { url: url.to_owned(), source })?;
     if bytes.len() as u64 > MAX_BYTES { Err(FetchError::TooLarge(url.to_owned())) } else { Ok(bytes) }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::server::{Answer, Server};
+
+    fn refusal<T>(result: Result<T, FetchError>) -> String {
+        result.err().expect("refused").to_string()
+    }
+
+    fn anywhere() -> Fetcher {
+        Fetcher::new(Vec::new())
+    }
+
+    #[test]
+    fn what_is_there_is_fetched() {
+        let server = Server::start(|request| match request.path.as_str() {
+            "/script" => Answer::ok("#!/bin/sh\n"),
+            _ => Answer::status("404 Not Found"),
+        });
+        assert_eq!(anywhere().get(&server.url("/script")).expect("there"), b"#!/bin/sh\n");
+        let failure = refusal(anywhere().get(&server.url("/other")));
+        assert_eq!(failure, format!("`{}` answered 404 Not Found", server.url("/other")));
+    }
+
+    #[test]
+    fn redirects_are_followed_within_the_allowed_hosts() {
+        let server = Server::start(|request| match request.path.as_str() {
+            "/moved" => Answer::redirect("/here"),
+            "/far" => Answer::redirect("/moved"),
+            "/named" => Answer::redirect(&format!("http://localhost:{}/here", request.port)),
+            "/here" => Answer::ok("bytes"),
+            _ => Answer::redirect(&request.path),
+        });
+        let this = || Fetcher::new(vec!["127.0.0.1".to_owned()]);
+        assert_eq!(this().get(&server.url("/far")).expect("two steps"), b"bytes");
+        assert_eq!(anywhere().get(&server.url("/named")).expect("anywhere is allowed"), b"bytes");
+        insta::assert_snapshot!(refusal(this().get(&server.url("/named"))), @"the host `localhost` is not among those that the pipeline allows");
+        assert_eq!(refusal(this().get(&server.url("/loop"))), format!("`{}` redirects more than 5 times", server.url("/loop")));
+    }
+
+    #[test]
+    fn a_host_that_is_not_allowed_is_not_even_asked() {
+        let server = Server::start(|_| Answer::ok("secret"));
+        let fetcher = Fetcher::new(vec!["example.org".to_owned()]);
+        insta::assert_snapshot!(refusal(fetcher.get(&server.url("/"))), @"the host `127.0.0.1` is not among those that the pipeline allows");
+        assert_eq!(server.asked(), 0);
+    }
+
+    #[test]
+    fn credentials_stay_with_the_host_that_asked_for_them() {
+        let server = Server::start(|request| match request.path.as_str() {
+            "/moved" => Answer::redirect("/here"),
+            _ => Answer::ok(request.header("authorization").unwrap_or("none")),
+        });
+        let headers = [("authorization", "Bearer t"), ("accept", "x")];
+        let text = |path: &str| {
+            let url = server.url(path);
+            String::from_utf8(read(&url, anywhere().request(&url, &headers).expect("an answer")).expect("read")).expect("UTF-8")
+        };
+        assert_eq!(text("/here"), "Bearer t");
+        assert_eq!(text("/moved"), "none");
+    }
+
+    #[test]
+    fn an_answer_without_end_is_cut_off() {
+        let server = Server::start(|_| Answer::zeros(MAX_BYTES + 1));
+        let url = server.url("/");
+        assert_eq!(refusal(anywhere().get(&url)), format!("`{url}` is larger than 67108864 bytes"));
+    }
+
+    #[test]
+    fn an_answer_that_breaks_off_is_no_answer() {
+        let server = Server::start(|_| Answer::cut_short("half"));
+        let url = server.url("/");
+        assert_eq!(refusal(anywhere().get(&url)), format!("`{url}` broke off"));
+    }
+
+    #[test]
+    fn nobody_there_is_said() {
+        let url = Server::start(|_| Answer::ok("")).url("/");
+        assert_eq!(refusal(anywhere().get(&url)), format!("`{url}` could not be fetched"));
+    }
+
+    #[test]
+    fn only_what_cannot_be_listened_to_goes_unencrypted() {
+        for good in
+            ["https://example.org/a", "http://localhost/a", "http://127.0.0.1:80/a", "http://127.9.9.9/", "http://[::1]:1/"]
+        {
+            assert!(parse(good).is_ok(), "{good}");
+        }
+        let bad = [
+            "http://example.org/a",
+            "http://10.0.0.1/",
+            "http://127.0.0.1.example.org/",
+            "http://[::2]/",
+            "ftp://localhost/",
+            "file:///etc/passwd",
+            "/etc/passwd",
+            "",
+            "https://user:password@example.org/",
+            "http://user@localhost/",
+        ];
+        for bad in bad {
+            assert!(matches!(parse(bad), Err(FetchError::Address(_))), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_redirect_leads_where_it_may() {
+        let from = "https://example.org:444/a/b";
+        let next = |location| next_address(from, location).map_err(|error| error.to_string());
+        assert_eq!(next("/c?d"), Ok("https://example.org:444/c?d".to_owned()));
+        assert_eq!(next("https://cdn.example.org/c"), Ok("https://cdn.example.org/c".to_owned()));
+        for bad in ["", "c", "//evil.example.org/", "http://example.org/", "file:///etc/passwd"] {
+            assert!(next(bad).is_err(), "{bad}");
+        }
+        insta::assert_snapshot!(next("http://127.0.0.1:6443/api").expect_err("inwards"), @"`https://example.org:444/a/b` redirects to `http://127.0.0.1:6443/api`, which is on this machine");
+        assert!(next("https://localhost/").is_err(), "encrypted or not");
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_an_address_is_it_is_read_or_refused(url in "\\PC{0,60}", location in "\\PC{0,60}") {
+            let _ = parse(&url);
+            let _ = next_address("https://example.org/", &location);
+        }
+    }
 }

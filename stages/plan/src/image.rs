@@ -9,6 +9,12 @@ use crate::fetch::{FetchError, Fetcher, is_this_machine, read};
 const ACCEPT: &str = "application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.list.v2+json, \
                       application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json";
 
+/// The longest reference: twice what registries allow for a repository's name.
+const MAX_REFERENCE_BYTES: usize = 512;
+
+/// The longest answer to a request for a token that is repeated in an error.
+const QUOTED: usize = 200;
+
 /// An image reference, with what it leaves out filled in as Docker does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reference {
@@ -21,6 +27,9 @@ pub(crate) struct Reference {
 impl Reference {
     /// Reads `[registry/]repository[:tag][@sha256:...]`.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
+        if text.len() > MAX_REFERENCE_BYTES {
+            return Err("it is too long");
+        }
         let (name, digest) = match text.split_once('@') {
             Some((name, digest)) => (name, Some(digest.parse().map_err(|_| "its digest is not a sha256")?)),
             None => (text, None),
@@ -34,9 +43,7 @@ impl Reference {
         };
         let official = !has_registry && !repository.contains('/');
         let repository = if official { format!("library/{repository}") } else { repository.to_owned() };
-        let plain =
-            |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-/".contains(&byte));
-        if !plain(&repository) || tag.as_deref().is_some_and(|tag| !plain(tag) || tag.contains('/')) {
+        if !is_registry(registry) || !repository.split('/').all(is_component) || !tag.as_deref().is_none_or(is_tag) {
             return Err("expected `[registry/]repository[:tag][@sha256:digest]`");
         }
         Ok(Self { registry: registry.to_owned(), repository, tag, digest })
@@ -55,19 +62,38 @@ impl Reference {
     }
 }
 
+/// A host name or address with an optional port, and nothing that an address would read as something else.
+fn is_registry(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-:[]".contains(&byte))
+}
+
+/// A part of a repository's name: lower-case letters and digits, with separators between them.
+fn is_component(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let ends = [text.bytes().next(), text.bytes().last()];
+    ends.iter().all(|end| end.is_some_and(is_plain)) && text.bytes().all(|byte| is_plain(byte) || b"._-".contains(&byte))
+}
+
+fn is_tag(text: &str) -> bool {
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let starts_well = text.bytes().next().is_some_and(is_word);
+    starts_well && text.len() <= 128 && text.bytes().all(|byte| is_word(byte) || b".-".contains(&byte))
+}
+
 /// Asks the registry what the tag stands for now. The answer's bytes are hashed here: what the registry says is only compared.
 pub(crate) fn resolve(fetcher: &Fetcher, reference: &Reference) -> Result<Digest, FetchError> {
     let url = reference.url();
     let mut response = fetcher.request(&url, &[("accept", ACCEPT)])?;
     if response.status() == StatusCode::UNAUTHORIZED {
-        let challenge = response.headers().get("www-authenticate").and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let token = anonymous_token(fetcher, challenge)?;
+        let challenge = response.headers().get("www-authenticate").map(|value| String::from_utf8_lossy(value.as_bytes()));
+        let token = anonymous_token(fetcher, &challenge.unwrap_or("it does not say which".into()))?;
         response = fetcher.request(&url, &[("accept", ACCEPT), ("authorization", &format!("Bearer {token}"))])?;
     }
     if response.status() != StatusCode::OK {
         return Err(FetchError::Status { url, status: response.status() });
     }
-    let said = response.headers().get("docker-content-digest").and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let said = response.headers().get("docker-content-digest");
+    let said = said.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
     let found = Digest::of(&read(&url, response)?);
     match said {
         Some(said) if said != found.to_string() => Err(FetchError::OtherImage { said, found: found.to_string() }),
@@ -77,49 +103,44 @@ pub(crate) fn resolve(fetcher: &Fetcher, reference: &Reference) -> Result<Digest
 
 /// A token for reading without a login, as public registries give it.
 fn anonymous_token(fetcher: &Fetcher, challenge: &str) -> Result<String, FetchError> {
-    let refuse = || FetchError::Login(challenge.chars().take(200).collect());
-    let fields = challenge.strip_prefix("Bearer ").ok_or_else(refuse)?;
-    let field = |name: &str| {
-        let start = fields.find(&format!("{name}=\""))? + name.len() + 2;
-        fields[start..].split('"').next()
-    };
-    let realm = field("realm").ok_or_else(refuse)?;
-    let query: Vec<_> =
-        ["service", "scope"].iter().filter_map(|name| Some(format!("{name}={}", field(name)?.replace(' ', "%20")))).collect();
-    let answer = fetcher.get(&format!("{realm}?{}", query.join("&")))?;
-    let answer: serde_json::Value = serde_json::from_slice(&answer).map_err(|_| refuse())?;
-    let token = answer["token"].as_str().or(answer["access_token"].as_str());
+    let refuse = || FetchError::Login(challenge.chars().take(QUOTED).collect());
+    let address = token_address(challenge).ok_or_else(refuse)?;
+    let answer: serde_json::Value = serde_json::from_slice(&fetcher.get(&address)?).map_err(|_| refuse())?;
+    let token = ["token", "access_token"].iter().find_map(|name| answer.get(name)?.as_str());
     token.map(str::to_owned).ok_or_else(refuse)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn url(text: &str) -> String {
-        Reference::parse(text).map_or_else(str::to_owned, |reference| reference.url())
+/// Where a `Bearer` challenge (RFC 6750) says that a token is given.
+fn token_address(challenge: &str) -> Option<String> {
+    let (scheme, fields) = challenge.split_once(' ')?;
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return None;
     }
-
-    #[test]
-    fn what_a_reference_leaves_out_is_filled_in() {
-        assert_eq!(url("alpine"), "https://registry-1.docker.io/v2/library/alpine/manifests/latest");
-        assert_eq!(url("vllm/vllm-openai:v1"), "https://registry-1.docker.io/v2/vllm/vllm-openai/manifests/v1");
-        assert_eq!(url("ghcr.io/a/b/c:1.2"), "https://ghcr.io/v2/a/b/c/manifests/1.2");
-        assert_eq!(url("localhost:5000/a"), "http://localhost:5000/v2/a/manifests/latest");
-        assert_eq!(url("127.0.0.1:5000/a:x"), "http://127.0.0.1:5000/v2/a/manifests/x");
-    }
-
-    #[test]
-    fn a_digest_needs_no_registry() {
-        let digest = Digest::of(b"image");
-        let reference = Reference::parse(&format!("ghcr.io/a/b@{digest}")).expect("a reference");
-        assert_eq!(reference.digest(), Some(digest));
-    }
-
-    #[test]
-    fn what_is_no_reference_is_refused() {
-        for bad in ["", "a b", "a:", "a@sha512:00", "a@", "ghcr.io/", "a:b/c d", "../../x?y", "a#b"] {
-            assert!(Reference::parse(bad).is_err(), "{bad}");
-        }
-    }
+    let fields = fields_of(fields);
+    let realm = fields.iter().find(|(name, _)| name == "realm").map(|(_, value)| value)?;
+    let asked = fields.iter().filter(|(name, _)| name == "service" || name == "scope");
+    let query: Vec<_> = asked.map(|(name, value)| format!("{name}={}", percent_encoded(value))).collect();
+    let joint = if realm.contains('?') { '&' } else { '?' };
+    Some(format!("{realm}{joint}{}", query.join("&")))
 }
+
+/// The `name="value"` pairs of a challenge. A value may hold commas, as a scope does.
+fn fields_of(text: &str) -> Vec<(String, String)> {
+    let mut fields = Vec::new();
+    let mut rest = text;
+    while let Some((name, after)) = rest.split_once("=\"") {
+        let Some((value, after)) = after.split_once('"') else { break };
+        fields.push((name.trim_start_matches([',', ' ']).to_ascii_lowercase(), value.to_owned()));
+        rest = after;
+    }
+    fields
+}
+
+/// A value as it stands in a query (RFC 3986).
+fn percent_encoded(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:/,".contains(&byte);
+    text.bytes().map(|byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+#[cfg(test)]
+mod tests;

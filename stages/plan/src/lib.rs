@@ -3,6 +3,8 @@
 mod fetch;
 mod image;
 mod pin;
+#[cfg(test)]
+mod server;
 
 use std::collections::BTreeMap;
 
@@ -55,7 +57,7 @@ impl Stage for Planner {
         let workloads = closure.workloads.iter().map(|workload| freeze(ctx, &mut pinner, source, &closure, workload));
         let workloads = workloads.collect::<Result<Vec<_>, _>>()?;
         let targets = spec.targets.iter().map(|target| plan_target(&mut pinner, target)).collect::<Result<_, _>>()?;
-        let cases = expand(&closure.pipeline, &closure.workloads).map_err(|problems| invalid(&problems))?;
+        let cases = expand(&closure.pipeline, &closure.workloads).map_err(|problems| Failure::invalid(&problems))?;
         let digests = workloads.iter().map(|workload| workload.workload_spec_digest);
         let seed = order_seed(spec.trials.order_seed.as_deref(), digests)
             .map_err(|error| Failure::of(Exit::Definition, "order_seed", &error))?;
@@ -104,11 +106,6 @@ impl Stage for Planner {
     }
 }
 
-fn invalid(problems: &[assay_spec::Problem]) -> Failure {
-    Failure::definition("definition_invalid", format!("the definitions have {} problem(s)", problems.len()))
-        .hint(assay_spec::render(problems))
-}
-
 /// The Source's files, read and checked.
 struct Files<'a> {
     source: &'a Source,
@@ -131,17 +128,19 @@ impl<'a> Files<'a> {
             return Ok(());
         }
         let not_shown = |error: &(dyn std::error::Error + 'static)| Failure::of(Exit::Verification, "commit", error);
-        let commit: Oid = source.commit.as_deref().unwrap_or_default().parse().map_err(|error| not_shown(&error))?;
+        let unnamed = || Failure::verification("commit", "the source is of a commit, but does not name it");
+        let commit: Oid = source.commit.as_deref().ok_or_else(unnamed)?.parse().map_err(|error| not_shown(&error))?;
         let objects = source.objects.iter().map(|object| {
             let bytes = ctx.get(&object.artifact, MAX_MANIFEST_BYTES)?;
             Ok(RawObject { oid: object.oid.parse().map_err(|error| not_shown(&error))?, kind: object.kind, bytes })
         });
         let objects = objects.collect::<Result<Vec<_>, Failure>>()?;
-        let files: Vec<_> = source
-            .files
-            .iter()
-            .map(|file| OfflineFile { path: &file.path, executable: file.executable, bytes: &self.bytes[file.path.as_str()] })
-            .collect();
+        let files = source.files.iter().map(|file| {
+            let unread = || Failure::unexpected("source", format!("`{}` was not read", file.path));
+            let bytes = self.bytes.get(file.path.as_str()).ok_or_else(unread)?;
+            Ok(OfflineFile { path: &file.path, executable: file.executable, bytes })
+        });
+        let files = files.collect::<Result<Vec<_>, Failure>>()?;
         check_offline(commit, &objects, &files).map_err(|error| not_shown(&error))?;
         Ok(())
     }
@@ -149,7 +148,7 @@ impl<'a> Files<'a> {
     fn closure(&self, source: &Source) -> Result<Closure, Failure> {
         let mut read = |path: &str| Ok::<_, std::convert::Infallible>(self.bytes.get(path).cloned());
         closure(&source.pipeline, &mut read).map_err(|error| match error {
-            ClosureError::Problems(problems) => invalid(&problems),
+            ClosureError::Problems(problems) => Failure::invalid(&problems),
             ClosureError::Read { path, .. } => Failure::unexpected("closure", format!("cannot read `{path}`")),
         })
     }
@@ -280,4 +279,49 @@ fn controls(asked: &[(Control, ControlAsk)]) -> Vec<ControlFact> {
         ControlFact { control: *control, state, evidence }
     };
     asked.iter().map(fact).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_fetches_unless_it_is_told_not_to() {
+        let read = |text| serde_json::from_str::<Parameters>(text).expect("parameters");
+        assert_eq!(read("{}"), Parameters { fetch: true });
+        assert_eq!(read(r#"{"fetch":false}"#), Parameters { fetch: false });
+        assert!(serde_json::from_str::<Parameters>(r#"{"fetsh":false}"#).is_err(), "a slip of the pen is not a permission");
+    }
+
+    #[test]
+    fn what_has_to_be_proved_is_absent_until_it_is() {
+        let asked = [
+            (Control::DedicatedNodes, ControlAsk::Declared("a rack of its own".to_owned())),
+            (Control::LockedClocks, ControlAsk::Required),
+            (Control::FixedTopology, ControlAsk::Absent),
+        ];
+        let facts: Vec<_> = controls(&asked).into_iter().map(|fact| (fact.control, fact.state, fact.evidence)).collect();
+        let absent = ControlState::Absent;
+        assert_eq!(facts[0], (Control::DedicatedNodes, ControlState::Declared, "a rack of its own".to_owned()));
+        assert_eq!(facts[1], (Control::LockedClocks, absent, "required by the pipeline: to be proved on the target".to_owned()));
+        assert_eq!(facts[2], (Control::FixedTopology, absent, "neither required nor declared".to_owned()));
+    }
+
+    #[test]
+    fn a_file_that_the_source_lacks_is_named() {
+        let source = serde_json::json!({
+            "kind": "adhoc", "dirty": true, "objects": [], "pipeline": "p.yaml", "files": [],
+            "files_digest": assay_manifest::Digest::of(b""),
+        });
+        let source: Source = serde_json::from_value(source).expect("a source");
+        let workload = "w".parse().expect("a name");
+        insta::assert_snapshot!(pinned(&source, &workload, "run.sh").expect_err("absent"), @"error[file_missing]: the source does not hold `workloads/w/run.sh`");
+        insta::assert_snapshot!(queries(&source, &["q.sql".to_owned()]).expect_err("absent"), @"error[file_missing]: the source does not hold `q.sql`");
+    }
+
+    #[test]
+    fn the_longest_time_fits() {
+        assert_eq!(nanoseconds(std::time::Duration::from_millis(1)), Count(1_000_000));
+        assert_eq!(nanoseconds(std::time::Duration::MAX), Count(u64::MAX));
+    }
 }

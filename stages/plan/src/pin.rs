@@ -2,15 +2,27 @@
 
 use std::collections::BTreeMap;
 
-use assay_manifest::{Image, Name, PinnedFile, Unpinned};
+use assay_manifest::{Artifact, Image, Name, PinnedFile, Unpinned};
 use assay_stage::{Context, Failure};
 
 use crate::fetch::{FetchError, Fetcher};
 use crate::image::Reference;
 
+/// Keeps what was fetched.
+pub(crate) trait Keep {
+    /// Stores bytes as an output of the plan.
+    fn keep(&self, name: String, media_type: &str, bytes: &[u8]) -> Result<Artifact, Failure>;
+}
+
+impl Keep for Context {
+    fn keep(&self, name: String, media_type: &str, bytes: &[u8]) -> Result<Artifact, Failure> {
+        self.put(name, media_type, bytes)
+    }
+}
+
 /// Looks up what is mutable in a pipeline, each thing once.
 pub(crate) struct Pinner<'a> {
-    ctx: &'a Context,
+    keep: &'a dyn Keep,
     fetcher: Option<Fetcher>,
     images: BTreeMap<String, Image>,
     unpinned: Vec<Unpinned>,
@@ -18,9 +30,9 @@ pub(crate) struct Pinner<'a> {
 
 impl<'a> Pinner<'a> {
     /// Reaches nothing unless `fetch`, and only the hosts in `allow` where there are any.
-    pub(crate) fn new(ctx: &'a Context, fetch: bool, allow: &[String]) -> Self {
+    pub(crate) fn new(keep: &'a dyn Keep, fetch: bool, allow: &[String]) -> Self {
         let fetcher = fetch.then(|| Fetcher::new(allow.to_vec()));
-        Self { ctx, fetcher, images: BTreeMap::new(), unpinned: Vec::new() }
+        Self { keep, fetcher, images: BTreeMap::new(), unpinned: Vec::new() }
     }
 
     /// Everything that could not be pinned.
@@ -32,7 +44,8 @@ impl<'a> Pinner<'a> {
     pub(crate) fn script(&mut self, workload: &Name, url: &str) -> Result<Option<PinnedFile>, Failure> {
         match self.fetch(url) {
             Ok(bytes) => {
-                let artifact = self.ctx.put(format!("workloads/{workload}/files/script"), "application/octet-stream", &bytes)?;
+                let artifact =
+                    self.keep.keep(format!("workloads/{workload}/files/script"), "application/octet-stream", &bytes)?;
                 Ok(Some(PinnedFile { path: "script".to_owned(), origin: url.to_owned(), executable: true, artifact }))
             }
             Err(error) if error.is_refusal() => {
@@ -60,11 +73,119 @@ impl<'a> Pinner<'a> {
             (None, None) => Err(FetchError::Off),
         };
         if let Err(error) = &digest {
-            let reason = std::error::Error::source(error).map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"));
-            self.unpinned.push(Unpinned { what: reference.to_owned(), reason });
+            self.unpinned.push(Unpinned { what: reference.to_owned(), reason: with_causes(error) });
         }
         let image = Image { reference: reference.to_owned(), digest: digest.ok() };
         self.images.insert(reference.to_owned(), image.clone());
         Ok(image)
+    }
+}
+
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use assay_manifest::{Count, Digest};
+    use assay_stage::Exit;
+
+    use super::*;
+    use crate::server::{Answer, Server};
+
+    struct Nowhere;
+
+    impl Keep for Nowhere {
+        fn keep(&self, name: String, media_type: &str, bytes: &[u8]) -> Result<Artifact, Failure> {
+            let size = Count(bytes.len() as u64);
+            Ok(Artifact { name, digest: Digest::of(bytes), size, media_type: media_type.to_owned() })
+        }
+    }
+
+    fn pinner(fetch: bool, allow: &[&str]) -> Pinner<'static> {
+        Pinner::new(&Nowhere, fetch, &allow.iter().map(|host| (*host).to_owned()).collect::<Vec<_>>())
+    }
+
+    fn workload() -> Name {
+        "w".parse().expect("a name")
+    }
+
+    fn unpinned(pinner: Pinner<'_>) -> Vec<(String, String)> {
+        pinner.into_unpinned().into_iter().map(|unpinned| (unpinned.what, unpinned.reason)).collect()
+    }
+
+    #[test]
+    fn a_script_is_kept_as_it_is_today() {
+        let server = Server::start(|_| Answer::ok("#!/bin/sh\n"));
+        let url = server.url("/run.sh");
+        let mut pinner = pinner(true, &[]);
+        let file = pinner.script(&workload(), &url).expect("fetched").expect("pinned");
+        assert_eq!((file.path.as_str(), file.origin.as_str(), file.executable), ("script", url.as_str(), true));
+        assert_eq!((file.artifact.name.as_str(), file.artifact.digest), ("workloads/w/files/script", Digest::of(b"#!/bin/sh\n")));
+        assert_eq!(unpinned(pinner), []);
+    }
+
+    #[test]
+    fn a_script_that_may_not_be_fetched_is_left_unpinned() {
+        let server = Server::start(|_| Answer::ok("#!/bin/sh\n"));
+        let url = server.url("/run.sh");
+        for (fetch, allow, reason) in [
+            (false, [].as_slice(), "fetching is off"),
+            (true, &["example.org"], "the host `127.0.0.1` is not among those that the pipeline allows"),
+        ] {
+            let mut pinner = pinner(fetch, allow);
+            assert_eq!(pinner.script(&workload(), &url), Ok(None));
+            assert_eq!(unpinned(pinner), [(url.clone(), reason.to_owned())]);
+        }
+        assert_eq!(server.asked(), 0);
+    }
+
+    #[test]
+    fn a_script_that_is_not_there_ends_the_stage() {
+        let server = Server::start(|_| Answer::status("404 Not Found"));
+        let failure = pinner(true, &[]).script(&workload(), &server.url("/run.sh")).expect_err("not there");
+        assert_eq!(failure.exit, Exit::Environment);
+        assert_eq!(failure.message, "the script of workload `w` could not be fetched");
+    }
+
+    #[test]
+    fn an_image_is_looked_up_once() {
+        let server = Server::start(|_| Answer::ok("{}"));
+        let reference = format!("{}/a:v1", server.authority());
+        let mut pinner = pinner(true, &[]);
+        for _ in 0..2 {
+            let image = pinner.image(&reference).expect("looked up");
+            assert_eq!((image.reference, image.digest), (reference.clone(), Some(Digest::of(b"{}"))));
+        }
+        assert_eq!(server.asked(), 1);
+    }
+
+    #[test]
+    fn an_image_that_no_registry_has_is_left_unpinned_once() {
+        let server = Server::start(|_| Answer::status("404 Not Found"));
+        let reference = format!("{}/a:v1", server.authority());
+        let mut pinner = pinner(true, &[]);
+        for _ in 0..2 {
+            assert_eq!(pinner.image(&reference).expect("no failure of the stage").digest, None);
+        }
+        let reason = format!("`{}` answered 404 Not Found", server.url("/v2/a/manifests/v1"));
+        assert_eq!(unpinned(pinner), [(reference, reason)]);
+    }
+
+    #[test]
+    fn a_digest_is_pinned_without_asking_anybody() {
+        let digest = Digest::of(b"image");
+        let mut pinner = pinner(false, &[]);
+        let image = pinner.image(&format!("registry.invalid/a@{digest}")).expect("a reference");
+        assert_eq!(image.digest, Some(digest));
+        assert_eq!(unpinned(pinner), []);
+    }
+
+    #[test]
+    fn what_is_no_image_reference_is_a_mistake_of_the_definition() {
+        let failure = pinner(true, &[]).image("a b").expect_err("no reference");
+        insta::assert_snapshot!(failure, @"error[image]: `a b` is not an image reference: expected `[registry/]repository[:tag][@sha256:digest]`");
+        assert_eq!(failure.exit, Exit::Definition);
     }
 }

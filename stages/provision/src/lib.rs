@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use assay_host::Root;
 use assay_manifest::{
-    Block, Body as _, Control, ControlFact, ControlState, Count, EnvVar, Environment, Fact, Host, HostFacts, HostRole, Image,
+    Artifact, Block, Control, ControlFact, ControlState, Count, EnvVar, Environment, Fact, Host, HostFacts, HostRole, Image,
     Name, Plan, Probe, ProvisionedTarget, Target, TargetKind,
 };
 use assay_stage::{Context, Event, Failure, HoldRequest, Inputs, Stage, StageName};
@@ -35,14 +35,14 @@ impl Stage for Provision {
     const NAME: StageName = StageName::Provision;
 
     fn run(&self, inputs: &Inputs, parameters: &Parameters, ctx: &Context) -> Result<Environment, Failure> {
-        let plan = &inputs.one::<Plan>()?.body;
+        let (plan, plan_digest) = inputs.plan()?;
         let block = Block { index: parameters.block, incarnation: parameters.incarnation };
         let targets = targets_of(plan, block.index)?;
         let provisioned = targets.iter().map(|target| provision(ctx, target)).collect::<Result<Vec<_>, _>>()?;
         let root = Root::host();
         let facts = assay_host::facts(&root);
         Ok(Environment {
-            plan_digest: plan.digest().map_err(|error| Failure::unexpected("plan", "the plan has no digest").because(&error))?,
+            plan_digest,
             block,
             observed_at: ctx.clock().now(),
             controls: controls(&plan.controls, &assay_host::controls(&facts)),
@@ -51,14 +51,15 @@ impl Stage for Provision {
             targets: provisioned,
             placement: placement(&targets),
             pricing: plan.pricing.clone(),
-            readings: assay_host::gpu_report(&root)
-                .ok()
-                .map(|report| ctx.put("readings/nvidia-smi.csv", "text/csv", report.as_bytes()))
-                .transpose()?
-                .into_iter()
-                .collect(),
+            readings: readings(ctx, &root)?,
         })
     }
+}
+
+/// What the driver said, kept raw. Where it said nothing, the facts tell why.
+fn readings(ctx: &Context, root: &Root) -> Result<Vec<Artifact>, Failure> {
+    let Ok(report) = assay_host::gpu_report(root) else { return Ok(Vec::new()) };
+    Ok(vec![ctx.put("readings/nvidia-smi.csv", "text/csv", report.as_bytes())?])
 }
 
 /// The targets that the block's trials are on.
@@ -82,9 +83,9 @@ fn provision(ctx: &Context, target: &Target) -> Result<ProvisionedTarget, Failur
         TargetKind::Host => (vec![LOCAL.to_owned()], Vec::new()),
         TargetKind::Process => {
             ctx.emit(Event::Hold(hold(target)));
-            (vec![LOCAL.to_owned()], ready::wait(ctx, target)?)
+            (vec![LOCAL.to_owned()], ready::wait(ctx.clock(), ctx.cancel(), target)?)
         }
-        TargetKind::Endpoint => (vec![target.name.to_string()], ready::wait(ctx, target)?),
+        TargetKind::Endpoint => (vec![target.name.to_string()], ready::wait(ctx.clock(), ctx.cancel(), target)?),
         TargetKind::Simulator => {
             return Err(Failure::definition("target_kind", format!("target `{}`: this version has no simulator", target.name))
                 .hint("this version provisions targets of kind `host`, `process` and `endpoint`"));
@@ -118,14 +119,13 @@ fn hold(target: &Target) -> HoldRequest {
 }
 
 /// This machine, and one host for every endpoint: its hardware is unknown until somebody declares or probes it.
-fn hosts(facts: HostFacts, targets: &[&Target]) -> Vec<Host> {
+fn hosts(mut facts: HostFacts, targets: &[&Target]) -> Vec<Host> {
     let is_local = |target: &&&Target| matches!(target.kind, TargetKind::Host | TargetKind::Process);
     let mut roles = vec![HostRole::Client, HostRole::Stage];
     let local: Vec<_> = targets.iter().filter(is_local).collect();
     if !local.is_empty() {
         roles.insert(0, HostRole::Target);
     }
-    let mut facts = facts;
     for target in &local {
         declare(&mut facts, target);
     }
@@ -186,3 +186,6 @@ fn controls(declared: &[ControlFact], observed: &[ControlFact]) -> Vec<ControlFa
 fn answered(question: String, answer: String, waited_ns: u64) -> Probe {
     Probe { question, ready: true, answer, waited_ns: Count(waited_ns) }
 }
+
+#[cfg(test)]
+mod tests;

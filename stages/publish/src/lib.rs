@@ -4,17 +4,20 @@
 mod listing;
 mod numbers;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use assay_claim::Evidence;
-use assay_envelope::Verified;
+use assay_envelope::{PublicKey, TrustPolicy, Verified};
 use assay_manifest::{
-    Artifact, Body as _, Collection, Document, Environment, FrozenWorkload, Grade, Kind, ListedRun, Name, Plan, Publication,
-    Summary, canonical_json,
+    Artifact, Collection, Document, Environment, FrozenWorkload, Grade, Kind, ListedRun, Name, Plan, Publication, Role, Summary,
+    canonical_json,
 };
 use assay_report::{Report, SignedBy};
 use assay_stage::{Context, Failure, Inputs, Stage, StageName};
 use serde::{Deserialize, Serialize};
+
+/// The largest trust policy.
+const MAX_POLICY_BYTES: u64 = 1 << 20;
 
 /// The largest frozen workload.
 const MAX_SPEC_BYTES: u64 = 16 << 20;
@@ -34,7 +37,7 @@ impl Stage for Publish {
     const NAME: StageName = StageName::Publish;
 
     fn run(&self, inputs: &Inputs, _: &Parameters, ctx: &Context) -> Result<Publication, Failure> {
-        let plan = &inputs.one::<Plan>()?.body;
+        let (plan, plan_digest) = inputs.plan()?;
         let collection = &inputs.one::<Collection>()?.body;
         let summary = &inputs.one::<Summary>()?.body;
         let mut environments: Vec<_> = inputs.all::<Environment>().map(|(_, manifest)| &manifest.body).collect();
@@ -46,13 +49,13 @@ impl Stage for Publish {
             .ok_or_else(|| Failure::unexpected("contract", "publish was given no summary"))?
             .manifest;
         let grade = assay_claim::grade(&Evidence::of(plan, &environments, collection, summary));
-        let numbers = numbers::numbers(ctx.run_id(), summary_digest, summary, &grade);
+        let numbers = numbers::numbers(ctx.run_id(), summary_digest, summary, &grade)?;
         numbers::check_rows(ctx, summary, &numbers)?;
         let runs = listing::runs_of_cases(ctx, plan)?;
         let numbers = canonical_json(&numbers)
             .map_err(|error| Failure::unexpected("numbers", "the numbers have no canonical form").because(&error))?;
         Ok(Publication {
-            plan_digest: plan.digest().map_err(|error| Failure::unexpected("plan", "the plan has no digest").because(&error))?,
+            plan_digest,
             summary: summary_digest,
             trust_policy: ctx.trust_policy(),
             published_at: ctx.clock().now(),
@@ -134,19 +137,61 @@ fn signers(inputs: &Inputs) -> Vec<SignedBy> {
 
 /// The trust policy and the public keys that it names, so that a published folder is checked without anything else at hand.
 fn keys(ctx: &Context, inputs: &Inputs) -> Result<Vec<Artifact>, Failure> {
-    let policy_bytes = ctx.store().get(&ctx.trust_policy(), 1 << 20)?;
+    let policy_bytes = ctx.store().get(&ctx.trust_policy(), MAX_POLICY_BYTES)?;
     let mut files = vec![ctx.put("trust.yaml", "application/yaml", &policy_bytes)?];
-    let used: Vec<_> =
-        inputs.verified().iter().map(|input| input.value().kind().signer()).chain([StageName::Publish.role()]).collect();
-    for signer in ctx.policy().into_iter().flat_map(|policy| &policy.signers) {
-        for role in signer.signs.iter().filter(|role| used.contains(role)) {
-            let name = format!("keys/{role}.pub");
-            let named = |file: &Artifact| file.name == name;
-            // Two signers of one role: the second key stands beside the first under its signer's name.
-            let name =
-                if files.iter().any(named) { format!("keys/{role}-{}.pub", signer.key.fingerprint().short()) } else { name };
-            files.push(ctx.put(name, "application/x-pem-file", signer.key.to_pem().as_bytes())?);
-        }
+    let used = inputs.verified().iter().map(|input| input.value().kind().signer()).chain([StageName::Publish.role()]).collect();
+    for (name, key) in ctx.policy().map(|policy| key_files(policy, &used)).unwrap_or_default() {
+        files.push(ctx.put(name, "application/x-pem-file", key.to_pem().as_bytes())?);
     }
     Ok(files)
+}
+
+/// The public keys of the roles that signed something of the run, by file name. A policy may list one key several times, for
+/// windows of time, and several keys for one role: then all but the first are named by their fingerprints as well.
+fn key_files<'a>(policy: &'a TrustPolicy, used: &BTreeSet<Role>) -> BTreeMap<String, &'a PublicKey> {
+    let mut files: BTreeMap<String, &PublicKey> = BTreeMap::new();
+    for signer in &policy.signers {
+        for role in signer.signs.iter().filter(|role| used.contains(role)) {
+            let plain = format!("keys/{role}.pub");
+            let name = match files.get(&plain) {
+                Some(first) if **first != signer.key => format!("keys/{role}-{}.pub", signer.key.fingerprint().short()),
+                _ => plain,
+            };
+            files.insert(name, &signer.key);
+        }
+    }
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use assay_envelope::{SecretKey, TrustedSigner};
+
+    use super::*;
+
+    fn key() -> PublicKey {
+        SecretKey::generate().expect("a key").public_key()
+    }
+
+    fn names(signers: Vec<TrustedSigner>, used: &[Role]) -> Vec<String> {
+        let policy = TrustPolicy { name: "team".to_owned(), digest: None, signers };
+        key_files(&policy, &used.iter().copied().collect()).into_keys().collect()
+    }
+
+    #[test]
+    fn each_role_that_signed_has_its_key() {
+        let all = vec![TrustedSigner::new("a", key(), [Role::Plan, Role::Gate]), TrustedSigner::new("b", key(), [Role::Reduce])];
+        assert_eq!(names(all.clone(), &[Role::Plan, Role::Reduce]), ["keys/plan.pub", "keys/reduce.pub"]);
+        assert_eq!(names(all, &[]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn keys_of_one_role_stand_beside_each_other() {
+        let [first, second] = [key(), key()];
+        let other = format!("keys/plan-{}.pub", second.fingerprint().short());
+        let sign = |name, key: &PublicKey| TrustedSigner::new(name, key.clone(), [Role::Plan]);
+        // The last two are the second key and the first, each once more for another window of time.
+        let all = vec![sign("a", &first), sign("b", &second), sign("b-later", &second), sign("a-later", &first)];
+        assert_eq!(names(all, &[Role::Plan]), [other, "keys/plan.pub".to_owned()]);
+    }
 }

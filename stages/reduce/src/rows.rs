@@ -191,7 +191,7 @@ fn point_rows(context: &RowContext<'_>, dimensions: &Dimensions, point: &mut Poi
     let mut summaries = std::mem::take(&mut point.metrics);
     for summary in &mut summaries {
         let mut ids = BTreeMap::new();
-        for (statistic, value) in across(summary) {
+        for (statistic, value) in summary.statistics() {
             let row = outcome(
                 context,
                 dimensions,
@@ -215,14 +215,6 @@ fn point_rows(context: &RowContext<'_>, dimensions: &Dimensions, point: &mut Poi
     }
     point.metrics = summaries;
     Ok(rows)
-}
-
-fn across(summary: &MetricSummary) -> Vec<(&'static str, f64)> {
-    let mut statistics = vec![("median", summary.median), ("mean", summary.mean), ("min", summary.min), ("max", summary.max)];
-    statistics.extend(summary.sd.map(|sd| ("sd", sd)));
-    statistics.extend(summary.cv.map(|cv| ("cv", cv)));
-    statistics.extend(summary.interval.iter().flat_map(|interval| [("ci_low", interval.low), ("ci_high", interval.high)]));
-    statistics
 }
 
 /// One row for each case.

@@ -32,6 +32,8 @@ pub(crate) struct Opened {
     pub(crate) chain: Chain,
     pub(crate) head: Head,
     pub(crate) blobs: Box<dyn Blobs>,
+    /// Files of a published folder that are not of the run.
+    pub(crate) strangers: Vec<String>,
     pub(crate) trust: Trust,
     pub(crate) trusted_by: String,
     pub(crate) store: Option<String>,
@@ -49,8 +51,18 @@ impl Where {
         if Path::new(name).is_dir() {
             let blobs = FolderBlobs::open(Path::new(name))?;
             let established = establish(&self.trust, &config, &blobs, &keys_in_folder(&blobs)?)?;
-            let head = head_of_folder(&blobs, &established.trust)?;
-            return finish(Box::new(blobs), head, established.trust, established.from, None);
+            let head = head_of_folder(&blobs)?;
+            let chain = walk(&blobs, &head, &established.trust)?;
+            let strangers = blobs.check_files(&chain.published_files())?;
+            return Ok(Opened {
+                chain,
+                head,
+                blobs: Box::new(blobs),
+                strangers,
+                trust: established.trust,
+                trusted_by: established.from,
+                store: None,
+            });
         }
         let run_id: RunId = name.parse().map_err(|error| {
             Failure::usage("no_such_run", format!("`{name}` is neither a folder nor the name of a run")).because(&error)
@@ -60,13 +72,10 @@ impl Where {
         let head = head_of_run(&store, &run_id)?;
         let blobs = StoreBlobs(store);
         let established = establish(&self.trust, &config, &blobs, &keys_beside_run(&blobs, &head)?)?;
-        finish(Box::new(blobs), head, established.trust, established.from, Some(uri))
+        let chain = walk(&blobs, &head, &established.trust)?;
+        let (trust, trusted_by) = (established.trust, established.from);
+        Ok(Opened { chain, head, blobs: Box::new(blobs), strangers: Vec::new(), trust, trusted_by, store: Some(uri) })
     }
-}
-
-fn finish(blobs: Box<dyn Blobs>, head: Head, trust: Trust, trusted_by: String, store: Option<String>) -> Result<Opened, Failure> {
-    let chain = walk(blobs.as_ref(), &head, &trust)?;
-    Ok(Opened { chain, head, blobs, trust, trusted_by, store })
 }
 
 impl Opened {

@@ -61,10 +61,7 @@ impl Plan {
         let source = read_source(&spec, scratch.path(), &Spawner::start().map_err(system)?, &Cancel::new().map_err(system)?)?;
         let closure = &source.closure;
         let workloads = closure.workloads.iter().map(|workload| outline(closure, workload)).collect::<Result<Vec<_>, _>>()?;
-        let cases = expand(&closure.pipeline, &closure.workloads).map_err(|problems| {
-            Failure::definition("definition_invalid", format!("the definitions have {} problem(s)", problems.len()))
-                .hint(assay_spec::render(&problems))
-        })?;
+        let cases = expand(&closure.pipeline, &closure.workloads).map_err(|problems| Failure::invalid(&problems))?;
         let trials = ordered(closure, &cases, &workloads)?;
         let time = Time { bound: bound(closure, &cases, &workloads), estimate: self.estimate(closure, &cases)? };
         if self.json {

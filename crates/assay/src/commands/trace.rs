@@ -120,8 +120,10 @@ fn find_row(opened: &Opened, address: &Address<'_>, file: &CuratedFile) -> Resul
             format!("the curated file `{}` ({}) is not there", file.artifact.name, file.artifact.digest),
         )
     })?;
-    let mut rows =
-        assay_warehouse::find(table, bytes, address.row).map_err(|error| Failure::of(Exit::Verification, "rows", &error))?;
+    let mut rows = assay_warehouse::find(table, bytes, address.row).map_err(|error| match error {
+        assay_warehouse::Error::BadPrefix(_) => Failure::of(Exit::Usage, "address", &error),
+        error => Failure::of(Exit::Verification, "rows", &error),
+    })?;
     match (rows.pop(), rows.len()) {
         (Some(row), 0) => Ok(row),
         (None, _) => Err(Failure::usage(

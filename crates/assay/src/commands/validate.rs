@@ -1,6 +1,6 @@
 //! `assay validate`: all problems of all files in one go.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use assay_spec::{ClosureError, Problem, closure, validate};
@@ -42,19 +42,18 @@ impl Validate {
             output::line(assay_spec::render(&problems));
         }
         if problems.is_empty() {
-            output::talk(match read.len() {
-                1 => "1 file is valid".to_owned(),
-                count => format!("{count} files are valid"),
-            });
+            output::talk(format!("{} checked, no problems", counted(read.len(), "file")));
             return Ok(Exit::Done);
         }
-        output::talk(format!(
-            "{} problems in {} files",
-            problems.len(),
-            problems.iter().map(|problem| &problem.file).collect::<std::collections::BTreeSet<_>>().len()
-        ));
+        let files: BTreeSet<_> = problems.iter().map(|problem| &problem.file).collect();
+        output::talk(format!("{} in {}", counted(problems.len(), "problem"), counted(files.len(), "file")));
         Ok(Exit::Definition)
     }
+}
+
+/// A number of things, as people say it.
+fn counted(count: usize, thing: &str) -> String {
+    if count == 1 { format!("1 {thing}") } else { format!("{count} {thing}s") }
 }
 
 fn default_paths() -> Result<Vec<PathBuf>, Failure> {
@@ -103,19 +102,14 @@ fn is_pipeline(path: &str) -> bool {
 /// The problems of what a pipeline names: workloads, scripts, files, queries.
 fn closure_problems(path: &str) -> Vec<Problem> {
     let pipeline = Path::new(path);
-    let root = pipeline.parent().and_then(Path::parent).map(Path::to_path_buf).unwrap_or_default();
-    let root = if root.as_os_str().is_empty() { PathBuf::from(".") } else { root };
-    let Ok(inside) = pipeline.strip_prefix(&root).or_else(|_| pipeline.strip_prefix("./")) else { return Vec::new() };
+    let above = pipeline.parent().and_then(Path::parent).unwrap_or(Path::new(""));
+    let Ok(inside) = pipeline.strip_prefix(above) else { return Vec::new() };
+    let root = if above.as_os_str().is_empty() { Path::new(".") } else { above };
     let found = closure::<assay_git::Error>(&inside.display().to_string(), &mut |file| {
-        Ok(assay_git::read_folder(&root, file)?.map(|file| file.bytes))
+        Ok(assay_git::read_folder(root, file)?.map(|file| file.bytes))
     });
     let placed = |mut problem: Problem| {
-        problem.file = root
-            .join(&problem.file)
-            .strip_prefix("./")
-            .map_or_else(|_| root.join(&problem.file), Path::to_path_buf)
-            .display()
-            .to_string();
+        problem.file = above.join(&problem.file).display().to_string();
         problem
     };
     match found {

@@ -101,6 +101,9 @@ impl Verify {
         for (level, report) in &found.levels {
             output::line(level_line(*level, report));
         }
+        for stranger in &opened.strangers {
+            output::line(format!("  !!  `{stranger}` lies in the folder and is not of the run: nothing vouches for it"));
+        }
         output::line(format!("level {} of 4 reached", found.reached));
         if !opened.chain.is_established() {
             output::line("internally consistent; signer not established");
@@ -124,6 +127,7 @@ impl Verify {
             "trust": opened.trusted_by,
             "established": opened.chain.is_established(),
             "level": found.reached.number(),
+            "strangers": opened.strangers,
             "manifests": opened.chain.documents.iter().map(manifest).collect::<Vec<_>>(),
             "levels": found.levels.iter().map(|(level, report)| json!({"level": level.number(), "report": report})).collect::<Vec<_>>(),
         }))
@@ -133,7 +137,7 @@ impl Verify {
 fn level_line(level: Level, report: &LevelReport) -> String {
     let what = match level {
         Level::Chain => "manifests",
-        Level::Rows => "curated files, reports and keys",
+        Level::Rows => "published files",
         Level::Raw => "raw artifacts",
         Level::Recomputed => "manifests and curated files computed again",
     };

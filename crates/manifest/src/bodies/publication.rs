@@ -141,10 +141,3 @@ pub struct Publication {
 body!(Publication, |publication| {
     std::iter::once(&publication.numbers).chain(&publication.reports).chain(&publication.keys).collect()
 });
-
-impl Publication {
-    /// What is published beside the numbers: reports, trust policy, keys.
-    pub fn artifacts_besides_numbers(&self) -> impl Iterator<Item = &Artifact> {
-        self.reports.iter().chain(&self.keys)
-    }
-}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use assay_process::{Child, Command, FdThree, Output, Signal, Status, pipe_holding, supervise};
+use assay_process::{Child, Command, FdThree, Orphans, Output, Signal, Status, pipe_holding, supervise};
 
 use crate::support::{alone, never, others, ready, rest, sh, spawner, this_test};
 
@@ -135,5 +135,21 @@ fn a_wrapper_whose_parent_is_another_refuses() {
         assert_eq!(ended.status, Status::Exited(99));
         assert!(output.contains("refused: the parent process 1 is gone"), "{output}");
         assert!(!output.contains("started"), "{output}");
+    });
+}
+
+#[test]
+fn what_a_killed_wrapper_leaves_behind_is_ended_beside_another_wrapper() {
+    alone("supervising::what_a_killed_wrapper_leaves_behind_is_ended_beside_another_wrapper", || {
+        let reaper = |script| Command { orphans: Orphans::StayBelow, ..supervised(script) };
+        let (other, _output) = ready(reaper("echo ready; exec sleep 1000"));
+        let beside = others();
+        let (child, _output) =
+            ready(reaper("sleep 1000 & setsid sh -c 'setsid sh -c \"echo ready; exec sleep 1000\" & wait' & wait"));
+        signal(&child, Signal::KILL);
+        assert_eq!(child.wait(None, &never()).expect("it ends").status, Status::Signaled(9));
+        assert_eq!(others(), beside, "the other wrapper, its program, and nothing else");
+        other.stop().expect("it ends");
+        assert_eq!(others(), 0);
     });
 }

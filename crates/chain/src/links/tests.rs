@@ -1,0 +1,391 @@
+use assay_manifest::{
+    AttemptStatus, CollectedAttempt, EndState, Environment, HostFacts, Instant, Reason, Recording, Role, RunEnd, Shard, Source,
+    Summary, Validity, Window,
+};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+
+/// A manifest of the constructed run, under the digests that the others name it by whatever a test does to it afterwards.
+struct Entry {
+    document: Document,
+    reference: InputRef,
+}
+
+struct Chain(Vec<Entry>);
+
+const ZERO: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
+
+fn run_id() -> RunId {
+    "nightly".parse().expect("a run id")
+}
+
+fn body<B: Body>(value: Value) -> B {
+    serde_json::from_value(value).expect("a body")
+}
+
+fn artifact(name: &str) -> Value {
+    json!({"name": name, "digest": ZERO, "size": "0", "media_type": "text/plain"})
+}
+
+fn source() -> Source {
+    body(json!({"kind": "adhoc", "dirty": false, "objects": [], "pipeline": "p.yaml", "files": [], "files_digest": ZERO}))
+}
+
+fn plan() -> Plan {
+    let trial = |index: u32| json!({"trial_id": format!("w.t.default.one.t{index}"), "case_id": "w.t.default", "point_id": "one", "index": index, "block": 0});
+    body(json!({
+        "pipeline": {"name": "p", "path": "p.yaml", "digest": ZERO},
+        "source": {"kind": "adhoc", "dirty": false, "files_digest": ZERO},
+        "intent": "exploratory", "controls": [], "workloads": [], "targets": [], "variants": [], "cases": [],
+        "trial_policy": {"count": 2, "retry_budget": 1}, "isolation": "none", "placement": "coexist",
+        "order": {"seed": "00", "digest": ZERO}, "trials": [trial(0), trial(1)], "unpinned": [], "queries": [],
+    }))
+}
+
+fn environment(plan_digest: Digest) -> Environment {
+    body(json!({
+        "plan_digest": plan_digest, "block": {"index": 0, "incarnation": 0}, "observed_at": "2026-01-01T00:00:00.000000000Z",
+        "hosts": [{"name": "local", "roles": ["client"], "facts": HostFacts::unknown("a test")}],
+        "software": [], "targets": [], "controls": [], "placement": {}, "readings": [],
+    }))
+}
+
+fn attempt(trial: &str, attempt: u32, reasons: Vec<Reason>) -> Attempt {
+    let start = Instant::from_unix_ns(0);
+    Attempt {
+        trial_id: trial.parse().expect("a trial id"),
+        case_id: "w.t.default".parse().expect("a case id"),
+        point_id: "one".parse().expect("a point id"),
+        attempt,
+        window: Window { start, end: start, duration_ns: 0.into() },
+        status: AttemptStatus::Completed,
+        validity: Validity::from_reasons(reasons),
+        indicator: None,
+        host_before: None,
+        host_after: None,
+        evidence: Vec::new(),
+    }
+}
+
+/// Trial 0 is invalid at first and valid then; trial 1 is valid at once.
+fn part(plan_digest: Digest) -> ExecutionPart {
+    ExecutionPart {
+        plan_digest,
+        block: Block { index: 0, incarnation: 0 },
+        shard: Shard::ONLY,
+        schedule_digests: BTreeMap::new(),
+        prepared: Vec::new(),
+        attempts: vec![
+            attempt("w.t.default.one.t0", 0, vec![Reason::new("time_limit", "stopped")]),
+            attempt("w.t.default.one.t0", 1, Vec::new()),
+            attempt("w.t.default.one.t1", 0, Vec::new()),
+        ],
+        resumed: Vec::new(),
+    }
+}
+
+fn recording(plan_digest: Digest) -> Recording {
+    let at = "2026-01-01T00:00:00.000000000Z";
+    body(json!({
+        "plan_digest": plan_digest, "block": {"index": 0, "incarnation": 0}, "sequence": 0,
+        "window": {"start": at, "end": at, "duration_ns": "0"}, "interval_ns": "1000000000", "series": [], "gaps": [],
+    }))
+}
+
+fn collected(part: Digest, attempt: u32, counted: bool) -> CollectedAttempt {
+    let block = Block { index: 0, incarnation: 0 };
+    CollectedAttempt { attempt, block, shard: Shard::ONLY, part, counted, samples: 0.into(), gaps: Vec::new() }
+}
+
+fn collection(plan_digest: Digest, part: Digest) -> Collection {
+    let trial =
+        |trial_id: &str, attempts| CollectedTrial { trial_id: trial_id.parse().expect("a trial id"), counted: true, attempts };
+    Collection {
+        plan_digest,
+        trials: vec![
+            trial("w.t.default.one.t0", vec![collected(part, 0, false), collected(part, 1, true)]),
+            trial("w.t.default.one.t1", vec![collected(part, 0, true)]),
+        ],
+        drift: Vec::new(),
+        evidence: serde_json::from_value(artifact("evidence.json")).expect("an artifact"),
+        evidence_count: 0.into(),
+        evidence_bytes: 0.into(),
+    }
+}
+
+fn summary(plan_digest: Digest, collection: Digest) -> Summary {
+    body(json!({
+        "plan_digest": plan_digest, "artifact_manifest_digest": collection, "reduce_binary": ZERO, "status": "succeeded",
+        "issues": [], "points": [], "files": [],
+    }))
+}
+
+fn publication(plan_digest: Digest, summary: Digest) -> assay_manifest::Publication {
+    body(json!({
+        "plan_digest": plan_digest, "summary": summary, "trust_policy": ZERO, "published_at": "2026-01-01T00:00:00.000000000Z",
+        "grade": {"asked": "exploratory", "given": "exploratory", "shortfalls": []}, "runs": [], "warehouse_snapshot": {},
+        "numbers": artifact("numbers.json"), "reports": [], "keys": [],
+    }))
+}
+
+fn reference(kind: Kind, bytes: &[u8]) -> InputRef {
+    InputRef { kind, manifest: Digest::of(bytes), bundle: Digest::of(&[b"bundle of ", bytes].concat()) }
+}
+
+impl Chain {
+    /// A whole run, from Source to Publication.
+    fn whole() -> Self {
+        let mut chain = Self(Vec::new());
+        let source = chain.add(vec![], source());
+        let plan = chain.add(vec![source], self::plan());
+        let digest = self::plan().digest().expect("a digest");
+        let environment = chain.add(vec![plan], self::environment(digest));
+        let part = chain.add(vec![plan, environment], self::part(digest));
+        let recording = chain.add(vec![plan, environment], self::recording(digest));
+        let collection = chain.add(vec![plan, environment, part, recording], self::collection(digest, part.manifest));
+        // A baseline of another run, which is never here.
+        let baseline = reference(Kind::Summary, b"another run's");
+        let summary = chain.add(vec![plan, environment, collection, baseline], self::summary(digest, collection.manifest));
+        let all = vec![source, plan, environment, part, recording, collection, summary];
+        chain.add(all, publication(digest, summary.manifest));
+        chain
+    }
+
+    fn add<B: Body>(&mut self, inputs: Vec<InputRef>, body: B) -> InputRef
+    where
+        Document: From<Manifest<B>>,
+    {
+        let document = Document::from(Manifest::new(run_id(), inputs, body));
+        let reference = reference(document.kind(), &document.to_bytes().expect("bytes"));
+        self.0.push(Entry { document, reference });
+        reference
+    }
+
+    /// The chain with the one manifest of a kind changed, under the digests that it had before.
+    fn with<B: Body>(mut self, change: impl FnOnce(&mut Manifest<B>)) -> Self
+    where
+        Document: From<Manifest<B>>,
+    {
+        let entry = self.0.iter_mut().find(|entry| entry.document.kind() == B::KIND).expect("it is there");
+        let mut manifest = B::of(&entry.document).expect("of that kind").clone();
+        change(&mut manifest);
+        entry.document = manifest.into();
+        self
+    }
+
+    fn without(mut self, kind: Kind) -> Self {
+        self.0.retain(|entry| entry.document.kind() != kind);
+        self
+    }
+
+    /// The chain with a second manifest like the one of a kind.
+    fn with_second(mut self, kind: Kind) -> Self {
+        let document = self.0.iter().find(|entry| entry.document.kind() == kind).expect("it is there").document.clone();
+        let reference = reference(kind, b"the second");
+        self.0.push(Entry { document, reference });
+        self
+    }
+
+    fn members(&self) -> Vec<Member<'_>> {
+        self.0.iter().map(|entry| Member { document: &entry.document, reference: entry.reference }).collect()
+    }
+
+    /// What a reader of the whole run says.
+    fn verdict(&self) -> String {
+        said(check_complete(&run_id(), &self.members()))
+    }
+
+    /// What a stage that takes these manifests says.
+    fn linked(&self) -> String {
+        said(check_links(&run_id(), &self.members()))
+    }
+}
+
+fn said(checked: Result<(), BrokenLink>) -> String {
+    match checked {
+        Ok(()) => "whole".to_owned(),
+        Err(broken) => format!("{}: {broken}", broken.code()),
+    }
+}
+
+fn of_collection(change: impl FnOnce(&mut Collection)) -> String {
+    Chain::whole().with::<Collection>(|manifest| change(&mut manifest.body)).verdict()
+}
+
+fn of_part(change: impl FnOnce(&mut ExecutionPart)) -> String {
+    Chain::whole().with::<ExecutionPart>(|manifest| change(&mut manifest.body)).verdict()
+}
+
+#[test]
+fn a_whole_chain_is_accepted() {
+    assert_eq!(Chain::whole().verdict(), "whole");
+    let members = Chain::whole().without(Kind::Publication);
+    assert_eq!(said(check_publishable(&run_id(), &members.members())), "whole");
+    assert_eq!(Chain::whole().without(Kind::Recording).linked(), "whole", "a kind that is not here is no broken link");
+}
+
+#[test]
+fn the_order_of_the_members_does_not_matter() {
+    let mut chain = Chain::whole();
+    chain.0.reverse();
+    assert_eq!(chain.verdict(), "whole");
+}
+
+#[test]
+fn a_run_may_have_ended_more_than_once_on_its_way() {
+    let mut chain = Chain::whole();
+    for sequence in 0..2 {
+        let reason = Reason::new("stage_killed", "signal 9");
+        let plan = Role::Plan;
+        chain.add(vec![], RunEnd { state: EndState::Failed, stage: plan, reason, exit_code: 30, sequence, input_digest: None });
+    }
+    assert_eq!(chain.verdict(), "whole");
+}
+
+#[test]
+fn a_manifest_of_another_run_is_refused() {
+    let other = |manifest: &mut Manifest<Environment>| manifest.header.run_id = "weekly".parse().expect("a run id");
+    insta::assert_snapshot!(Chain::whole().with(other).linked(), @"other_run: the environment belongs to run `weekly`, not to `nightly`");
+}
+
+#[test]
+fn a_manifest_made_from_another_input_is_refused() {
+    let stranger = reference(Kind::Environment, b"another");
+    let swap = |manifest: &mut Manifest<ExecutionPart>| manifest.header.inputs[1] = stranger;
+    let said = Chain::whole().with(swap).linked();
+    assert_eq!(
+        said,
+        format!(
+            "other_input: the execution_part was made from another environment: manifest {}, bundle {}",
+            stranger.manifest, stranger.bundle
+        )
+    );
+}
+
+#[test]
+fn the_same_manifest_under_another_bundle_is_another_input() {
+    let swap = |manifest: &mut Manifest<ExecutionPart>| manifest.header.inputs[1].bundle = Digest::of(b"signed again");
+    assert!(Chain::whole().with(swap).linked().starts_with("other_input: "));
+}
+
+#[test]
+fn a_named_input_must_be_there() {
+    let chain = Chain::whole().without(Kind::Recording);
+    assert!(
+        chain.verdict().starts_with("missing_input: the collection was made from a recording that is missing: manifest sha256:")
+    );
+}
+
+#[test]
+fn every_kind_must_be_there_once() {
+    for kind in
+        [Kind::Source, Kind::Plan, Kind::Environment, Kind::ExecutionPart, Kind::Collection, Kind::Summary, Kind::Publication]
+    {
+        assert_eq!(Chain::whole().without(kind).verdict(), format!("missing_stage: the chain has no {kind}"));
+    }
+    for kind in [Kind::Source, Kind::Plan, Kind::Collection, Kind::Summary, Kind::Publication] {
+        let expected = format!("too_many: the chain has 2 manifests of kind {kind}, where one is expected");
+        assert_eq!(Chain::whole().with_second(kind).verdict(), expected);
+    }
+}
+
+#[test]
+fn no_result_is_accepted_twice() {
+    insta::assert_snapshot!(Chain::whole().with_second(Kind::Environment).verdict(), @"accepted_twice: the chain has two manifests that are `environment-0-0`");
+    insta::assert_snapshot!(Chain::whole().with_second(Kind::ExecutionPart).verdict(), @"accepted_twice: the chain has two manifests that are `execution_part-0-0-0`");
+    insta::assert_snapshot!(Chain::whole().with_second(Kind::Recording).verdict(), @"accepted_twice: the chain has two manifests that are `recording-0-0-0`");
+}
+
+#[test]
+fn whatever_follows_another_plan_is_refused() {
+    let other = Digest::of(b"another plan");
+    let expected = plan().digest().expect("a digest");
+    let refused = |kind: Kind, chain: Chain| {
+        assert_eq!(chain.linked(), format!("other_plan: the {kind} follows plan {other}, not {expected}"));
+    };
+    refused(Kind::Environment, Chain::whole().with::<Environment>(|found| found.body.plan_digest = other));
+    refused(Kind::ExecutionPart, Chain::whole().with::<ExecutionPart>(|found| found.body.plan_digest = other));
+    refused(Kind::Recording, Chain::whole().with::<Recording>(|found| found.body.plan_digest = other));
+    refused(Kind::Collection, Chain::whole().with::<Collection>(|found| found.body.plan_digest = other));
+    refused(Kind::Summary, Chain::whole().with::<Summary>(|found| found.body.plan_digest = other));
+    refused(Kind::Publication, Chain::whole().with::<assay_manifest::Publication>(|found| found.body.plan_digest = other));
+}
+
+#[test]
+fn a_summary_is_of_the_collection_that_is_here() {
+    let other = Digest::of(b"another collection");
+    let said = Chain::whole().with::<Summary>(|found| found.body.artifact_manifest_digest = other).linked();
+    assert!(said.starts_with(&format!("other_evidence: the summary names the collection {other}, but the chain holds sha256:")));
+    let said = Chain::whole().with::<assay_manifest::Publication>(|found| found.body.summary = other).linked();
+    assert!(said.starts_with(&format!("other_evidence: the publication names the summary {other}, but the chain holds sha256:")));
+}
+
+#[test]
+fn the_collection_has_the_plan_s_trials_in_the_plan_s_order() {
+    insta::assert_snapshot!(of_collection(|body| { body.trials.pop(); }), @"trials_unaccounted: the collection does not account for the plan's trials: 2 planned, 1 collected, or in another order");
+    insta::assert_snapshot!(of_collection(|body| body.trials.reverse()), @"trials_unaccounted: the collection does not account for the plan's trials: 2 planned, 2 collected, or in another order");
+}
+
+#[test]
+fn every_attempt_is_accounted_for_once() {
+    let code = |said: String| said.split(": ").next().unwrap_or_default().to_owned();
+    assert_eq!(code(of_collection(|body| drop(body.trials[0].attempts.remove(0)))), "attempts_unaccounted");
+    assert_eq!(code(of_collection(|body| body.trials[1].attempts[0].attempt = 7)), "attempts_unaccounted");
+    assert_eq!(code(of_collection(|body| body.trials[1].attempts[0].part = Digest::of(b"another part"))), "attempts_unaccounted");
+    let repeat = |body: &mut Collection| {
+        let again = body.trials[0].attempts[0].clone();
+        body.trials[0].attempts.push(again);
+    };
+    assert_eq!(code(of_collection(repeat)), "attempts_unaccounted");
+    assert_eq!(code(of_part(|body| drop(body.attempts.pop()))), "attempts_unaccounted");
+    let twice = |body: &mut ExecutionPart| body.attempts.push(attempt("w.t.default.one.t1", 0, Vec::new()));
+    assert_eq!(code(of_part(twice)), "attempts_unaccounted", "an attempt that is there twice, once worse and once better");
+}
+
+#[test]
+fn the_first_valid_attempt_counts_and_no_other() {
+    let refused =
+        "other_attempt_counted: the collection counts another attempt of trial `w.t.default.one.t0` than the first valid one";
+    assert_eq!(of_collection(|body| body.trials[0].attempts[0].counted = true), refused, "an invalid one as well");
+    assert_eq!(of_collection(|body| body.trials[0].attempts[1].counted = false), refused, "none");
+    assert_eq!(of_collection(|body| body.trials[0].counted = false), refused, "the trial as if none");
+    let better = |body: &mut ExecutionPart| body.attempts[0].validity = Validity::from_reasons(Vec::new());
+    assert_eq!(of_part(better), refused, "a later one, although the first is valid");
+}
+
+#[test]
+fn a_part_needs_its_block_s_environment() {
+    let moved = |body: &mut ExecutionPart| body.block = Block { index: 0, incarnation: 1 };
+    insta::assert_snapshot!(of_part(moved), @"block_without_environment: block 0 has no environment of its own");
+}
+
+#[test]
+fn what_has_no_canonical_form_is_refused() {
+    // No field of a plan can hold such a value today.
+    insta::assert_snapshot!(said(Err(CanonicalError::NotFinite.into())), @"not_canonical: the plan has no digest");
+}
+
+#[test]
+fn an_attempt_counts_only_with_all_its_shards() {
+    let block = |incarnation| Block { index: 0, incarnation };
+    let first = |tries: &[(Block, u32, bool)]| counted_attempt(tries.iter().copied());
+    assert_eq!(first(&[]), None);
+    assert_eq!(first(&[(block(0), 0, false)]), None);
+    assert_eq!(first(&[(block(0), 0, true), (block(0), 0, false), (block(0), 1, true)]), Some((block(0), 1)));
+    assert_eq!(first(&[(block(1), 0, true), (block(0), 3, true)]), Some((block(0), 3)), "the earlier incarnation first");
+}
+
+proptest! {
+    #[test]
+    fn what_counts_does_not_depend_on_the_order(
+        (tries, shuffled) in prop::collection::vec((0_u32..3, 0_u32..4, any::<bool>()), 0..12)
+            .prop_flat_map(|tries| (Just(tries.clone()), Just(tries).prop_shuffle()))
+    ) {
+        let of = |tries: &[(u32, u32, bool)]| {
+            counted_attempt(tries.iter().map(|(incarnation, attempt, valid)| (Block { index: 0, incarnation: *incarnation }, *attempt, *valid)))
+        };
+        prop_assert_eq!(of(&tries), of(&shuffled));
+    }
+}

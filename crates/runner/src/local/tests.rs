@@ -1,0 +1,150 @@
+use std::io::Cursor;
+
+use assay_manifest::{Kind, RunId, Shard};
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::StagePolicy;
+
+fn call(stage: StageName) -> StageCall {
+    let digest = |text: &str| Digest::of(text.as_bytes());
+    StageCall {
+        stage,
+        run_id: "nightly".parse::<RunId>().expect("a run id"),
+        inputs: vec![InputRef { kind: Kind::Plan, manifest: digest("m"), bundle: digest("b") }],
+        parameters: json!({"block": 0}),
+        shard: Shard { index: 1, count: 2 },
+        policy: StagePolicy { timeout: None, retries: 0 },
+        label: String::new(),
+    }
+}
+
+fn line(stage: StageName, scratch: Option<&Path>) -> String {
+    let words = stage_arguments(&call(stage), "/store", Digest::of(b"t"), scratch);
+    let text = words.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ");
+    [("m", "<manifest>"), ("b", "<bundle>"), ("t", "<trust>")]
+        .iter()
+        .fold(text, |text, (of, name)| text.replace(&Digest::of(of.as_bytes()).to_string(), name))
+}
+
+#[test]
+fn a_stage_is_told_everything_on_its_command_line() {
+    insta::assert_snapshot!(line(StageName::Execute, None), @r#"--store /store --run nightly --trust <trust> --key-fd 3 --parameters {"block":0} --shard 1/2 --input <manifest>,<bundle>"#);
+    insta::assert_snapshot!(line(StageName::Record, Some(Path::new("/scratch"))), @r#"record --store /store --run nightly --trust <trust> --key-fd 3 --parameters {"block":0} --shard 1/2 --scratch /scratch --input <manifest>,<bundle>"#);
+}
+
+#[test]
+fn no_secret_stands_on_a_command_line() {
+    assert!(line(StageName::Execute, None).contains("--key-fd 3"), "the key comes on a descriptor");
+}
+
+fn lines(bytes: &[u8]) -> Vec<String> {
+    let mut reader = Cursor::new(bytes);
+    std::iter::from_fn(|| next_line(&mut reader)).map(|line| String::from_utf8_lossy(&line).into_owned()).collect()
+}
+
+#[test]
+fn output_is_read_line_by_line() {
+    assert_eq!(lines(b""), Vec::<String>::new());
+    assert_eq!(lines(b"one\ntwo"), ["one", "two"]);
+    assert_eq!(lines(b"one\n\n\ntwo\n"), ["one", "", "", "two"]);
+}
+
+#[test]
+fn an_endless_line_is_cut_and_the_next_one_read() {
+    let limit = usize::try_from(MAX_EVENT_BYTES).expect("it fits");
+    let long = "x".repeat(limit);
+    assert_eq!(lines(format!("{long}\nnext\n").as_bytes()), [long.clone(), "next".to_owned()]);
+    assert_eq!(lines(format!("{long}yyy\nnext\n").as_bytes()), [long.clone(), "next".to_owned()]);
+    assert_eq!(lines(format!("{long}yyy").as_bytes()), [long]);
+}
+
+proptest! {
+    #[test]
+    fn lines_are_what_was_printed(bytes in prop::collection::vec(prop_oneof![Just(b'\n'), any::<u8>()], 0..200)) {
+        let mut reader = Cursor::new(bytes.as_slice());
+        let read: Vec<_> = std::iter::from_fn(|| next_line(&mut reader)).collect();
+        let mut expected: Vec<_> = bytes.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
+        // What follows the last line end is a line only where there is something.
+        expected.pop_if(|last| last.is_empty());
+        prop_assert_eq!(read, expected);
+    }
+}
+
+fn ended(status: Status) -> Ended {
+    let usage = assay_process::Usage::default();
+    Ended { status, timed_out: false, cancelled: false, leftovers: 0, usage, wall_ns: 0 }
+}
+
+fn silent(ended: &Ended, cancelled: Option<&str>) -> String {
+    let cancel = Cancel::new().expect("an eventfd");
+    if let Some(reason) = cancelled {
+        cancel.cancel(reason);
+    }
+    let failure = without_a_word(ended, &cancel, None);
+    format!("{} {failure}", failure.exit.code())
+}
+
+#[test]
+fn a_stage_that_says_nothing_is_judged_by_how_it_ended() {
+    let exited = |code| ended(Status::Exited(code));
+    let late = Ended { timed_out: true, cancelled: true, ..exited(143) };
+    insta::assert_snapshot!(silent(&late, None), @"30 error[stage_timeout]: the stage ran into its time limit and was stopped");
+    insta::assert_snapshot!(silent(&exited(143), Some("SIGINT")), @"50 error[cancelled]: SIGINT");
+    insta::assert_snapshot!(silent(&exited(137), None), @"30 error[stage_killed]: the stage was ended by signal 9");
+    insta::assert_snapshot!(silent(&ended(Status::Signaled(9)), None), @"30 error[stage_killed]: the stage's supervisor was ended by signal 9");
+    insta::assert_snapshot!(silent(&exited(20), None), @"20 error[stage_failed]: the stage ended with exit code 20 and no result");
+    insta::assert_snapshot!(silent(&exited(101), None), @"1 error[stage_failed]: the stage ended with exit code 101 and no result");
+    insta::assert_snapshot!(silent(&exited(0), None), @"1 error[stage_failed]: the stage ended well, but gave no result");
+}
+
+#[test]
+fn the_end_of_its_log_is_the_hint() {
+    let log = tempfile::NamedTempFile::new().expect("a file");
+    let cancel = Cancel::new().expect("an eventfd");
+    let hint = || without_a_word(&ended(Status::Exited(1)), &cancel, Some(log.path())).hint.expect("a hint");
+    assert_eq!(hint(), format!("its log, `{}`, is empty", log.path().display()));
+    std::fs::write(log.path(), "thread 'main' panicked\n").expect("written");
+    assert_eq!(hint(), format!("the end of its log, `{}`:\nthread 'main' panicked", log.path().display()));
+}
+
+fn request(env_from: &[(&str, &str)], env_files: &[(&str, &str)]) -> HoldRequest {
+    let map = |pairs: &[(&str, &str)]| pairs.iter().map(|(name, from)| ((*name).to_owned(), (*from).to_owned())).collect();
+    let env = map(&[("PLAIN", "value"), ("LANG", "C")]);
+    HoldRequest {
+        target: "vllm".to_owned(),
+        command: vec!["serve".to_owned()],
+        env,
+        env_from: map(env_from),
+        env_files: map(env_files),
+    }
+}
+
+#[test]
+fn a_target_sees_what_its_definition_names_and_little_else() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), "secret\n").expect("written");
+    let path = file.path().display().to_string();
+    let env = held_environment(&request(&[("COPY", "PATH")], &[("TOKEN", &path)])).expect("all of it is there");
+    let text = |name: &str| env.get(name).map(|value| value.to_string_lossy().into_owned());
+    assert_eq!(text("PLAIN").as_deref(), Some("value"));
+    assert_eq!(text("LANG").as_deref(), Some("C"), "the definition wins over what is passed on");
+    assert_eq!(text("TOKEN").as_deref(), Some("secret"));
+    assert_eq!(text("COPY"), text("PATH"));
+    assert!(!env.contains_key("CARGO_MANIFEST_DIR"), "this test's own environment stays here");
+}
+
+#[test]
+fn a_secret_that_is_not_there_is_named_and_not_shown() {
+    let refused = |from: &[_], files: &[_]| held_environment(&request(from, files)).expect_err("absent").to_string();
+    insta::assert_snapshot!(refused(&[("TOKEN", "ASSAY_TEST_NO_SUCH_VARIABLE")], &[]), @"error[secret_absent]: `TOKEN` of target `vllm` comes from the environment variable `ASSAY_TEST_NO_SUCH_VARIABLE`, which cannot be read");
+    insta::assert_snapshot!(refused(&[], &[("TOKEN", "/nonexistent/token")]), @r"
+    error[secret_absent]: `TOKEN` of target `vllm` comes from the file `/nonexistent/token`, which cannot be read
+      because: No such file or directory (os error 2)
+    ");
+    insta::assert_snapshot!(refused(&[], &[("TOKEN", "/dev/zero")]), @r"
+    error[secret_absent]: `TOKEN` of target `vllm` comes from the file `/dev/zero`, which cannot be read
+      because: it is larger than the limit of 131072 bytes
+    ");
+}

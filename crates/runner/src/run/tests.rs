@@ -1,0 +1,91 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn name(text: &str) -> Name {
+    text.parse().expect("a name")
+}
+
+fn at(second: i64) -> Instant {
+    Instant::from_unix_ns(second * 1_000_000_000)
+}
+
+#[test]
+fn a_run_id_says_what_and_when() {
+    let id = new_run_id(&name("quickstart"), at(1_795_000_000)).to_string();
+    assert_eq!(&id[..27], "quickstart-20261118-110640-");
+    assert_eq!(id.len(), 31, "{id}");
+}
+
+#[test]
+fn a_long_name_is_cut_where_it_stays_a_name() {
+    let id = new_run_id(&name("abcdefghijklmnopqr-stuvw"), at(0)).to_string();
+    assert!(id.starts_with("abcdefghijklmnopqr-19700101-000000-"), "{id}");
+    assert_eq!(new_run_id(&name(&"x".repeat(MAX_NAME)), at(0)).as_str().len(), MAX_NAME);
+}
+
+#[test]
+fn two_runs_of_one_second_have_two_ids() {
+    let now = at(1_795_000_000).unix_ns();
+    let ids = [now, now + 1, now + 2].map(|ns| new_run_id(&name("p"), Instant::from_unix_ns(ns)));
+    assert!(ids[0] != ids[1] && ids[1] != ids[2], "{ids:?}");
+}
+
+proptest! {
+    #[test]
+    fn a_run_id_is_always_one_and_sorted_by_time(
+        pipeline in "[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?",
+        ns in any::<i64>(),
+        later in 1_000_000_000_i64..1_000_000_000_000_000,
+    ) {
+        let id = |ns| new_run_id(&name(&pipeline), Instant::from_unix_ns(ns));
+        let first = id(ns);
+        prop_assert!(first.as_str().len() <= MAX_NAME);
+        prop_assert_eq!(first.as_str().parse::<RunId>(), Ok(first.clone()));
+        if let Some(after) = ns.checked_add(later) {
+            prop_assert!(first < id(after), "{} {}", first, id(after));
+        }
+    }
+}
+
+#[test]
+fn a_store_and_a_home_are_found_for_every_run() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path().canonicalize().expect("a path");
+    std::fs::create_dir(root.join(".git")).expect("a repository");
+    let home = root.join(".assay");
+    assert_eq!(places(None, Some(&root)), Ok((home.display().to_string(), home.clone())));
+    assert_eq!(std::fs::read_to_string(home.join(".gitignore")).expect("it hides itself"), "*\n");
+    for uri in ["/elsewhere", "s3://bucket/prefix", "file:///elsewhere"] {
+        assert_eq!(places(Some(uri), Some(&root)), Ok((uri.to_owned(), home.clone())), "{uri}");
+    }
+    let (relative, _) = places(Some("there"), Some(&root)).expect("a folder");
+    assert_eq!(Path::new(&relative), std::path::absolute("there").expect("a path"));
+}
+
+#[test]
+fn a_run_is_resumed_from_the_source_that_it_began_with() {
+    let store = Store::open("memory:").expect("a store");
+    let run_id: RunId = "nightly".parse().expect("a run id");
+    let source = |pipeline: &str| -> Source {
+        let body = json!({
+            "kind": "adhoc", "dirty": true, "objects": [], "pipeline": pipeline, "files": [],
+            "files_digest": Digest::of(b""),
+        });
+        serde_json::from_value(body).expect("a source")
+    };
+    assert_eq!(check_same_source(&store, &run_id, &source("a.yaml")), Ok(()), "it has not begun");
+
+    let manifest = assay_manifest::Manifest::new(run_id.clone(), Vec::new(), source("a.yaml"));
+    let manifest = store.put(&manifest.to_bytes().expect("bytes")).expect("put");
+    let pointer = Accepted { manifest, bundle: Digest::of(b"bundle") }.to_bytes().expect("bytes");
+    store.create(&Layout::of(&run_id).source(), &pointer).expect("created");
+    assert_eq!(check_same_source(&store, &run_id, &source("a.yaml")), Ok(()));
+    let other = check_same_source(&store, &run_id, &source("b.yaml")).expect_err("another pipeline");
+    insta::assert_snapshot!(other, @r"
+    error[other_source]: the run `nightly` was started from another source
+
+    hint: a run is resumed from the same commit and files; leave out `--run-id` to start a new one
+    ");
+    assert_eq!(other.exit, Exit::Usage);
+}

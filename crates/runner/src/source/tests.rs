@@ -1,0 +1,200 @@
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use super::*;
+
+const PIPELINE: &str = "apiVersion: assay.dev/v1alpha1
+kind: Pipeline
+metadata: {name: p, description: A test, owner: test}
+spec:
+  intent: INTENT
+  workloads: [w]
+  targets:
+    - {name: local, kind: host}
+";
+
+const WORKLOAD: &str = "apiVersion: assay.dev/v1alpha1
+kind: Workload
+metadata: {name: w, description: A test, owner: test}
+spec:
+  type: indicator
+  script: {path: run.sh}
+";
+
+/// A folder with a pipeline over one workload.
+struct Tree(tempfile::TempDir);
+
+impl Tree {
+    fn new(intent: &str) -> Self {
+        let tree = Self(tempfile::tempdir().expect("a folder"));
+        tree.write("pipelines/p.yaml", &PIPELINE.replace("INTENT", intent));
+        tree.write("workloads/w/workload.yaml", WORKLOAD);
+        tree.write("workloads/w/run.sh", "#!/bin/sh\n");
+        let script = tree.0.path().join("workloads/w/run.sh");
+        fs::set_permissions(script, fs::Permissions::from_mode(0o755)).expect("executable");
+        tree
+    }
+
+    /// The same, committed.
+    fn committed(intent: &str) -> Self {
+        let tree = Self::new(intent);
+        tree.git(&["init", "--quiet", "--initial-branch=main"]);
+        tree.commit();
+        tree
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        let path = self.0.path().join(path);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        fs::write(path, text).expect("written");
+    }
+
+    fn commit(&self) -> String {
+        self.git(&["add", "--all"]);
+        self.git(&["-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "--quiet", "--message=m"]);
+        self.git(&["rev-parse", "HEAD"])
+    }
+
+    fn git(&self, arguments: &[&str]) -> String {
+        let mut command = std::process::Command::new("git");
+        command.current_dir(self.0.path()).args(arguments).env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
+        let output = command.output().expect("git runs");
+        assert!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("UTF-8").trim().to_owned()
+    }
+
+    fn read(&self, commit: Option<&str>) -> Result<ReadSource, Failure> {
+        let pipeline = self.0.path().join("pipelines/p.yaml").display().to_string();
+        read_at(&SourceSpec { pipeline, repo: None, commit: commit.map(str::to_owned) })
+    }
+}
+
+fn read_at(spec: &SourceSpec) -> Result<ReadSource, Failure> {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let spawner = Spawner::start().expect("a thread");
+    let cancel = Cancel::new().expect("an eventfd");
+    read_source(spec, scratch.path(), &spawner, &cancel)
+}
+
+fn stored(read: &ReadSource) -> Source {
+    read.store(&Store::open("memory:").expect("a store")).expect("stored")
+}
+
+fn refusal(read: Result<ReadSource, Failure>) -> Failure {
+    read.err().expect("refused")
+}
+
+const FILES: [&str; 3] = ["pipelines/p.yaml", "workloads/w/run.sh", "workloads/w/workload.yaml"];
+
+fn paths(source: &Source) -> Vec<&str> {
+    let mut paths: Vec<_> = source.files.iter().map(|file| file.path.as_str()).collect();
+    paths.sort_unstable();
+    paths
+}
+
+#[test]
+fn a_folder_outside_of_git_is_good_for_exploring() {
+    let tree = Tree::new("exploratory");
+    let read = tree.read(None).expect("a folder");
+    assert_eq!(read.pipeline, "pipelines/p.yaml");
+    let source = stored(&read);
+    assert_eq!(paths(&source), FILES);
+    assert!(source.dirty && source.commit.is_none() && source.kind != OriginKind::Git);
+    assert!(source.file("workloads/w/run.sh").expect("the script").executable);
+    assert!(!source.file("pipelines/p.yaml").expect("the pipeline").executable);
+}
+
+#[test]
+fn a_folder_outside_of_git_makes_no_claim() {
+    let failure = refusal(Tree::new("realism").read(None));
+    assert_eq!((failure.exit, failure.code.as_str()), (Exit::Definition, "dirty_worktree"));
+    insta::assert_snapshot!(failure.message, @"a run of intent `realism` starts from a commit, but the work tree differs from it; nothing is committed yet");
+}
+
+#[test]
+fn a_clean_work_tree_is_its_commit() {
+    let tree = Tree::committed("realism");
+    let source = stored(&tree.read(None).expect("clean"));
+    assert_eq!((source.kind, source.dirty, source.commit), (OriginKind::Git, false, Some(tree.git(&["rev-parse", "HEAD"]))));
+    assert!(!source.objects.is_empty(), "a reader checks commit, trees and files offline");
+}
+
+#[test]
+fn what_the_pipeline_does_not_name_makes_no_work_tree_dirty() {
+    let tree = Tree::committed("realism");
+    tree.write("notes.txt", "mine");
+    assert_eq!(stored(&tree.read(None).expect("clean where it matters")).kind, OriginKind::Git);
+}
+
+#[test]
+fn a_dirty_work_tree_is_read_as_it_is_for_exploring_only() {
+    let tree = Tree::committed("exploratory");
+    tree.write("workloads/w/run.sh", "#!/bin/sh\necho changed\n");
+    let read = tree.read(None).expect("exploratory");
+    assert_eq!(read.files["workloads/w/run.sh"].bytes, b"#!/bin/sh\necho changed\n");
+    let source = stored(&read);
+    let head = Some(tree.git(&["rev-parse", "HEAD"]));
+    assert_eq!((source.kind, source.dirty, source.commit), (OriginKind::Worktree, true, head));
+    assert!(source.objects.is_empty());
+
+    let tree = Tree::committed("realism");
+    tree.write("workloads/w/run.sh", "#!/bin/sh\necho changed\n");
+    let failure = refusal(tree.read(None));
+    insta::assert_snapshot!(failure, @r"
+    error[dirty_worktree]: a run of intent `realism` starts from a commit, but the work tree differs from it; changed: workloads/w/run.sh
+
+    hint: commit first, name a commit with `--commit`, or set `intent: exploratory`
+    ");
+}
+
+#[test]
+fn a_commit_is_read_whatever_the_work_tree_holds() {
+    let tree = Tree::committed("realism");
+    let first = tree.git(&["rev-parse", "HEAD"]);
+    tree.write("workloads/w/run.sh", "#!/bin/sh\necho second\n");
+    tree.commit();
+    fs::remove_dir_all(tree.0.path().join("workloads")).expect("gone");
+    let read = tree.read(Some(&first)).expect("the first commit");
+    assert_eq!(read.files["workloads/w/run.sh"].bytes, b"#!/bin/sh\n");
+    assert_eq!(stored(&read).commit, Some(first));
+}
+
+#[test]
+fn equal_files_give_an_equal_source() {
+    let tree = Tree::committed("realism");
+    let first = stored(&tree.read(None).expect("clean"));
+    assert_eq!(stored(&tree.read(None).expect("clean")), first);
+    assert_eq!(stored(&tree.read(Some("HEAD")).expect("the commit")), first, "named or found");
+}
+
+#[test]
+fn what_cannot_be_read_is_named() {
+    let tree = Tree::committed("realism");
+    let failure = refusal(tree.read(Some("no-such-branch")));
+    assert!(failure.message.contains("no-such-branch"), "{failure}");
+    let nowhere = SourceSpec { pipeline: "/nonexistent/p.yaml".to_owned(), ..SourceSpec::default() };
+    assert!(refusal(read_at(&nowhere)).to_string().contains("/nonexistent"));
+    let outside =
+        SourceSpec { pipeline: "/etc/hostname".to_owned(), repo: Some(tree.0.path().display().to_string()), commit: None };
+    let failure = refusal(read_at(&outside));
+    assert_eq!((failure.exit, failure.code.as_str()), (Exit::Usage, "pipeline_path"));
+}
+
+#[test]
+fn every_problem_of_the_definitions_is_shown() {
+    let tree = Tree::new("exploratory");
+    tree.write("workloads/w/workload.yaml", &WORKLOAD.replace("type: indicator", "type: indicater"));
+    let failure = refusal(tree.read(None));
+    assert_eq!((failure.exit, failure.code.as_str()), (Exit::Definition, "definition_invalid"));
+    assert!(failure.hint.expect("the problems").contains("workloads/w/workload.yaml"));
+}
+
+#[test]
+fn an_address_is_told_from_a_path() {
+    for address in ["https://example.org/a.git", "ssh://git@example.org/a", "git@example.org:a/b.git", "host:path"] {
+        assert!(is_address(address), "{address}");
+    }
+    for path in [".", "/a/b", "a/b", "a/b:c", "../a"] {
+        assert!(!is_address(path), "{path}");
+    }
+}

@@ -1,0 +1,315 @@
+//! How well recordings cover the windows of attempts. Recordings are read as a stream: memory grows with the attempts, and never
+//! with the readings.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read as _};
+
+use assay_manifest::{Block, Count, Gap, Instant, Recording, Series, Window};
+use assay_stage::{Context, Failure};
+use serde::Deserialize;
+
+/// The longest line of a recording: one reading of a very large machine.
+const MAX_LINE_BYTES: u64 = 1 << 20;
+
+/// What the recordings say of every attempt's window.
+pub(crate) struct Coverage<'a> {
+    recordings: &'a [&'a Recording],
+    readings: BTreeMap<Block, Readings>,
+}
+
+impl<'a> Coverage<'a> {
+    /// Reads every recording once and counts its readings in the windows of its block.
+    pub(crate) fn read(
+        ctx: &Context,
+        recordings: &'a [&'a Recording],
+        windows: impl Iterator<Item = (Block, Window)>,
+    ) -> Result<Self, Failure> {
+        let mut tallies = tallies(windows);
+        for recording in recordings {
+            let Some(tally) = tallies.get_mut(&recording.block) else { continue };
+            for series in &recording.series {
+                ctx.check_cancelled()?;
+                let file = ctx.materialise(&series.artifact)?;
+                read_series(series, BufReader::new(file.open()?), |at| tally.add(at))?;
+            }
+        }
+        let readings = tallies.into_iter().map(|(block, tally)| (block, tally.counted())).collect();
+        Ok(Self { recordings, readings })
+    }
+
+    /// Where nothing was recorded.
+    #[cfg(test)]
+    pub(crate) fn none() -> Self {
+        Self { recordings: &[], readings: BTreeMap::new() }
+    }
+
+    /// How many readings fall into a window of a block, both ends included.
+    pub(crate) fn samples(&self, block: Block, window: &Window) -> u64 {
+        self.readings.get(&block).map_or(0, |readings| readings.within(window))
+    }
+
+    /// The stretches of a window without readings: where no recorder ran, and where one has left a gap.
+    pub(crate) fn gaps(&self, block: Block, window: &Window) -> Vec<Gap> {
+        let recordings: Vec<_> = self.recordings.iter().filter(|recording| recording.block == block).collect();
+        let mut spans: Vec<_> = recordings.iter().map(|recording| (recording.window.start, recording.window.end)).collect();
+        spans.sort_unstable();
+        let left = recordings.iter().flat_map(|recording| &recording.gaps).filter_map(|gap| clipped(gap, window));
+        uncovered(window, &spans).into_iter().chain(left).collect()
+    }
+}
+
+fn tallies(windows: impl Iterator<Item = (Block, Window)>) -> BTreeMap<Block, Tally> {
+    let mut of_block: BTreeMap<Block, Vec<Window>> = BTreeMap::new();
+    for (block, window) in windows {
+        of_block.entry(block).or_default().push(window);
+    }
+    of_block.into_iter().map(|(block, windows)| (block, Tally::of(&windows))).collect()
+}
+
+/// Just enough of a line to know when it was read.
+#[derive(Deserialize)]
+struct Line {
+    at: Instant,
+}
+
+/// Gives the instant of every reading of a series to `visit`, a line at a time.
+fn read_series(series: &Series, mut lines: impl BufRead, mut visit: impl FnMut(Instant)) -> Result<(), Failure> {
+    let name = &series.artifact.name;
+    let damaged = |what: String| Failure::verification("recording", what);
+    let mut line = Vec::new();
+    let mut count = 0;
+    loop {
+        line.clear();
+        let read = lines.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line).map_err(|error| {
+            Failure::environment("scratch", format!("cannot read back the recording `{name}`")).because(&error)
+        })?;
+        if read == 0 {
+            break;
+        }
+        count += 1;
+        if read as u64 == MAX_LINE_BYTES && line.last() != Some(&b'\n') {
+            return Err(damaged(format!("line {count} of `{name}` is longer than the limit of {MAX_LINE_BYTES} bytes")));
+        }
+        let reading: Line = serde_json::from_slice(&line)
+            .map_err(|error| damaged(format!("line {count} of `{name}` is no reading")).because(&error))?;
+        visit(reading.at);
+    }
+    if count == series.samples.0 {
+        return Ok(());
+    }
+    Err(damaged(format!("`{name}` has {count} readings, and its recording says {}", series.samples)))
+}
+
+/// Counts instants by how many windows had begun and how many were over.
+struct Tally {
+    /// The starts of all windows, sorted.
+    starts: Vec<Instant>,
+    /// Their ends, sorted.
+    ends: Vec<Instant>,
+    /// At `n`: the instants at which `n` windows had begun.
+    begun: Vec<u64>,
+    /// At `n`: the instants at which `n` windows were over.
+    over: Vec<u64>,
+}
+
+impl Tally {
+    fn of(windows: &[Window]) -> Self {
+        let mut starts: Vec<_> = windows.iter().map(|window| window.start).collect();
+        let mut ends: Vec<_> = windows.iter().map(|window| window.end).collect();
+        starts.sort_unstable();
+        ends.sort_unstable();
+        let none = vec![0; windows.len() + 1];
+        Self { starts, ends, begun: none.clone(), over: none }
+    }
+
+    fn add(&mut self, at: Instant) {
+        let begun = self.starts.partition_point(|start| *start <= at);
+        let over = self.ends.partition_point(|end| *end < at);
+        for (counts, index) in [(&mut self.begun, begun), (&mut self.over, over)] {
+            if let Some(count) = counts.get_mut(index) {
+                *count += 1;
+            }
+        }
+    }
+
+    fn counted(self) -> Readings {
+        let from = |counts: Vec<u64>| {
+            let sums = counts.into_iter().rev().scan(0, |sum, count| {
+                *sum += count;
+                Some(*sum)
+            });
+            let mut sums: Vec<u64> = sums.collect();
+            sums.reverse();
+            sums
+        };
+        Readings { begun: from(self.begun), over: from(self.over), starts: self.starts, ends: self.ends }
+    }
+}
+
+/// How many readings lie at or after each start, and after each end.
+struct Readings {
+    starts: Vec<Instant>,
+    ends: Vec<Instant>,
+    /// At `n`: the readings at which at least `n` windows had begun.
+    begun: Vec<u64>,
+    /// At `n`: the readings at which at least `n` windows were over.
+    over: Vec<u64>,
+}
+
+impl Readings {
+    /// The readings within one of the windows that were counted: those from its start on, but for those after its end.
+    fn within(&self, window: &Window) -> u64 {
+        let begun = self.starts.partition_point(|start| *start < window.start) + 1;
+        let over = self.ends.partition_point(|end| *end < window.end) + 1;
+        let at = |counts: &[u64], index: usize| counts.get(index).copied().unwrap_or(0);
+        at(&self.begun, begun).saturating_sub(at(&self.over, over))
+    }
+}
+
+/// The part of a gap that lies in a window.
+fn clipped(gap: &Gap, window: &Window) -> Option<Gap> {
+    let (start, end) = (gap.window.start.max(window.start), gap.window.end.min(window.end));
+    (start < end).then(|| Gap { source: gap.source.clone(), window: span(start, end), reason: gap.reason.clone() })
+}
+
+/// The stretches of `window` outside of all `spans`, which are sorted.
+fn uncovered(window: &Window, spans: &[(Instant, Instant)]) -> Vec<Gap> {
+    let mut gaps = Vec::new();
+    let mut covered_to = window.start;
+    for (start, end) in spans {
+        if *start > covered_to && covered_to < window.end {
+            gaps.push(not_recorded(covered_to, (*start).min(window.end)));
+        }
+        covered_to = covered_to.max(*end);
+    }
+    if covered_to < window.end {
+        gaps.push(not_recorded(covered_to, window.end));
+    }
+    gaps
+}
+
+fn not_recorded(start: Instant, end: Instant) -> Gap {
+    Gap { source: "host".to_owned(), window: span(start, end), reason: "no recorder was running".to_owned() }
+}
+
+fn span(start: Instant, end: Instant) -> Window {
+    Window { start, end, duration_ns: Count(end.ns_since(start)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use assay_manifest::{Artifact, Digest};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(ns: i64) -> Instant {
+        Instant::from_unix_ns(ns)
+    }
+
+    fn window(start: i64, end: i64) -> Window {
+        span(at(start), at(end))
+    }
+
+    fn spans(gaps: &[Gap]) -> Vec<(i64, i64)> {
+        gaps.iter().map(|gap| (gap.window.start.unix_ns(), gap.window.end.unix_ns())).collect()
+    }
+
+    fn uncovered_by(recorded: &[(i64, i64)]) -> Vec<(i64, i64)> {
+        let recorded: Vec<_> = recorded.iter().map(|(start, end)| (at(*start), at(*end))).collect();
+        spans(&uncovered(&window(10, 20), &recorded))
+    }
+
+    #[test]
+    fn what_no_recorder_covers_is_a_gap() {
+        assert_eq!(uncovered_by(&[]), [(10, 20)]);
+        assert_eq!(uncovered_by(&[(10, 20)]), []);
+        assert_eq!(uncovered_by(&[(0, 30)]), []);
+        assert_eq!(uncovered_by(&[(0, 5)]), [(10, 20)]);
+        assert_eq!(uncovered_by(&[(25, 30)]), [(10, 20)]);
+        assert_eq!(uncovered_by(&[(12, 15)]), [(10, 12), (15, 20)]);
+        assert_eq!(uncovered_by(&[(0, 12), (15, 30)]), [(12, 15)]);
+        assert_eq!(uncovered_by(&[(0, 15), (5, 12), (15, 30)]), [], "recordings may overlap");
+        assert_eq!(uncovered_by(&[(12, 13), (14, 15), (40, 50)]), [(10, 12), (13, 14), (15, 20)]);
+    }
+
+    #[test]
+    fn a_window_without_length_has_no_gap() {
+        assert_eq!(uncovered(&window(10, 10), &[]), []);
+    }
+
+    #[test]
+    fn of_a_gap_only_what_lies_in_the_window_counts() {
+        let gap = |start, end| Gap { source: "host".to_owned(), window: window(start, end), reason: "r".to_owned() };
+        let within = |start, end| clipped(&gap(start, end), &window(10, 20)).map(|gap| spans(&[gap]));
+        assert_eq!(within(12, 15), Some(vec![(12, 15)]));
+        assert_eq!(within(0, 15), Some(vec![(10, 15)]));
+        assert_eq!(within(15, 99), Some(vec![(15, 20)]));
+        assert_eq!(within(0, 10), None);
+        assert_eq!(within(20, 99), None);
+    }
+
+    fn series(samples: u64) -> Series {
+        let artifact = Artifact {
+            name: "host.jsonl".to_owned(),
+            digest: Digest::of(b""),
+            size: Count(0),
+            media_type: "application/jsonl".to_owned(),
+        };
+        Series { source: "host".to_owned(), samples: Count(samples), artifact }
+    }
+
+    fn instants(samples: u64, text: &[u8]) -> Result<usize, String> {
+        let mut seen = 0;
+        read_series(&series(samples), text, |_| seen += 1).map(|()| seen).map_err(|failure| failure.message)
+    }
+
+    #[test]
+    fn a_series_is_read_line_by_line() {
+        let line = r#"{"at":"2026-01-01T00:00:00.000000000Z","load":1}"#;
+        assert_eq!(instants(0, b""), Ok(0));
+        assert_eq!(instants(2, format!("{line}\n{line}\n").as_bytes()), Ok(2));
+        assert_eq!(instants(1, line.as_bytes()), Ok(1));
+        insta::assert_snapshot!(instants(3, format!("{line}\n").as_bytes()).expect_err("too few"), @"`host.jsonl` has 1 readings, and its recording says 3");
+        insta::assert_snapshot!(instants(1, b"{}\n").expect_err("no instant"), @"line 1 of `host.jsonl` is no reading");
+        insta::assert_snapshot!(instants(2, format!("{line}\n\n").as_bytes()).expect_err("an empty line"), @"line 2 of `host.jsonl` is no reading");
+        insta::assert_snapshot!(instants(1, &vec![b' '; 2 << 20]).expect_err("an endless line"), @"line 1 of `host.jsonl` is longer than the limit of 1048576 bytes");
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_a_recording_holds_is_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let _ = instants(1, &bytes);
+        }
+
+        #[test]
+        fn readings_are_counted_in_the_windows_that_they_fall_into(
+            windows in prop::collection::vec((0_i64..50, 0_i64..20), 1..12),
+            readings in prop::collection::vec(0_i64..80, 0..60),
+        ) {
+            let windows: Vec<_> = windows.iter().map(|(start, length)| window(*start, start + length)).collect();
+            let mut tally = Tally::of(&windows);
+            for ns in &readings {
+                tally.add(at(*ns));
+            }
+            let counted = tally.counted();
+            for window in &windows {
+                let plainly = readings.iter().filter(|ns| (window.start..=window.end).contains(&at(**ns))).count() as u64;
+                prop_assert_eq!(counted.within(window), plainly);
+            }
+        }
+
+        #[test]
+        fn gaps_and_recordings_fill_a_window(recorded in prop::collection::vec((0_i64..40, 0_i64..10), 0..8)) {
+            let mut recorded: Vec<_> = recorded.iter().map(|(start, length)| (at(*start), at(start + length))).collect();
+            recorded.sort_unstable();
+            let gaps = uncovered(&window(10, 30), &recorded);
+            for ns in 10..30 {
+                // Between two whole nanoseconds nothing changes, so its start stands for each.
+                let is_recorded = recorded.iter().any(|(start, end)| *start <= at(ns) && at(ns) < *end);
+                let is_gap = gaps.iter().any(|gap| gap.window.start <= at(ns) && at(ns) < gap.window.end);
+                prop_assert_eq!(is_recorded, !is_gap, "at {}", ns);
+            }
+        }
+    }
+}

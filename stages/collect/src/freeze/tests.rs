@@ -1,0 +1,129 @@
+use assay_manifest::{AttemptStatus, Instant, Reason, Shard, Validity, Window};
+use serde_json::json;
+
+use super::*;
+
+const TRIAL: &str = "w.t.default.one.t0";
+
+fn trial() -> PlannedTrial {
+    let trial = json!({"trial_id": TRIAL, "case_id": "w.t.default", "point_id": "one", "index": 0, "block": 0});
+    serde_json::from_value(trial).expect("a trial")
+}
+
+fn artifact(name: &str) -> Artifact {
+    let digest = Digest::of(name.as_bytes());
+    Artifact { name: name.to_owned(), digest, size: Count(3), media_type: "text/plain".to_owned() }
+}
+
+fn attempt(number: u32, valid: bool) -> Attempt {
+    let start = Instant::from_unix_ns(0);
+    Attempt {
+        trial_id: TRIAL.parse().expect("a trial id"),
+        case_id: "w.t.default".parse().expect("a case id"),
+        point_id: "one".parse().expect("a point id"),
+        attempt: number,
+        window: Window { start, end: start, duration_ns: Count(0) },
+        status: if valid { AttemptStatus::Completed } else { AttemptStatus::Failed },
+        validity: Validity::from_reasons(if valid { vec![] } else { vec![Reason::new("exit_code", "1")] }),
+        indicator: None,
+        host_before: None,
+        host_after: None,
+        evidence: vec![artifact(&format!("trials/{number}/stdout"))],
+    }
+}
+
+fn part(incarnation: u32, attempts: Vec<Attempt>) -> ExecutionPart {
+    ExecutionPart {
+        plan_digest: Digest::of(b""),
+        block: Block { index: 0, incarnation },
+        shard: Shard::ONLY,
+        schedule_digests: BTreeMap::new(),
+        prepared: Vec::new(),
+        attempts,
+        resumed: Vec::new(),
+    }
+}
+
+/// The trial as it is collected from parts: incarnation, attempt and whether it counts.
+fn collect(parts: &[ExecutionPart]) -> (bool, Vec<(u32, u32, bool)>) {
+    let mut found = Found::new();
+    let trial = trial();
+    for (index, part) in parts.iter().enumerate() {
+        let digest = Digest::of(&[index as u8]);
+        let attempts = part.attempts.iter().map(|attempt| (digest, part.block, part, attempt));
+        found.entry(&trial.trial_id).or_default().extend(attempts);
+    }
+    let coverage = Coverage::none();
+    let collected = collected(&trial, &mut found, &coverage);
+    assert!(found.is_empty(), "what was taken is accounted for");
+    let attempts = collected.attempts.iter().map(|found| (found.block.incarnation, found.attempt, found.counted));
+    (collected.counted, attempts.collect())
+}
+
+#[test]
+fn the_first_valid_attempt_counts() {
+    assert_eq!(collect(&[part(0, vec![attempt(0, true)])]), (true, vec![(0, 0, true)]));
+    assert_eq!(
+        collect(&[part(0, vec![attempt(2, true), attempt(0, false), attempt(1, true)])]),
+        (true, vec![(0, 0, false), (0, 1, true), (0, 2, false)]),
+        "in the order of their numbers, however they are listed"
+    );
+    assert_eq!(
+        collect(&[part(1, vec![attempt(0, true)]), part(0, vec![attempt(5, true)])]),
+        (true, vec![(0, 5, true), (1, 0, false)]),
+        "an earlier incarnation comes first"
+    );
+}
+
+#[test]
+fn a_trial_without_a_valid_attempt_does_not_count() {
+    assert_eq!(collect(&[]), (false, vec![]));
+    assert_eq!(collect(&[part(0, vec![attempt(0, false)])]), (false, vec![(0, 0, false)]));
+}
+
+#[test]
+fn a_lost_shard_makes_the_attempt_count_in_none() {
+    let shard = |index, valid| ExecutionPart { shard: Shard { index, count: 2 }, ..part(0, vec![attempt(0, valid)]) };
+    assert_eq!(collect(&[shard(0, true), shard(1, false)]), (false, vec![(0, 0, false), (0, 0, false)]));
+    assert_eq!(collect(&[shard(0, true), shard(1, true)]), (true, vec![(0, 0, true), (0, 0, true)]));
+}
+
+#[test]
+fn every_block_has_been_executed() {
+    let parts = [0, 2].map(|index| {
+        let mut part = part(0, vec![]);
+        part.block.index = index;
+        let run_id = "nightly".parse().expect("a run id");
+        Manifest::new(run_id, vec![], part)
+    });
+    let reference = InputRef { kind: assay_manifest::Kind::ExecutionPart, manifest: Digest::of(b""), bundle: Digest::of(b"") };
+    let parts: Vec<_> = parts.iter().map(|part| (reference, part)).collect();
+    let of_blocks = |blocks: u32| {
+        let trials = (0..blocks).map(|block| PlannedTrial { block, ..trial() }).collect();
+        check_blocks(&Plan { trials, ..plan() }, &parts)
+    };
+    assert_eq!(of_blocks(1), Ok(()));
+    insta::assert_snapshot!(of_blocks(3).expect_err("the second is missing"), @"error[missing_block]: no execution part is of block 1");
+}
+
+fn plan() -> Plan {
+    let digest = Digest::of(b"");
+    let plan = json!({
+        "pipeline": {"name": "p", "path": "p.yaml", "digest": digest},
+        "source": {"kind": "adhoc", "dirty": true, "files_digest": digest},
+        "intent": "exploratory", "controls": [], "workloads": [], "targets": [], "variants": [], "cases": [],
+        "trial_policy": {"count": 1, "retry_budget": 0}, "isolation": "none", "placement": "coexist",
+        "order": {"seed": "00", "digest": digest}, "trials": [], "unpinned": [], "queries": [],
+    });
+    serde_json::from_value(plan).expect("a plan")
+}
+
+#[test]
+fn evidence_is_everything_raw_once_and_in_order() {
+    let run_id: assay_manifest::RunId = "nightly".parse().expect("a run id");
+    let part = Manifest::new(run_id, vec![], part(0, vec![attempt(1, true), attempt(0, true), attempt(1, true)]));
+    let reference = InputRef { kind: assay_manifest::Kind::ExecutionPart, manifest: Digest::of(b""), bundle: Digest::of(b"") };
+    let all = evidence(&[(reference, &part)], &[], &[]);
+    let names: Vec<_> = all.iter().map(|artifact| artifact.name.as_str()).collect();
+    assert_eq!(names, ["trials/0/stdout", "trials/1/stdout"]);
+}

@@ -1,0 +1,129 @@
+use assay_manifest::FactSource;
+use serde_json::json;
+
+use super::*;
+
+fn target(kind: &str, hardware: &[(&str, &str)]) -> Target {
+    let hardware: BTreeMap<_, _> = hardware.iter().copied().collect();
+    let target = json!({
+        "name": "t", "kind": kind, "url": "http://t:80", "command": ["serve", "--port", "80"],
+        "env": [{"name": "A", "value": "1"}, {"name": "B", "from_env": "TOKEN"}, {"name": "C", "from_file": "/run/token"}],
+        "ready_timeout_ns": "1", "hardware": hardware,
+    });
+    serde_json::from_value(target).expect("a target")
+}
+
+fn fact(control: Control, state: ControlState, evidence: &str) -> ControlFact {
+    ControlFact { control, state, evidence: evidence.to_owned() }
+}
+
+/// What is known of the first control after it was declared and observed so.
+fn merged(declared: Option<ControlState>, observed: Option<ControlState>) -> String {
+    let of = |state: Option<ControlState>, evidence| -> Vec<_> {
+        state.map(|state| fact(Control::DedicatedNodes, state, evidence)).into_iter().collect()
+    };
+    let all = controls(&of(declared, "declared"), &of(observed, "observed"));
+    assert_eq!(all.iter().map(|fact| fact.control).collect::<Vec<_>>(), Control::ALL, "each control once");
+    format!("{}: {}", all[0].state, all[0].evidence)
+}
+
+#[test]
+fn a_control_is_as_good_as_the_best_that_is_known_of_it() {
+    use ControlState::{Absent, Declared, Proved};
+    assert_eq!(merged(None, Some(Proved)), "proved: observed");
+    assert_eq!(merged(Some(Declared), Some(Proved)), "proved: observed");
+    assert_eq!(merged(Some(Absent), Some(Proved)), "proved: observed");
+    assert_eq!(merged(Some(Declared), Some(Absent)), "declared: declared");
+    assert_eq!(merged(Some(Declared), None), "declared: declared");
+    assert_eq!(merged(Some(Absent), Some(Absent)), "absent: observed", "what was seen says more");
+    assert_eq!(merged(Some(Absent), None), "absent: declared");
+    assert_eq!(merged(None, None), "absent: nothing was observed or declared");
+}
+
+#[test]
+fn what_a_pipeline_calls_proved_is_not_proved_by_that() {
+    assert_eq!(merged(Some(ControlState::Proved), Some(ControlState::Absent)), "absent: observed");
+}
+
+#[test]
+fn the_runner_is_told_what_to_hold_and_never_a_secret() {
+    let request = hold(&target("process", &[]));
+    let pair = |name: &str, value: &str| BTreeMap::from([(name.to_owned(), value.to_owned())]);
+    assert_eq!(request.command, ["serve", "--port", "80"]);
+    assert_eq!((request.env, request.env_from, request.env_files), (pair("A", "1"), pair("B", "TOKEN"), pair("C", "/run/token")));
+}
+
+fn names_and_roles(targets: &[&Target]) -> Vec<(String, Vec<HostRole>)> {
+    hosts(HostFacts::unknown("a test"), targets).into_iter().map(|host| (host.name, host.roles)).collect()
+}
+
+#[test]
+fn this_machine_is_a_target_only_where_something_runs_on_it() {
+    use HostRole::{Client, Stage, Target};
+    let (process, host, endpoint) = (target("process", &[]), target("host", &[]), target("endpoint", &[]));
+    assert_eq!(names_and_roles(&[&host]), [("local".to_owned(), vec![Target, Client, Stage])]);
+    assert_eq!(names_and_roles(&[&process]), [("local".to_owned(), vec![Target, Client, Stage])]);
+    let remote = [("local".to_owned(), vec![Client, Stage]), ("t".to_owned(), vec![Target])];
+    assert_eq!(names_and_roles(&[&endpoint]), remote);
+}
+
+#[test]
+fn a_declaration_fills_in_what_was_not_observed_and_no_more() {
+    let declared = target("endpoint", &[("cpu_model", "EPYC"), ("memory_bytes", "1024"), ("architecture", "riscv64")]);
+    let observed = HostFacts { architecture: Fact::observed("x86_64".to_owned(), "uname"), ..HostFacts::unknown("a test") };
+    let mut facts = observed;
+    declare(&mut facts, &declared);
+    assert_eq!((facts.cpu_model.source, facts.cpu_model.value.as_deref()), (FactSource::Declared, Some("EPYC")));
+    assert_eq!(facts.memory_bytes.value, Some(Count(1024)));
+    assert_eq!(facts.architecture.value.as_deref(), Some("x86_64"), "what was observed stands");
+    let mut facts = HostFacts::unknown("a test");
+    declare(&mut facts, &target("endpoint", &[("memory_bytes", "much")]));
+    assert_eq!(facts.memory_bytes.value, None);
+}
+
+#[test]
+fn an_endpoint_s_hardware_is_unknown_until_somebody_says_it() {
+    let endpoint = target("endpoint", &[]);
+    let hosts = hosts(HostFacts::unknown("a test"), &[&endpoint]);
+    insta::assert_snapshot!(hosts[1].facts.cpu_model.how, @"the machine behind an endpoint was neither probed nor declared");
+}
+
+#[test]
+fn everything_declared_is_kept_under_its_target() {
+    let target = target("endpoint", &[("rack", "7")]);
+    let placement = placement(&[&target]);
+    assert_eq!(placement.get("declared/t/rack").map(String::as_str), Some("7"));
+    assert_eq!(placement.get("cluster").map(String::as_str), Some("local"));
+}
+
+fn plan() -> Plan {
+    let digest = assay_manifest::Digest::of(b"");
+    let case = |target: &str| json!({"case_id": format!("w.{target}.default"), "workload": "w", "target": target, "variant": "default", "points": []});
+    let trial = |target: &str, block: u32| {
+        json!({
+            "trial_id": format!("w.{target}.default.one.t{block}"), "case_id": format!("w.{target}.default"), "point_id": "one",
+            "index": block, "block": block,
+        })
+    };
+    let named = |name: &str| Target { name: name.parse().expect("a name"), ..target("host", &[]) };
+    let plan = json!({
+        "pipeline": {"name": "p", "path": "p.yaml", "digest": digest},
+        "source": {"kind": "adhoc", "dirty": true, "files_digest": digest},
+        "intent": "exploratory", "controls": [], "workloads": [], "targets": [], "variants": [], "cases": [case("a"), case("b")],
+        "trial_policy": {"count": 1, "retry_budget": 0}, "isolation": "none", "placement": "alternate",
+        "order": {"seed": "00", "digest": digest}, "trials": [trial("b", 0), trial("a", 1), trial("a", 1)], "unpinned": [],
+        "queries": [],
+    });
+    Plan { targets: vec![named("a"), named("b")], ..serde_json::from_value(plan).expect("a plan") }
+}
+
+#[test]
+fn a_block_has_the_targets_of_its_trials() {
+    let plan = plan();
+    let of = |block| targets_of(&plan, block).map(|found| found.iter().map(|target| target.name.to_string()).collect::<Vec<_>>());
+    assert_eq!(of(0), Ok(vec!["b".to_owned()]));
+    assert_eq!(of(1), Ok(vec!["a".to_owned()]), "each once");
+    insta::assert_snapshot!(of(2).expect_err("no such block"), @"error[no_such_block]: the plan has no trial in block 2");
+    let lost = Plan { targets: Vec::new(), ..plan.clone() };
+    insta::assert_snapshot!(targets_of(&lost, 0).expect_err("the plan lost it"), @"error[plan]: the plan has no target `b`");
+}

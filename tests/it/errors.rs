@@ -1,0 +1,581 @@
+//! What people are told when something is wrong: whole results of commands, word for word.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use crate::support::{Fixture, PIPELINE, binary, measured, pipeline, steady};
+
+macro_rules! says {
+    ($fixture:expr, $arguments:expr, @$expected:literal) => {
+        insta::assert_snapshot!($fixture.shown(&$fixture.assay($arguments)), @$expected)
+    };
+}
+
+#[test]
+fn a_pipeline_that_is_not_there() {
+    let fixture = Fixture::bare();
+    says!(fixture, &["run", "pipelines/nightly.yaml"], @"
+    exit code 2
+    ----- stdout: nothing -----
+    ----- stderr -----
+    error[unreadable]: cannot read `pipelines/nightly.yaml`
+      because: No such file or directory (os error 2)
+    ");
+    says!(fixture, &["plan", "pipelines/nightly.yaml"], @"
+    exit code 2
+    ----- stdout: nothing -----
+    ----- stderr -----
+    error[unreadable]: cannot read `pipelines/nightly.yaml`
+      because: No such file or directory (os error 2)
+    ");
+    fixture.write("notes.yaml", "to do\n");
+    says!(fixture, &["run", "notes.yaml"], @"
+    exit code 10
+    ----- stdout: nothing -----
+    ----- stderr -----
+    error[definition_invalid]: the definitions have a problem
+
+    error: a definition must be a map of fields
+     --> notes.yaml:1:1
+      |
+    1 | to do
+      | ^^^^^
+    hint: a definition begins with `apiVersion: assay.dev/v1alpha1` and `kind:`
+    ");
+    says!(fixture, &["run"], @"
+    exit code 2
+    ----- stdout: nothing -----
+    ----- stderr -----
+    error: the following required arguments were not provided:
+      <PIPELINE>
+
+    Usage: assay run <PIPELINE>
+
+    For more information, try '--help'.
+    ");
+}
+
+#[test]
+fn definitions_with_several_problems() {
+    let fixture = Fixture::bare();
+    fixture.write(
+        PIPELINE,
+        "apiVersion: assay.dev/v1alpha1
+kind: Pipeline
+metadata: {name: Fixture}
+spec:
+  intent: exploratry
+  workloads: [first, first]
+  targets: []
+  trials: {count: many}
+  retries: 3
+",
+    );
+    fixture.indicator("first", &steady("first"), "  timelimit: 5m\n");
+    says!(fixture, &["run", PIPELINE], @"
+    exit code 10
+    ----- stdout: nothing -----
+    ----- stderr -----
+    error[definition_invalid]: the definitions have 6 problems
+
+    error: `metadata.name` is not a name: `Fixture`
+     --> pipelines/fixture.yaml:3:18
+      |
+    3 | metadata: {name: Fixture}
+      |                  ^^^^^^^
+    hint: lower-case letters, digits and inner hyphens, at most 40 characters
+
+    error: `spec.intent` must be one of `exploratory`, `realism`, `publication`, not `exploratry`
+     --> pipelines/fixture.yaml:5:11
+      |
+    5 |   intent: exploratry
+      |           ^^^^^^^^^^
+    hint: did you mean `exploratory`?
+
+    error: `first` is listed twice in `spec.workloads`
+     --> pipelines/fixture.yaml:6:22
+      |
+    6 |   workloads: [first, first]
+      |                      ^^^^^
+
+    error: `spec.targets` must not be empty
+     --> pipelines/fixture.yaml:7:3
+      |
+    7 |   targets: []
+      |   ^^^^^^^
+
+    error: `spec.trials.count` must be a whole number, not the text `many`
+     --> pipelines/fixture.yaml:8:19
+      |
+    8 |   trials: {count: many}
+      |                   ^^^^
+
+    error: `spec` has no field `retries`
+     --> pipelines/fixture.yaml:9:3
+      |
+    9 |   retries: 3
+      |   ^^^^^^^
+    hint: it takes `intent`, `workloads`, `targets`, `variants`, `trials`, `isolation`, `placement`, `comparison`, `shards`, `pricing`, `claim`, `controls`, `baseline`, `gates`, `stages`, `schedule`, `publish`, `fetch`, `time_limit`
+    ");
+    says!(fixture, &["validate"], @"
+    exit code 10
+    ----- stdout -----
+    error: `metadata.name` is not a name: `Fixture`
+     --> pipelines/fixture.yaml:3:18
+      |
+    3 | metadata: {name: Fixture}
+      |                  ^^^^^^^
+    hint: lower-case letters, digits and inner hyphens, at most 40 characters
+
+    error: `spec.intent` must be one of `exploratory`, `realism`, `publication`, not `exploratry`
+     --> pipelines/fixture.yaml:5:11
+      |
+    5 |   intent: exploratry
+      |           ^^^^^^^^^^
+    hint: did you mean `exploratory`?
+
+    error: `first` is listed twice in `spec.workloads`
+     --> pipelines/fixture.yaml:6:22
+      |
+    6 |   workloads: [first, first]
+      |                      ^^^^^
+
+    error: `spec.targets` must not be empty
+     --> pipelines/fixture.yaml:7:3
+      |
+    7 |   targets: []
+      |   ^^^^^^^
+
+    error: `spec.trials.count` must be a whole number, not the text `many`
+     --> pipelines/fixture.yaml:8:19
+      |
+    8 |   trials: {count: many}
+      |                   ^^^^
+
+    error: `spec` has no field `retries`
+     --> pipelines/fixture.yaml:9:3
+      |
+    9 |   retries: 3
+      |   ^^^^^^^
+    hint: it takes `intent`, `workloads`, `targets`, `variants`, `trials`, `isolation`, `placement`, `comparison`, `shards`, `pricing`, `claim`, `controls`, `baseline`, `gates`, `stages`, `schedule`, `publish`, `fetch`, `time_limit`
+
+    error: `spec` has no field `timelimit`
+     --> workloads/first/workload.yaml:9:3
+      |
+    9 |   timelimit: 5m
+      |   ^^^^^^^^^
+    hint: did you mean `time_limit`?
+    ----- stderr -----
+    7 problems in 2 files
+    ");
+}
+
+#[test]
+fn a_pipeline_over_what_is_not_there() {
+    let fixture = Fixture::bare();
+    fixture.write(PIPELINE, &pipeline("exploratory", &["first", "second"], 3, ""));
+    fixture.indicator("first", &steady("first"), "  files: [data.txt]\n");
+    says!(fixture, &["run", PIPELINE], @"
+    exit code 10
+    ----- stdout: nothing -----
+    ----- stderr -----
+    error[definition_invalid]: the definitions have 2 problems
+
+    error: there is no file `workloads/first/data.txt`
+     --> workloads/first/workload.yaml:9:11
+      |
+    9 |   files: [data.txt]
+      |           ^^^^^^^^
+    hint: paths are relative to the workload's folder
+
+    error: there is no workload `second`
+     --> pipelines/fixture.yaml:6:22
+      |
+    6 |   workloads: [first, second]
+      |                      ^^^^^^
+    hint: it would be defined in workloads/second/workload.yaml
+    ");
+    says!(fixture, &["validate", PIPELINE], @"
+    exit code 10
+    ----- stdout -----
+    error: there is no workload `second`
+     --> pipelines/fixture.yaml:6:22
+      |
+    6 |   workloads: [first, second]
+      |                      ^^^^^^
+    hint: it would be defined in workloads/second/workload.yaml
+
+    error: there is no file `workloads/first/data.txt`
+     --> workloads/first/workload.yaml:9:11
+      |
+    9 |   files: [data.txt]
+      |           ^^^^^^^^
+    hint: paths are relative to the workload's folder
+    ----- stderr -----
+    2 problems in 2 files
+    ");
+    fixture.assay(&["validate"]).exits(10);
+}
+
+#[test]
+fn yaml_that_is_none() {
+    let fixture = Fixture::bare();
+    fixture.write(PIPELINE, "spec: [\n");
+    says!(fixture, &["run", PIPELINE], @"
+    exit code 10
+    ----- stdout: nothing -----
+    ----- stderr -----
+    error[definition_invalid]: the definitions have a problem
+
+    error: this is not YAML: while parsing a node, did not find expected node content
+     --> pipelines/fixture.yaml:2:1
+      |
+    2 |
+      | ^
+    ");
+}
+
+#[test]
+fn a_target_that_no_workload_runs_on() {
+    let fixture = Fixture::bare();
+    let target = "{name: server, kind: process, url: \"http://127.0.0.1:1\", command: [sh, -c, \"sleep 1000\"]}";
+    fixture.write(PIPELINE, &pipeline("exploratory", &["first"], 3, "").replace("{name: local, kind: host}", target));
+    fixture.indicator("first", &steady("first"), "");
+    says!(fixture, &["validate"], @r#"
+    exit code 10
+    ----- stdout -----
+    error: no target can run the indicator workload `first`
+     --> pipelines/fixture.yaml:6:15
+      |
+    6 |   workloads: [first]
+      |               ^^^^^
+    hint: add a target that is a `host`
+
+    error: no workload of this pipeline runs on the target `server` of `kind: process`
+     --> pipelines/fixture.yaml:8:7
+      |
+    8 |     - {name: server, kind: process, url: "http://127.0.0.1:1", command: [sh, -c, "sleep 1000"]}
+      |       ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+    hint: remove the target, or name a workload for it
+    ----- stderr -----
+    2 problems in 1 file
+    "#);
+    fixture.run("one").refuses(10, "definition_invalid");
+}
+
+#[test]
+fn valid_definitions_and_their_plan() {
+    let fixture = measured();
+    says!(fixture, &["validate"], @"
+    exit code 0
+    ----- stdout: nothing -----
+    ----- stderr -----
+    3 files checked, no problems
+    ");
+    says!(fixture, &["plan", PIPELINE], @"
+    exit code 0
+    ----- stdout -----
+    fixture: 2 cases, 2 points, 6 trials (3 each), intent exploratory
+    about [DURATION] of trials, by what these cases took before
+    at most 3 h [DURATION] of trials, if every one runs into its time limit
+    workload  first                            sha256:[DIGEST]
+    workload  second                           sha256:[DIGEST]
+    case      first.local.default                      default
+    case      second.local.default                     default
+    order     sha256:[DIGEST]
+              first.local.default.default.t0, second.local.default.default.t0, second.local.default.default.t1, first.local.default.default.t1, first.local.default.default.t2, second.local.default.default.t2
+    ----- stderr: nothing -----
+    ");
+}
+
+#[test]
+fn a_run_that_is_not_there() {
+    let fixture = measured();
+    for arguments in [&["verify", "three"][..], &["show", "three"], &["trace", "three/outcome_fact/1234/value"]] {
+        fixture.assay(arguments).refuses(2, "no_such_run");
+    }
+    says!(fixture, &["verify", "three"], @"
+    exit code 2
+    ----- stdout: nothing -----
+    ----- stderr -----
+    error[no_such_run]: the store `file://[ROOT]/repo/.assay` has no run `three`
+
+    hint: `assay runs` lists the runs of a store
+    ");
+    says!(fixture, &["verify", "No Such Run"], @"
+    exit code 2
+    ----- stdout: nothing -----
+    ----- stderr -----
+    error[no_such_run]: `No Such Run` is neither a folder nor the name of a run
+      because: `No Such Run` is not a run id: lower-case letters, digits and inner hyphens, at most 40 characters
+    ");
+    says!(fixture, &["verify", "one", "--store", "/nowhere/at/all"], @"
+    exit code 2
+    ----- stdout: nothing -----
+    ----- stderr -----
+    error[store_uri]: there is no store at `/nowhere/at/all`
+
+    hint: check the URI; a run creates its store when it starts
+    ");
+    says!(fixture, &["verify", "one", "--store", "ftp://example.org/store"], @"
+    exit code 2
+    ----- stdout: nothing -----
+    ----- stderr -----
+    error[store_uri]: `ftp://example.org/store` does not name a store: its scheme is unknown; expected `file`, `memory`, `s3`, `gs`, `az` or a plain path
+    ");
+    says!(fixture, &["verify", "workloads"], @"
+    exit code 20
+    ----- stdout: nothing -----
+    ----- stderr -----
+    error[missing_stage]: the folder holds no `chain/publication.json`
+
+    hint: name the folder of one published run
+    ");
+    let empty = Fixture::bare();
+    says!(empty, &["runs"], @"
+    exit code 2
+    ----- stdout: nothing -----
+    ----- stderr -----
+    error[store_uri]: there is no store at `[ROOT]/repo/.assay`
+
+    hint: check the URI; a run creates its store when it starts
+    ");
+}
+
+#[test]
+fn a_run_id_that_is_none() {
+    says!(measured(), &["run", PIPELINE, "--run-id", "Not A Name"], @"
+    exit code 2
+    ----- stdout: nothing -----
+    ----- stderr -----
+    error: invalid value 'Not A Name' for '--run-id <ID>': `Not A Name` is not a run id: lower-case letters, digits and inner hyphens, at most 40 characters
+
+    For more information, try '--help'.
+    ");
+}
+
+#[test]
+fn an_address_that_is_none() {
+    let fixture = measured();
+    says!(fixture, &["trace", "one"], @"
+    exit code 2
+    ----- stdout: nothing -----
+    ----- stderr -----
+    error[address]: `one` is not the address of a number
+
+    hint: an address is `<run>/<table>/<row id>/<column>`; tables and reports print it
+    ");
+    says!(fixture, &["trace", "one/latency/1234/value"], @"
+    exit code 2
+    ----- stdout: nothing -----
+    ----- stderr -----
+    error[unknown_table]: the run has no table `latency`
+
+    hint: numbers lie in `outcome_fact`
+    ");
+    says!(fixture, &["trace", "one/outcome_fact/ffffffffffff/value"], @"
+    exit code 2
+    ----- stdout: nothing -----
+    ----- stderr -----
+    error[no_such_row]: no row of `outcome_fact` has an id that begins with `[SHORT]`
+    ");
+    let row = row_of_a_median();
+    says!(fixture, &["trace", &format!("one/outcome_fact/{row}/speed")], @"
+    exit code 2
+    ----- stdout: nothing -----
+    ----- stderr -----
+    error[unknown_column]: the table `outcome_fact` has no column `speed`
+
+    hint: numbers lie in the column `value`
+    ");
+}
+
+#[test]
+fn a_row_id_that_is_none() {
+    measured().assay(&["trace", "one/outcome_fact/median/value"]).exits(2);
+}
+
+#[test]
+fn a_row_that_could_be_several() {
+    let fixture = measured();
+    // One of sixteen digits begins several of some forty rows.
+    let digit = "0123456789abcdef"
+        .chars()
+        .map(|digit| format!("one/outcome_fact/{digit}/value"))
+        .find(|address| fixture.assay(&["trace", address]).error().as_deref() == Some("ambiguous_row"));
+    let refused = fixture.assay(&["trace", &digit.expect("an ambiguous digit")]).refuses(2, "ambiguous_row");
+    assert!(refused.stderr.contains("hint: give more digits of the row id"), "{}", refused.stderr);
+}
+
+fn row_of_a_median() -> String {
+    let numbers = fs::read(measured().published("one").join("numbers.json")).expect("numbers.json");
+    let numbers: serde_json::Value = serde_json::from_slice(&numbers).expect("JSON");
+    let address = numbers["numbers"][0]["address"].as_str().expect("an address").to_owned();
+    address.split('/').nth(2).expect("a row").to_owned()
+}
+
+#[test]
+fn a_key_that_stays_locked() {
+    let mut fixture = Fixture::new();
+    fixture.set("COSIGN_PASSWORD", "wrong");
+    says!(fixture, &["run", PIPELINE, "--run-id", "one"], @"
+    exit code 30
+    ----- stdout: nothing -----
+    ----- stderr -----
+    error[key_locked]: cannot unlock the key `[ROOT]/config/keys/source.key`
+      because: the key does not unlock with this password
+
+    hint: set COSIGN_PASSWORD to the key's password
+    ");
+    fixture.unset("COSIGN_PASSWORD");
+    fs::write(fixture.key("plan"), "no key").expect("the key can be replaced");
+    says!(fixture, &["run", PIPELINE, "--run-id", "one"], @"
+    exit code 30
+    ----- stdout: nothing -----
+    ----- stderr -----
+    error[key_locked]: cannot unlock the key `[ROOT]/config/keys/plan.key`
+      because: the key is not PEM text: PEM preamble contains invalid data (NUL byte)
+    ");
+}
+
+#[test]
+fn keys_that_nobody_has_made() {
+    let fixture = Fixture::without_keys();
+    says!(fixture, &["keys", "list"], @"
+    exit code 2
+    ----- stdout: nothing -----
+    ----- stderr -----
+    error[no_keys]: there is no key for source, plan, provision, execute, collect, reduce, publish
+
+    hint: `assay keys init` makes them
+    ");
+}
+
+#[test]
+fn a_home_that_is_nowhere() {
+    let mut fixture = Fixture::new();
+    fixture.unset("HOME");
+    fixture.unset("ASSAY_CONFIG");
+    says!(fixture, &["run", PIPELINE, "--run-id", "one"], @"
+    exit code 30
+    ----- stdout: nothing -----
+    ----- stderr -----
+    error[no_config_folder]: there is no place for keys: neither ASSAY_CONFIG nor HOME is set
+
+    hint: set ASSAY_CONFIG to a folder that only you can read
+    ");
+}
+
+#[test]
+fn stages_that_are_not_beside_assay() {
+    let fixture = Fixture::new();
+    let alone = fixture.root().join("alone/assay");
+    fs::create_dir_all(alone.parent().expect("a folder")).expect("a folder of its own");
+    fs::copy(binary("assay"), &alone).expect("a copy of assay alone");
+    let ran = fixture.command(&alone).args(["run", PIPELINE, "--run-id", "one"]).output().expect("the copy runs");
+    insta::assert_snapshot!(fixture.shown(&crate::support::Ran::of(ran)), @"
+    exit code 2
+    ----- stdout: nothing -----
+    ----- stderr -----
+    run one of fixture from commit [SHORT]
+      plan [DURATION]  failed: binary_missing
+    error[binary_missing]: plan: the stage's binary `[ROOT]/alone/assay-plan` is not there
+
+    hint: the six stage binaries lie beside `assay`; build them all with `cargo build`
+    ");
+}
+
+#[test]
+fn a_store_that_cannot_be_written() {
+    let fixture = Fixture::new();
+    // A file where the folder should be keeps even the superuser out.
+    let file = fixture.root().join("file");
+    fs::write(&file, b"").expect("a file");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).expect("a mode");
+    let store = file.join("store").display().to_string();
+    says!(fixture, &["run", PIPELINE, "--run-id", "one", "--store", &store], @"
+    exit code 30
+    ----- stdout: nothing -----
+    ----- stderr -----
+    error[store]: failed to open the store in folder `[ROOT]/file/store`
+      because: Not a directory (os error 20)
+    ");
+}
+
+#[test]
+fn commands_and_options_that_are_none() {
+    let fixture = Fixture::bare();
+    says!(fixture, &["rnu"], @"
+    exit code 2
+    ----- stdout: nothing -----
+    ----- stderr -----
+    error: unrecognized subcommand 'rnu'
+
+      tip: a similar subcommand exists: 'runs'
+
+    Usage: assay <COMMAND>
+
+    For more information, try '--help'.
+    ");
+    says!(fixture, &["schema", "Pipelin"], @"
+    exit code 2
+    ----- stdout: nothing -----
+    ----- stderr -----
+    error[unknown_kind]: there is no kind `Pipelin`
+
+    hint: the kinds are Pipeline, Workload, TrustPolicy, source, plan, environment, execution_part, recording, collection, summary, publication, run_end, checkpoint
+    ");
+    says!(fixture, &["keys", "init", "--scrypt-n", "16"], @"
+    exit code 2
+    ----- stdout: nothing -----
+    ----- stderr -----
+    error: invalid value '16' for '--scrypt-n <N>'
+      [possible values: 32768, 65536, 131072]
+
+    For more information, try '--help'.
+    ");
+}
+
+#[test]
+fn output_that_nobody_reads_is_no_failure() {
+    let fixture = measured();
+    let mut command = fixture.command(&binary("assay"));
+    let mut child = command
+        .args(["show", "one"])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    drop(child.stdout.take());
+    let ran = crate::support::Ran::of(child.wait_with_output().expect("it ends"));
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+}
+
+#[test]
+fn every_command_has_its_help() {
+    let fixture = Fixture::bare();
+    let commands: [&[&str]; 12] = [
+        &[],
+        &["run"],
+        &["verify"],
+        &["trace"],
+        &["validate"],
+        &["plan"],
+        &["runs"],
+        &["show"],
+        &["schema"],
+        &["keys"],
+        &["keys", "init"],
+        &["keys", "list"],
+    ];
+    for command in commands {
+        let ran = fixture.assay(&[command, &["--help"]].concat()).success();
+        assert_eq!(ran.stderr, "");
+        let name = ["help", "assay"].into_iter().chain(command.iter().copied()).collect::<Vec<_>>().join("-");
+        insta::assert_snapshot!(name, ran.stdout);
+    }
+    for stage in ["plan", "provision", "execute", "collect", "reduce", "publish"] {
+        let ran = fixture.program(&format!("assay-{stage}"), &["--help"]).success();
+        assert!(ran.stdout.contains(&format!("Usage: assay-{stage} [OPTIONS] --store <URI> --run <RUN>")), "{}", ran.stdout);
+    }
+}

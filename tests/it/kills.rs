@@ -1,0 +1,635 @@
+//! A hundred kills, of stages, supervisors, scripts and `assay` itself, each run resumed to its end: no trial is lost or doubled,
+//! and nothing is left running.
+//!
+//! What is killed and when comes from a seed. A moment is an event and not a time ("the reducer runs", "the fourth trial has
+//! begun"), with a little time on top, so that the kills fall everywhere between two events. `ASSAY_TEST_SEED` repeats a seed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use assay_manifest::{Attempt, AttemptStatus, Body, Collection, ExecutionPart, Plan};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
+use serde_json::Value;
+
+use crate::support::{Fixture, PIPELINE, binary, blob, files_under, result, script};
+
+/// Four tests share the hundred kills, so that they run side by side.
+const KILLS_OF_A_TEST: usize = 25;
+
+/// Kills that one run has to survive.
+const KILLS_OF_A_RUN: usize = 5;
+
+/// How often a run may be started until it is finished: once for every kill and once without, and some room for a second failure
+/// of a stage whose retries are spent.
+const MAX_SESSIONS: usize = 2 * KILLS_OF_A_RUN + 2;
+
+/// How long something that was killed may take to be gone with everything below it.
+const GONE_WITHIN: Duration = Duration::from_secs(10);
+
+/// How long one `assay` may take: far longer than a dozen trials of milliseconds do on a busy machine.
+const SESSION_LIMIT: Duration = Duration::from_secs(120);
+
+/// How long a moment is waited for before processes are looked at again.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+/// The seed of a run of these tests that names none.
+const SEED: u64 = 0x0a55_a100;
+
+const RUN: &str = "killed";
+const TRIALS_OF_A_WORKLOAD: u32 = 4;
+
+#[test]
+fn kills_1_to_25_lose_nothing_and_leave_nothing() {
+    println!("{}", kills(0));
+}
+
+#[test]
+fn kills_26_to_50_lose_nothing_and_leave_nothing() {
+    println!("{}", kills(1));
+}
+
+#[test]
+fn kills_51_to_75_lose_nothing_and_leave_nothing() {
+    println!("{}", kills(2));
+}
+
+#[test]
+fn kills_76_to_100_lose_nothing_and_leave_nothing() {
+    println!("{}", kills(3));
+}
+
+/// Kills in one run after another, until enough kills have hit.
+fn kills(quarter: u64) -> Tally {
+    let seed = std::env::var("ASSAY_TEST_SEED").map_or(SEED, |seed| seed.parse().expect("ASSAY_TEST_SEED is a number"));
+    let mut tally = Tally { seed, ..Tally::default() };
+    while tally.hits() < KILLS_OF_A_TEST {
+        assert!(tally.runs < KILLS_OF_A_TEST as u64, "kills hardly ever hit: {tally}");
+        let story = Story { seed, quarter, run: tally.runs, lines: Vec::new() };
+        one_run(story, &mut tally);
+        tally.runs += 1;
+    }
+    tally
+}
+
+/// Starts a run, kills in it, resumes it until it is finished, and checks what it gave.
+fn one_run(mut story: Story, tally: &mut Tally) {
+    let mut dice = Dice::new(story.seed ^ (story.quarter << 32) ^ (story.run << 40));
+    let fixture = fixture();
+    let mut kills = Kill::draw(&mut dice).into_iter();
+    let mut failed = 0;
+    for started in 0.. {
+        assert!(started < MAX_SESSIONS, "the run does not come to its end");
+        let (hits, code) = session(&fixture, &mut kills, &mut story);
+        story.tell(format!("`assay run` ended with {code}"));
+        check_code(&hits, code);
+        for hit in hits {
+            tally.count(hit);
+        }
+        failed += usize::from(code == 30);
+        // Half of the resumes come at once, while what was killed may still be going down.
+        if code == 0 || dice.below(2) == 0 {
+            nothing_runs(&fixture);
+        }
+        if code == 0 {
+            break;
+        }
+    }
+    check_run(&fixture, failed);
+    let levels: &[&str] = if story.run == 0 { &["verify", RUN, "--recompute"] } else { &["verify", RUN] };
+    let reached = if story.run == 0 { "level 4" } else { "level 3" };
+    let verified = fixture.assay(levels).success();
+    assert!(verified.stdout.contains(&format!("{reached} ")), "{}", verified.stdout);
+}
+
+/// One `assay`, from its start to its end: the kills that hit, and how it ended.
+fn session(fixture: &Fixture, kills: &mut impl Iterator<Item = Kill>, story: &mut Story) -> (Vec<Kill>, i32) {
+    let mut session = Session::start(fixture);
+    let mut hits = Vec::new();
+    while !session.has_ended()
+        && let Some(kill) = kills.next()
+    {
+        let hit = session.strike(&kill);
+        story.tell(format!("{kill}: {}", if hit { "hit" } else { "came too late" }));
+        hits.extend(hit.then_some(kill));
+    }
+    let code = session.finish();
+    if code != 137 {
+        // Whoever is killed at the very end may have ended by himself.
+        hits.retain(|hit| hit.victim != Victim::Assay);
+    }
+    if code != 0 && code != 137 {
+        story.tell(session.said.join("\n"));
+    }
+    (hits, code)
+}
+
+/// How `assay` may end after these kills: by the kill of its own, in order where a retry mends it, and with exit 30 otherwise.
+#[track_caller]
+fn check_code(hits: &[Kill], code: i32) {
+    let mends = hits.iter().all(|hit| {
+        // The recorder is started once: one that goes away before it records is a failure, and later it is a gap.
+        hit.victim == Victim::Script || hit.at != Step::Record && hits.iter().filter(|other| other.at == hit.at).count() == 1
+    });
+    if hits.iter().any(|hit| hit.victim == Victim::Assay) {
+        assert_eq!(code, 137, "`assay` was killed");
+    } else if mends {
+        assert_eq!(code, 0, "one kill of a stage is mended by its retry");
+    } else {
+        assert!(code == 0 || code == 30, "a failure that is worth a retry, not {code}");
+    }
+}
+
+/// Nothing of the fixture is running, at the latest after a moment.
+#[track_caller]
+fn nothing_runs(fixture: &Fixture) {
+    let deadline = Instant::now() + GONE_WITHIN;
+    loop {
+        match fixture.leftovers() {
+            left if left.is_empty() => return,
+            left => assert!(Instant::now() < deadline, "still running after {GONE_WITHIN:?}:\n{}", left.join("\n")),
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// Three workloads of a dozen trials together. Each script says which attempt it is, in a file outside of everything that Assay
+/// keeps.
+fn fixture() -> Fixture {
+    let fixture = Fixture::bare();
+    let log = fixture.root().join("invocations");
+    let says = format!(r#"echo "${{HOME##*/trial-}}" >> '{}'"#, log.display());
+    let says_result = |name: &str| format!("echo '{}'", result(name, "[1.5, 2.5]"));
+    let workloads = [
+        ("plain", String::new()),
+        ("waits", "sleep 0.02".to_owned()),
+        ("leaves", "sleep 1000 > /dev/null 2>&1 &\nsleep 0.02".to_owned()),
+    ];
+    for (name, body) in &workloads {
+        fixture.indicator(name, &script(&[says.as_str(), body, &says_result(name)].join("\n")), "");
+    }
+    let names = workloads.map(|(name, _)| name).join(", ");
+    fixture.write(
+        PIPELINE,
+        &format!(
+            "apiVersion: assay.dev/v1alpha1
+kind: Pipeline
+metadata: {{name: fixture}}
+spec:
+  intent: exploratory
+  workloads: [{names}]
+  targets:
+    - {{name: local, kind: host}}
+  trials: {{count: {TRIALS_OF_A_WORKLOAD}, retry_budget: 100}}
+"
+        ),
+    );
+    fixture.commit("a dozen trials");
+    fixture
+}
+
+/// Every planned trial counts once, and what is told of its attempts is what happened.
+#[track_caller]
+fn check_run(fixture: &Fixture, failed: usize) {
+    let [plan, part, collection] = ["plan", "execute", "collect"].map(|stage| fixture.manifest(RUN, stage));
+    let (plan, part, collection): (Plan, ExecutionPart, Collection) = (body(&plan), body(&part), body(&collection));
+    for stage in ["provision", "reduce", "publish"] {
+        // A stage whose inputs never changed has one result; `pointer` insists on that.
+        fixture.pointer(RUN, stage);
+    }
+    assert_eq!(fixture.pointers(RUN, "ends").len(), failed, "a run that ends before its time says so, once each time");
+
+    let planned: Vec<_> = plan.trials.iter().map(|trial| &trial.trial_id).collect();
+    let collected: Vec<_> = collection.trials.iter().map(|trial| &trial.trial_id).collect();
+    assert_eq!(planned.len(), 12);
+    assert_eq!(planned, collected, "every planned trial is collected once");
+    for trial in &collection.trials {
+        assert!(trial.counted, "{} counts", trial.trial_id);
+        assert_eq!(
+            trial.attempts.iter().filter(|attempt| attempt.counted).count(),
+            1,
+            "one attempt of {} counts",
+            trial.trial_id
+        );
+        let numbers: Vec<_> = trial.attempts.iter().map(|attempt| attempt.attempt).collect();
+        assert_eq!(numbers, (0..numbers.len() as u32).collect::<Vec<_>>(), "the attempts of {}", trial.trial_id);
+    }
+    check_attempts(fixture, &part);
+    assert_eq!(part.attempts.len(), collection.trials.iter().map(|trial| trial.attempts.len()).sum::<usize>());
+}
+
+fn body<B: Body>(manifest: &Value) -> B {
+    serde_json::from_value(manifest["body"].clone()).expect("a body of its kind")
+}
+
+/// The attempts of the execution part are those that were begun; those with a checkpoint are finished, and the others interrupted.
+#[track_caller]
+fn check_attempts(fixture: &Fixture, part: &ExecutionPart) {
+    let attempts: BTreeMap<_, _> = part.attempts.iter().map(|attempt| (name_of(attempt), attempt)).collect();
+    assert_eq!(attempts.len(), part.attempts.len(), "no attempt is listed twice");
+    let Left { begun, finished } = Left::of(&fixture.store());
+    assert_eq!(attempts.keys().cloned().collect::<BTreeSet<_>>(), begun, "what was begun is listed, and nothing else");
+
+    let invocations = fs::read_to_string(fixture.root().join("invocations")).expect("scripts have run");
+    let mut invoked = BTreeMap::new();
+    for line in invocations.lines() {
+        *invoked.entry(line.to_owned()).or_insert(0) += 1;
+    }
+    for (name, attempt) in &attempts {
+        let times = invoked.get(name).copied().unwrap_or(0);
+        if attempt.status == AttemptStatus::Interrupted {
+            assert!(!finished.contains(name), "{name} is finished, and not interrupted");
+            assert!(!attempt.validity.valid && times <= 1, "{name} was interrupted and ran {times} times");
+        } else {
+            assert!(finished.contains(name), "{name} has a checkpoint");
+            // A script that is killed before its first line says nothing.
+            assert!(times == 1 || times == 0 && !attempt.validity.valid, "{name} ran {times} times");
+            for evidence in &attempt.evidence {
+                assert!(blob(&fixture.store(), &evidence.digest.to_string()).is_file(), "{name} lost its {}", evidence.name);
+            }
+        }
+    }
+    assert!(invoked.keys().all(|name| begun.contains(name)), "no script ran for an attempt that was not begun: {invoked:?}");
+}
+
+fn name_of(attempt: &Attempt) -> String {
+    format!("{}-{}", attempt.trial_id, attempt.attempt)
+}
+
+/// What execute's processes left in the store: the attempts that were begun, and those that were finished.
+#[derive(Default)]
+struct Left {
+    begun: BTreeSet<String>,
+    finished: BTreeSet<String>,
+}
+
+impl Left {
+    fn of(store: &Path) -> Self {
+        let mut left = Self::default();
+        let folder = store.join("runs").join(RUN).join("execute");
+        for path in files_under(&folder) {
+            let parts: Vec<_> = path.strip_prefix(&folder).expect("below it").iter().filter_map(|part| part.to_str()).collect();
+            // <input digest>/trials/<trial>/<attempt>/<shard>, with `.started` where it is the mark
+            let [_, "trials", trial, attempt, shard] = parts[..] else { continue };
+            let name = format!("{trial}-{}", attempt.parse::<u32>().expect("a number"));
+            let set = if shard.ends_with(".started") { &mut left.begun } else { &mut left.finished };
+            assert!(set.insert(name), "{} is there twice", path.display());
+        }
+        left
+    }
+}
+
+/// A run's steps, as far as a kill can fall into them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    /// Before the first stage: the Source is read, keys are unlocked.
+    Opening,
+    Plan,
+    Provision,
+    Execute,
+    Record,
+    Collect,
+    Reduce,
+    Publish,
+    /// After the last stage: the published folder is written.
+    Export,
+}
+
+impl Step {
+    /// Execute more often than the others, because trials are what can be lost.
+    const DRAWN: [Self; 20] = [
+        Self::Opening,
+        Self::Plan,
+        Self::Plan,
+        Self::Provision,
+        Self::Provision,
+        Self::Record,
+        Self::Record,
+        Self::Execute,
+        Self::Execute,
+        Self::Execute,
+        Self::Execute,
+        Self::Execute,
+        Self::Execute,
+        Self::Collect,
+        Self::Collect,
+        Self::Reduce,
+        Self::Reduce,
+        Self::Publish,
+        Self::Publish,
+        Self::Export,
+    ];
+
+    /// The step that a stage binary with this command line carries out.
+    fn of(line: &[String]) -> Option<Self> {
+        let program = Path::new(line.first()?).file_name()?.to_str()?;
+        Some(match program.strip_prefix("assay-")? {
+            "plan" => Self::Plan,
+            "provision" => Self::Provision,
+            "execute" => Self::Execute,
+            "collect" if line.get(1).is_some_and(|word| word == "record") => Self::Record,
+            "collect" => Self::Collect,
+            "reduce" => Self::Reduce,
+            "publish" => Self::Publish,
+            _ => return None,
+        })
+    }
+
+    fn victims(self) -> &'static [Victim] {
+        match self {
+            Self::Opening | Self::Export => &[Victim::Assay],
+            Self::Execute => &[Victim::Assay, Victim::Supervisor, Victim::Stage, Victim::Script],
+            _ => &[Victim::Assay, Victim::Supervisor, Victim::Stage],
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Victim {
+    /// The command itself.
+    Assay,
+    /// The process between it and the stage.
+    Supervisor,
+    /// The stage's binary.
+    Stage,
+    /// The process group of the measured script.
+    Script,
+}
+
+/// Whom to kill, and when.
+#[derive(Clone, Copy, Debug)]
+struct Kill {
+    victim: Victim,
+    at: Step,
+    /// So many trials have begun or ended since the last kill or the start.
+    after_trial_events: u64,
+    /// How long the victim has been seen.
+    and_then: Duration,
+}
+
+impl Kill {
+    /// The kills of a run, in the order of its steps: a step that was passed does not come again.
+    fn draw(dice: &mut Dice) -> Vec<Self> {
+        let mut kills: Vec<_> = (0..KILLS_OF_A_RUN).map(|_| Self::draw_one(dice)).collect();
+        kills.sort_by_key(|kill| if kill.at == Step::Record { Step::Execute } else { kill.at });
+        kills
+    }
+
+    fn draw_one(dice: &mut Dice) -> Self {
+        let at = dice.pick(&Step::DRAWN);
+        let is_measuring = matches!(at, Step::Execute | Step::Record);
+        Self {
+            victim: dice.pick(at.victims()),
+            at,
+            after_trial_events: if is_measuring { dice.below(8) } else { 0 },
+            and_then: Duration::from_micros(dice.below(if at == Step::Opening { 400_000 } else { 40_000 })),
+        }
+    }
+}
+
+impl fmt::Display for Kill {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { victim, at, after_trial_events, and_then } = self;
+        write!(f, "{victim:?} during {at:?}, {after_trial_events} trial events and {and_then:?} later")
+    }
+}
+
+/// A started `assay run` and what it says.
+struct Session {
+    child: Child,
+    events: Receiver<String>,
+    trial_events: u64,
+    published: bool,
+    said: Vec<String>,
+    deadline: Instant,
+}
+
+impl Session {
+    fn start(fixture: &Fixture) -> Self {
+        let mut command = fixture.command(&binary("assay"));
+        command.args(["run", PIPELINE, "--run-id", RUN, "--json"]);
+        command.stdout(File::create(fixture.root().join("result.json")).expect("a file")).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("assay starts");
+        let (heard, events) = channel();
+        let lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+        std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| heard.send(line).unwrap_or_default()));
+        let deadline = Instant::now() + SESSION_LIMIT;
+        Self { child, events, trial_events: 0, published: false, said: Vec::new(), deadline }
+    }
+
+    fn has_ended(&mut self) -> bool {
+        assert!(Instant::now() < self.deadline, "`assay run` takes longer than {SESSION_LIMIT:?}:\n{}", self.said.join("\n"));
+        self.child.try_wait().expect("a child can be waited for").is_some()
+    }
+
+    /// Listens for an event, for a while.
+    fn listen(&mut self, at_most: Duration) {
+        match self.events.recv_timeout(at_most) {
+            Ok(line) => {
+                let event: Value = serde_json::from_str(&line).unwrap_or_default();
+                self.trial_events += u64::from(event["trial"].is_string());
+                self.published |= event["event"] == "accepted" && event["result"]["kind"] == "publication";
+                self.said.push(line);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => std::thread::sleep(at_most),
+        }
+    }
+
+    /// Waits for the moment of a kill and kills: whether that hit somebody alive before the session ended.
+    fn strike(&mut self, kill: &Kill) -> bool {
+        let from = self.trial_events + kill.after_trial_events;
+        while !self.has_ended() {
+            if self.trial_events >= from && self.find(kill).is_some() {
+                let then = Instant::now() + kill.and_then;
+                while let Some(left) = then.checked_duration_since(Instant::now()) {
+                    self.listen(left);
+                }
+                if self.find(kill).is_some_and(|victim| kill_alive(victim, kill.victim)) {
+                    return true;
+                }
+            }
+            self.listen(LOOK_EVERY);
+        }
+        false
+    }
+
+    /// The victim, if its moment has come.
+    fn find(&self, kill: &Kill) -> Option<Pid> {
+        let assay = pid(self.child.id());
+        match (kill.victim, kill.at) {
+            (Victim::Assay, Step::Opening) => Some(assay),
+            (Victim::Assay, Step::Export) => self.published.then_some(assay),
+            (Victim::Assay, step) => below(assay).iter().any(|process| process.is_stage(step)).then_some(assay),
+            (Victim::Supervisor, step) => pid_of(assay, |process| process.is_supervisor(step)),
+            (Victim::Stage, step) => pid_of(assay, |process| process.is_stage(step)),
+            (Victim::Script, _) => pid_of(assay, Process::is_script),
+        }
+    }
+
+    fn finish(&mut self) -> i32 {
+        while !self.has_ended() {
+            self.listen(LOOK_EVERY);
+        }
+        let status = self.child.wait().expect("it has ended");
+        while let Ok(line) = self.events.recv_timeout(GONE_WITHIN) {
+            self.said.push(line);
+        }
+        status.code().or_else(|| status.signal().map(|signal| 128 + signal)).expect("a code or a signal")
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // A test that fails leaves nothing running either.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Kills a process, or a script with its group: whether it was alive.
+fn kill_alive(victim: Pid, how: Victim) -> bool {
+    // The descriptor means this very process, also when its number is given to another.
+    let Ok(process) = pidfd_open(victim, PidfdFlags::empty()) else { return false };
+    is_alive(victim)
+        && match how {
+            Victim::Script => kill_process_group(victim, Signal::KILL).is_ok(),
+            _ => pidfd_send_signal(process, Signal::KILL).is_ok(),
+        }
+}
+
+fn is_alive(pid: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
+}
+
+/// A process, as its command line tells it.
+struct Process {
+    pid: Pid,
+    line: Vec<String>,
+}
+
+impl Process {
+    fn read(pid: Pid) -> Self {
+        let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        Self { pid, line: line.split_terminator('\0').map(str::to_owned).collect() }
+    }
+
+    fn is_stage(&self, step: Step) -> bool {
+        Step::of(&self.line) == Some(step)
+    }
+
+    fn is_supervisor(&self, step: Step) -> bool {
+        let program = self.line.iter().position(|word| word == "--").map(|at| &self.line[at + 1..]);
+        self.line.get(1).is_some_and(|word| word == "supervise") && program.and_then(Step::of) == Some(step)
+    }
+
+    fn is_script(&self) -> bool {
+        self.line.iter().any(|word| word.ends_with("/script"))
+    }
+}
+
+fn pid_of(root: Pid, is: impl Fn(&Process) -> bool) -> Option<Pid> {
+    below(root).iter().find(|process| is(process)).map(|process| process.pid)
+}
+
+/// Everything below a process. What comes and goes meanwhile may be missing.
+fn below(root: Pid) -> Vec<Process> {
+    let mut found = Vec::new();
+    let mut pending = vec![root];
+    while let Some(parent) = pending.pop() {
+        for task in fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten() {
+            let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+            for child in children.split_ascii_whitespace().filter_map(|child| child.parse().ok()).map(pid) {
+                found.push(Process::read(child));
+                pending.push(child);
+            }
+        }
+    }
+    found
+}
+
+fn pid(number: u32) -> Pid {
+    i32::try_from(number).ok().and_then(Pid::from_raw).expect("a process id")
+}
+
+/// What happened in a run; told where the test fails.
+struct Story {
+    seed: u64,
+    quarter: u64,
+    run: u64,
+    lines: Vec<String>,
+}
+
+impl Story {
+    fn tell(&mut self, line: String) {
+        self.lines.push(line);
+    }
+}
+
+impl Drop for Story {
+    #[expect(clippy::print_stderr, reason = "a failing test tells what led to it")]
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let Self { seed, quarter, run, lines } = self;
+            eprintln!("ASSAY_TEST_SEED={seed} (test {quarter}, run {run}):\n{}", lines.join("\n"));
+        }
+    }
+}
+
+/// The kills that hit, by victim and step.
+#[derive(Default)]
+struct Tally {
+    seed: u64,
+    runs: u64,
+    hits: BTreeMap<(Victim, Step), usize>,
+}
+
+impl Tally {
+    fn count(&mut self, kill: Kill) {
+        *self.hits.entry((kill.victim, kill.at)).or_insert(0) += 1;
+    }
+
+    fn hits(&self) -> usize {
+        self.hits.values().sum()
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "seed {}: {} kills hit in {} runs", self.seed, self.hits(), self.runs)?;
+        self.hits.iter().try_for_each(|((victim, step), count)| write!(f, "\n{count:>4}  {victim:?} during {step:?}"))
+    }
+}
+
+/// Numbers from a seed: SplitMix64, by Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014).
+struct Dice(u64);
+
+impl Dice {
+    fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `limit`.
+    fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len() as u64) as usize]
+    }
+}

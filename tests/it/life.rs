@@ -1,0 +1,271 @@
+//! A run's life: resumed, refused, locked, stopped, failed, and never forgotten.
+
+use std::fs;
+use std::path::PathBuf;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::pipeline::{list, text};
+use crate::support::{
+    Fixture, PIPELINE, Pointer, Ran, Running, blob, files_under, pipeline, result, script, steady, wait_until, write_file,
+};
+
+/// A repository whose one indicator says that it has begun, and waits until it may end.
+struct Gate {
+    fixture: Fixture,
+    begun: PathBuf,
+    open: PathBuf,
+}
+
+impl Gate {
+    fn new() -> Self {
+        let fixture = Fixture::bare();
+        let [begun, open] = ["begun", "open"].map(|name| fixture.root().join(name));
+        let body = format!(
+            "echo $$ >> '{}'\nuntil [ -e '{}' ]; do sleep 0.01; done\necho '{}'",
+            begun.display(),
+            open.display(),
+            result("only", "1")
+        );
+        fixture.indicator("only", &script(&body), "");
+        fixture.write(PIPELINE, &pipeline("exploratory", &["only"], 2, ""));
+        fixture.commit("an indicator that waits");
+        Self { fixture, begun, open }
+    }
+
+    /// Starts the run and waits until its script has begun.
+    fn start(&self, run_id: &str) -> Running {
+        let running = self.fixture.spawn(&["run", PIPELINE, "--run-id", run_id]);
+        wait_until("the script begins", || self.begun.exists());
+        running
+    }
+
+    /// Starts the run and stops it while its script waits.
+    fn stop(&self, run_id: &str, signal: Signal) -> Ran {
+        let running = self.start(run_id);
+        running.signal(signal);
+        let ran = running.finish();
+        let _ = fs::remove_file(&self.begun);
+        ran
+    }
+
+    fn let_end(&self) {
+        fs::write(&self.open, b"").expect("the gate opens");
+    }
+}
+
+#[test]
+fn a_finished_run_prints_its_result_again() {
+    let fixture = Fixture::new();
+    let first = fixture.run("one").success();
+    let pointers = |stage: &str| fixture.pointers("one", stage);
+    let before = pointers("execute");
+    fs::remove_dir_all(fixture.published("one")).expect("it was published");
+    let again = fixture.run("one").success();
+    assert_eq!(again.stdout, first.stdout);
+    assert_eq!(again.stderr, "", "no stage runs");
+    assert_eq!(pointers("execute"), before);
+    assert!(fixture.published("one").join("report.html").is_file(), "the published folder is there again");
+}
+
+#[test]
+fn a_run_id_is_bound_to_its_source() {
+    let fixture = Fixture::new();
+    fixture.run("one").success();
+    fixture.indicator("first", &steady("other"), "");
+    insta::assert_snapshot!(fixture.shown(&fixture.run("one")), @"
+    exit code 2
+    ----- stdout: nothing -----
+    ----- stderr -----
+    error[other_source]: the run `one` was started from another source
+
+    hint: a run is resumed from the same commit and files; leave out `--run-id` to start a new one
+    ");
+    fixture.commit("another source");
+    fixture.run("one").refuses(2, "other_source");
+    fixture.assay(&["run", PIPELINE, "--run-id", "one", "--commit", "HEAD~1"]).success();
+    fixture.verify("one").success();
+}
+
+#[test]
+fn one_assay_at_a_time_drives_a_run() {
+    let gate = Gate::new();
+    let first = gate.start("one");
+    insta::assert_snapshot!(gate.fixture.shown(&gate.fixture.run("one")), @"
+    exit code 30
+    ----- stdout: nothing -----
+    ----- stderr -----
+    error[run_locked]: another `assay` is driving the run `one`
+
+    hint: wait for it to end; a run has one driver at a time
+    ");
+    gate.let_end();
+    first.finish().success();
+    gate.fixture.verify("one").success();
+    assert_eq!(gate.fixture.pointers("one", "ends"), [], "the refused one is no end of the run");
+}
+
+#[test]
+fn a_run_that_is_driven_can_be_looked_at() {
+    let gate = Gate::new();
+    let running = gate.start("one");
+    let listed = gate.fixture.assay(&["runs", "--json"]).success().json();
+    assert_eq!(text(&listed[0]["state"]), "unfinished after provision");
+    gate.fixture.verify("one").refuses(20, "missing_stage");
+    gate.fixture.assay(&["show", "one"]).refuses(2, "not_published");
+    gate.let_end();
+    running.finish().success();
+}
+
+#[test]
+fn a_stopped_run_says_so_and_is_resumed() {
+    for (run_id, signal) in [("interrupted", Signal::INT), ("terminated", Signal::TERM)] {
+        let gate = Gate::new();
+        let fixture = &gate.fixture;
+        gate.stop(run_id, signal).refuses(50, "cancelled");
+        assert_eq!(fixture.leftovers(), [""; 0], "nothing is left running");
+        assert_eq!(files_under(&fixture.scratch()).len(), 0, "nothing is left in the scratch folder");
+
+        let [end] = &fixture.pointers(run_id, "ends")[..] else { panic!("one end") };
+        let end: Value = end.load(&fixture.store());
+        assert_eq!((text(&end["body"]["state"]), text(&end["body"]["stage"])), ("cancelled", "execute"));
+        assert_eq!((text(&end["body"]["reason"]["code"]), &end["body"]["exit_code"]), ("cancelled", &json!(50)));
+        assert_eq!(fixture.pointers(run_id, "execute").iter().filter(|pointer| is_result(pointer)).count(), 0);
+        let refused = fixture.verify(run_id).refuses(20, "missing_stage");
+        assert!(refused.stderr.contains("the run was cancelled in execute"), "{}", refused.stderr);
+        let listed = fixture.assay(&["runs", "--json"]).success().json();
+        assert_eq!(text(&listed[0]["state"]), "cancelled in execute (cancelled)");
+
+        gate.let_end();
+        fixture.run(run_id).success();
+        fixture.verify(run_id).success();
+        assert_eq!(attempts(fixture, run_id), ["cancelled", "completed", "completed"]);
+        assert_eq!(fixture.leftovers(), [""; 0]);
+    }
+}
+
+/// Whether the pointer is an accepted result, and not a checkpoint.
+fn is_result(pointer: &Pointer) -> bool {
+    pointer.path.components().any(|part| part.as_os_str() == "accepted")
+}
+
+fn attempts(fixture: &Fixture, run_id: &str) -> Vec<String> {
+    let part = fixture.manifest(run_id, "execute");
+    list(&part["body"]["attempts"]).iter().map(|attempt| text(&attempt["status"]).to_owned()).collect()
+}
+
+#[test]
+fn a_run_can_be_stopped_more_than_once() {
+    let gate = Gate::new();
+    for count in 1..=2 {
+        gate.stop("one", Signal::INT).refuses(50, "cancelled");
+        assert_eq!(gate.fixture.pointers("one", "ends").len(), count);
+    }
+    gate.let_end();
+    gate.fixture.run("one").success();
+    let verified = gate.fixture.verify("one").success();
+    assert_eq!(verified.stdout.matches("run_end").count(), 2, "its ends are part of its chain:\n{}", verified.stdout);
+}
+
+#[test]
+fn a_checkpoint_that_was_tampered_with_is_not_resumed_from() {
+    let gate = Gate::new();
+    let fixture = &gate.fixture;
+    gate.stop("one", Signal::INT).exits(50);
+    let checkpoints = checkpoints(fixture);
+    let [checkpoint] = &checkpoints[..] else { panic!("one checkpoint: {checkpoints:?}") };
+    gate.let_end();
+    let path = blob(&fixture.store(), &checkpoint.manifest);
+    let whole = fs::read(&path).expect("the checkpoint");
+    write_file(&path, &crate::tamper::flipped(&whole));
+    fixture.run("one").refuses(20, "artifact_corrupt");
+    write_file(&path, &whole);
+    // Another signed manifest of the same run is no checkpoint.
+    let plan = fixture.pointer("one", "plan");
+    let own = checkpoint.clone();
+    own.redirect(&plan.manifest, &plan.bundle);
+    fixture.run("one").exits(20);
+    own.redirect(&own.manifest, &own.bundle);
+    fixture.run("one").success();
+    fixture.verify("one").success();
+}
+
+/// The checkpoints of execute.
+fn checkpoints(fixture: &Fixture) -> Vec<Pointer> {
+    let files = files_under(&fixture.store().join("runs/one/execute")).into_iter();
+    let trials = files.filter(|path| path.components().any(|part| part.as_os_str() == "trials"));
+    trials.filter(|path| path.extension().is_none()).map(|path| Pointer::read(&path)).collect()
+}
+
+#[test]
+fn an_accepted_result_that_was_replaced_is_not_built_upon() {
+    let gate = Gate::new();
+    let fixture = &gate.fixture;
+    for run_id in ["one", "two"] {
+        gate.stop(run_id, Signal::INT).exits(50);
+    }
+    gate.let_end();
+    let (own, other) = (fixture.pointer("one", "plan"), fixture.pointer("two", "plan"));
+    own.redirect(&other.manifest, &other.bundle);
+    fixture.run("one").refuses(20, "other_result");
+    let environment = fixture.pointer("one", "provision");
+    own.redirect(&environment.manifest, &environment.bundle);
+    fixture.run("one").refuses(20, "other_result");
+    own.redirect(&own.manifest, &other.bundle);
+    fixture.run("one").refuses(20, "subject_digest_mismatch");
+    own.redirect(&own.manifest, &own.bundle);
+    fixture.run("one").success();
+}
+
+#[test]
+fn a_failed_run_is_resumed_once_its_cause_is_gone() {
+    let mut fixture = needs_secret();
+    let failed = fixture.run("one").refuses(30, "secret_absent");
+    assert!(failed.stderr.contains("execute: the variable `TOKEN`"), "{}", failed.stderr);
+    let [end] = &fixture.pointers("one", "ends")[..] else { panic!("one end") };
+    let end = end.load(&fixture.store());
+    assert_eq!((text(&end["body"]["state"]), text(&end["body"]["reason"]["code"])), ("failed", "secret_absent"));
+    let refused = fixture.verify("one").refuses(20, "missing_stage");
+    assert!(refused.stderr.contains("the run failed in execute"), "{}", refused.stderr);
+
+    fixture.set("SECRET_TOKEN", "here");
+    fixture.run("one").success();
+    fixture.verify("one").success();
+    assert_eq!(attempts(&fixture, "one").iter().filter(|status| *status == "completed").count(), 3);
+}
+
+fn needs_secret() -> Fixture {
+    let target = "{name: local, kind: host, env: {TOKEN: {from_env: SECRET_TOKEN}}}";
+    let pipeline = pipeline("exploratory", &["only"], 3, "").replace("{name: local, kind: host}", target);
+    Fixture::with_pipeline(&steady("only"), &pipeline)
+}
+
+#[test]
+fn every_run_of_a_case_is_published_with_it() {
+    let mut fixture = needs_secret();
+    fixture.run("failed").refuses(30, "secret_absent");
+    fixture.set("SECRET_TOKEN", "here");
+    fixture.run("finished").success();
+    let cancelled = Gate::new();
+    cancelled.stop("stopped", Signal::INT).exits(50);
+    cancelled.let_end();
+    cancelled.fixture.run("last").success();
+    fixture.run("last").success();
+
+    assert_eq!(listed(&fixture), [("failed", "failed"), ("finished", "finished"), ("last", "this")].map(owned));
+    assert_eq!(listed(&cancelled.fixture), [("last", "this"), ("stopped", "cancelled")].map(owned));
+    let report = fs::read_to_string(fixture.published("last").join("report.md")).expect("a report");
+    assert!(report.contains("finished") && report.contains("failed"), "the report names them:\n{report}");
+}
+
+fn owned((run_id, outcome): (&str, &str)) -> (String, String) {
+    (run_id.to_owned(), outcome.to_owned())
+}
+
+/// The runs that the publication of `last` lists, and how they ended.
+fn listed(fixture: &Fixture) -> Vec<(String, String)> {
+    let publication = fixture.manifest("last", "publish");
+    let runs = list(&publication["body"]["runs"]).iter();
+    runs.map(|run| owned((text(&run["run_id"]), text(&run["outcome"])))).collect()
+}
