@@ -35,6 +35,11 @@ pub(crate) fn json(document: &impl Serialize) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The beginning of a commit id, enough to recognise it.
+pub(crate) fn short(commit: &str) -> String {
+    commit.chars().take(12).collect()
+}
+
 /// Whether standard output shows colour to a person.
 pub(crate) fn has_color() -> bool {
     std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())

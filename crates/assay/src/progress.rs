@@ -34,8 +34,8 @@ impl Progress {
     /// Says what begins.
     pub(crate) fn begin(&self, run: &Run) {
         let commit = match (&run.source.commit, run.source.dirty) {
-            (Some(commit), false) => format!("commit {}", &commit[..commit.len().min(12)]),
-            (Some(commit), true) => format!("the work tree above commit {}", &commit[..commit.len().min(12)]),
+            (Some(commit), false) => format!("commit {}", output::short(commit)),
+            (Some(commit), true) => format!("the work tree above commit {}", output::short(commit)),
             (None, _) => "files outside of any commit".to_owned(),
         };
         self.say(&format!("run {} of {} from {commit}", run.run_id, run.pipeline));

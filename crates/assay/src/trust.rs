@@ -88,7 +88,7 @@ pub(crate) fn keys_beside_run(blobs: &dyn Blobs, head: &Head) -> Result<Vec<Vec<
     for reference in &head.references {
         let Some(bytes) = blobs.get(&reference.manifest, MAX_MANIFEST_BYTES)? else { continue };
         let Ok(Document::Publication(publication)) = Document::parse(&bytes) else { continue };
-        let is_key = |key: &&Artifact| key.name.ends_with(".pub");
+        let is_key = |key: &&Artifact| is_key_file(&key.name);
         for key in publication.body.keys.iter().filter(is_key) {
             found.extend(blobs.get(&key.digest, MAX_BYTES)?);
         }
@@ -98,6 +98,10 @@ pub(crate) fn keys_beside_run(blobs: &dyn Blobs, head: &Head) -> Result<Vec<Vec<
 
 /// The key files of a published folder.
 pub(crate) fn keys_in_folder(blobs: &FolderBlobs) -> Result<Vec<Vec<u8>>, Failure> {
-    let keys = blobs.iter().filter(|(path, _)| path.ends_with(".pub"));
+    let keys = blobs.iter().filter(|(path, _)| is_key_file(path));
     keys.filter_map(|(_, digest)| blobs.get(digest, MAX_BYTES).transpose()).collect()
+}
+
+fn is_key_file(path: &str) -> bool {
+    Path::new(path).extension().is_some_and(|extension| extension == "pub")
 }

@@ -3,8 +3,8 @@
 //! What falls short is published at a lower grade *with its reasons*, or not at all; it is never silently let pass.
 
 use assay_manifest::{
-    Claim, Collection, Control, ControlFact, ControlState, Environment, Grade, Intent, MetricSummary, OriginKind, Plan,
-    PointSummary, RunStatus, Shortfall, Stability, Summary,
+    Claim, Collection, Control, ControlState, Environment, Grade, Intent, MetricSummary, OriginKind, Plan, PointSummary,
+    RunStatus, Shortfall, SourceRef, Stability, Summary,
 };
 
 /// The fewest counted trials of a point that a publication may rest on.
@@ -66,13 +66,18 @@ fn shortfall(rule: &str, found: impl Into<String>) -> Shortfall {
 
 /// What was measured can be found again: a clean commit, and nothing that may mean something else tomorrow.
 fn traceable(evidence: &Evidence<'_>) -> Vec<Shortfall> {
-    let source = &evidence.plan.source;
-    let clean = source.kind == OriginKind::Git && !source.dirty && source.commit.is_some();
-    let commit = (!clean)
-        .then(|| shortfall("clean_commit", format!("the run was started from a {} and not from a clean commit", source.kind)));
     let unpinned =
         evidence.plan.unpinned.iter().map(|item| shortfall("pinned", format!("`{}` is not pinned: {}", item.what, item.reason)));
-    commit.into_iter().chain(unpinned).collect()
+    unclean(&evidence.plan.source).map(|found| shortfall("clean_commit", found)).into_iter().chain(unpinned).collect()
+}
+
+fn unclean(source: &SourceRef) -> Option<String> {
+    match (source.kind, source.dirty, &source.commit) {
+        (OriginKind::Git, false, Some(_)) => None,
+        (OriginKind::Git, true, _) => Some("what was read differs from its commit".to_owned()),
+        (OriginKind::Git, false, None) => Some("the source names no commit".to_owned()),
+        (kind, ..) => Some(format!("the run was started from a source of kind `{kind}`, and not from a commit")),
+    }
 }
 
 fn claim(claim: Option<&Claim>) -> Option<Shortfall> {
@@ -84,14 +89,19 @@ fn claim(claim: Option<&Claim>) -> Option<Shortfall> {
     }
 }
 
-/// Each control is proved or declared in every block.
+/// Each control is proved or declared in every block. What a block says nothing of is absent from it.
 fn controls(environments: &[&Environment]) -> Vec<Shortfall> {
-    let absent = |control: Control| {
-        let found = environments.iter().flat_map(|environment| &environment.controls).filter(|fact| fact.control == control);
-        let absent: Vec<&ControlFact> = found.filter(|fact| fact.state == ControlState::Absent).collect();
-        absent.first().map(|fact| shortfall("controls", format!("`{control}` is absent: {}", fact.evidence)))
-    };
+    let absent = |control: Control| environments.iter().find_map(|environment| absence(environment, control));
     Control::ALL.iter().filter_map(|control| absent(*control)).collect()
+}
+
+fn absence(environment: &Environment, control: Control) -> Option<Shortfall> {
+    let mut facts = environment.controls.iter().filter(|fact| fact.control == control).peekable();
+    let evidence = match facts.peek() {
+        None => "nothing is said of it",
+        Some(_) => &facts.find(|fact| fact.state == ControlState::Absent)?.evidence,
+    };
+    Some(shortfall("controls", format!("`{control}` is absent: {evidence}")))
 }
 
 fn point(point: &PointSummary) -> Vec<Shortfall> {
@@ -133,3 +143,6 @@ fn whole(evidence: &Evidence<'_>) -> Vec<Shortfall> {
     let nothing = (evidence.status == RunStatus::Failed).then(|| shortfall("complete", "no trial is valid"));
     drift.chain(nothing).collect()
 }
+
+#[cfg(test)]
+mod tests;

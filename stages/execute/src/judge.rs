@@ -8,6 +8,10 @@ use assay_process::{Ended, Status};
 /// scheduler, and not the target, decides the result.
 const MAX_THROTTLED_SHARE: f64 = 0.05;
 
+/// The largest magnitude of a sample whose square can be summed: what the statistics take. A larger one would stop the whole run
+/// long after it was measured.
+const MAX_MAGNITUDE: f64 = 1e150;
+
 /// What an attempt left.
 pub(crate) struct Left<'a> {
     pub(crate) ended: &'a Ended,
@@ -54,14 +58,17 @@ fn missing(metric: &Metric, output: &Output) -> Option<Reason> {
     if output.not_finite.iter().any(|spoiled| spoiled == path || spoiled.starts_with(&format!("{path}."))) {
         return Some(Reason::new("metric_not_finite", format!("the metric `{path}` is not a finite number")));
     }
-    match output.result.iter().find(|(name, _)| name == path) {
-        Some((_, Value::Number(_))) => None,
-        Some((_, Value::Samples(samples))) if !samples.is_empty() => None,
+    let samples = match output.result.iter().find(|(name, _)| name == path).map(|(_, value)| value) {
+        Some(Value::Number(number)) => std::slice::from_ref(number),
+        Some(Value::Samples(samples)) if !samples.is_empty() => samples,
         Some(_) => {
-            Some(Reason::new("metric_not_a_number", format!("the metric `{path}` is neither a number nor a list of numbers")))
+            let detail = format!("the metric `{path}` is neither a number nor a list of numbers");
+            return Some(Reason::new("metric_not_a_number", detail));
         }
-        None => Some(Reason::new("metric_absent", format!("the result has no metric `{path}`"))),
-    }
+        None => return Some(Reason::new("metric_absent", format!("the result has no metric `{path}`"))),
+    };
+    let beyond = samples.iter().find(|sample| sample.abs() > MAX_MAGNITUDE)?;
+    Some(Reason::new("metric_too_large", format!("the metric `{path}` is {beyond:e}, which nothing measured comes near")))
 }
 
 fn throttled(left: &Left<'_>) -> Option<Reason> {
@@ -205,6 +212,16 @@ mod tests {
         completed
         metric_not_finite: the metric `deep.x` is not a finite number
         metric_not_finite: the metric `deep` is not a finite number
+        ");
+    }
+
+    #[test]
+    fn a_declared_metric_must_be_a_measure_of_something() {
+        let large = |value: &str| printed(&format!(r#"{{"name": "n", "@parameters": {{}}, "@result": {{"rate": {value}}}}}"#));
+        assert_eq!(large("1e150"), "completed");
+        insta::assert_snapshot!(large("[1, -2e150]"), @r"
+        completed
+        metric_too_large: the metric `rate` is -2e150, which nothing measured comes near
         ");
     }
 

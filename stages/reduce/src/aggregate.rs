@@ -3,30 +3,30 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{
-    Case, Count, Digest, Exclusion, Interval, Metric, MetricSummary, Plan, Point, PointSummary, Stability, TrialValue,
+    Case, Count, Digest, Exclusion, FrozenWorkload, Interval, Metric, MetricSummary, Point, PointSummary, Stability, TrialValue,
 };
 use assay_stage::Failure;
-use assay_stats::{DEFAULT_NOISE_LIMIT, Samples, Verdict, estimate, stability};
+use assay_stats::{DEFAULT_NOISE_LIMIT, Estimate, Samples, Verdict, estimate, stability};
 
-use crate::evidence::{Attempts, Evidence, numeric_paths, samples};
+use crate::evidence::{Evidence, Trial, numeric_paths, samples};
 
 /// What an undeclared value is measured in.
 pub(crate) const UNKNOWN_UNIT: &str = "unknown";
 
-/// The statistics of every point, in the plan's order. Row ids are filled in when the rows are made.
-pub(crate) fn points(plan: &Plan, attempts: &Attempts, collection: Digest) -> Result<Vec<PointSummary>, Failure> {
-    let points = plan.cases.iter().flat_map(|case| case.points.iter().map(move |point| (case, point)));
-    points.map(|(case, point)| summarise(plan, attempts, collection, case, point)).collect()
-}
-
-fn summarise(plan: &Plan, attempts: &Attempts, collection: Digest, case: &Case, point: &Point) -> Result<PointSummary, Failure> {
-    let workload = plan
-        .workload(&case.workload)
-        .ok_or_else(|| Failure::verification("plan", format!("the plan has no workload `{}`", case.workload)))?;
-    let trials: Vec<_> = attempts.of_point(&case.case_id, &point.point_id).collect();
-    let counted: Vec<&Evidence> =
-        trials.iter().filter_map(|(_, attempts)| attempts.iter().find(|found| found.collected.counted)).collect();
-    let excluded = trials.iter().flat_map(|(_, attempts)| attempts).filter(|found| !found.collected.counted);
+/// The statistics of one point over its trials. Row ids are filled in when the rows are made.
+pub(crate) fn summarise(
+    workload: &FrozenWorkload,
+    case: &Case,
+    point: &Point,
+    trials: &[Trial<'_>],
+    collection: Digest,
+) -> Result<PointSummary, Failure> {
+    let counted: Vec<&Evidence<'_>> =
+        trials.iter().filter_map(|attempts| attempts.iter().find(|evidence| evidence.counts())).collect();
+    let excluded = trials.iter().flatten().filter(|evidence| !evidence.counts());
+    let metrics = metrics(&workload.metrics, &counted)
+        .into_iter()
+        .filter_map(|metric| summarise_metric(&metric, &counted, seed(collection, case, point, &metric.path)).transpose());
     Ok(PointSummary {
         case_id: case.case_id.clone(),
         point_id: point.point_id.clone(),
@@ -35,17 +35,14 @@ fn summarise(plan: &Plan, attempts: &Attempts, collection: Digest, case: &Case, 
         value: point.value.clone(),
         trials_planned: trials.len() as u32,
         trials_counted: counted.len() as u32,
-        attempts: trials.iter().map(|(_, attempts)| attempts.len() as u32).sum(),
+        attempts: trials.iter().map(|attempts| attempts.len() as u32).sum(),
         excluded: excluded.map(exclusion).collect(),
-        metrics: metrics(&workload.metrics, &counted)
-            .into_iter()
-            .filter_map(|metric| summarise_metric(&metric, &counted, seed(collection, case, point, &metric.path)).transpose())
-            .collect::<Result<_, _>>()?,
+        metrics: metrics.collect::<Result<_, _>>()?,
     })
 }
 
-fn exclusion(found: &Evidence) -> Exclusion {
-    let attempt = &found.attempt;
+fn exclusion(evidence: &Evidence<'_>) -> Exclusion {
+    let attempt = &evidence.found.attempt;
     Exclusion { trial_id: attempt.trial_id.clone(), attempt: attempt.attempt, reasons: attempt.validity.reasons.clone() }
 }
 
@@ -57,9 +54,9 @@ pub(crate) struct Reported {
 }
 
 /// The declared metrics in their order, then whatever else is numeric, sorted: kept raw, of unknown unit, never gated.
-pub(crate) fn metrics(declared: &[Metric], counted: &[&Evidence]) -> Vec<Reported> {
+pub(crate) fn metrics(declared: &[Metric], evidence: &[&Evidence<'_>]) -> Vec<Reported> {
     let known: BTreeSet<&str> = declared.iter().map(|metric| metric.path.as_str()).collect();
-    let outputs = counted.iter().filter_map(|found| found.output.as_ref());
+    let outputs = evidence.iter().filter_map(|evidence| evidence.output.as_ref());
     let others: BTreeSet<&str> = outputs.flat_map(numeric_paths).filter(|path| !known.contains(path)).collect();
     let declared = declared.iter().map(|metric| Reported {
         path: metric.path.clone(),
@@ -77,31 +74,55 @@ fn seed(collection: Digest, case: &Case, point: &Point, metric: &str) -> [u8; 32
 }
 
 /// A metric across trials: each trial counts once, by the median of its samples. Absent where no counted trial has it.
-fn summarise_metric(metric: &Reported, counted: &[&Evidence], seed: [u8; 32]) -> Result<Option<MetricSummary>, Failure> {
-    let mut values = Vec::new();
+fn summarise_metric(metric: &Reported, counted: &[&Evidence<'_>], seed: [u8; 32]) -> Result<Option<MetricSummary>, Failure> {
     let mut trials = Vec::new();
-    for found in counted {
-        let Some(samples) = found.output.as_ref().and_then(|output| samples(output, &metric.path)) else { continue };
-        let value = estimate(samples, seed).map_err(|error| unusable(metric, found, &error))?.median;
-        values.push(value);
-        trials.push(TrialValue {
-            trial_id: found.attempt.trial_id.clone(),
-            attempt: found.attempt.attempt,
-            value,
-            n: Count(samples.len() as u64),
-            flagged: false,
-            row_id: Digest::of(b""),
-        });
+    for evidence in counted {
+        trials.extend(trial_value(metric, evidence, seed)?);
     }
-    if values.is_empty() {
+    if trials.is_empty() {
         return Ok(None);
     }
-    let sorted = |error| Failure::unexpected("samples", format!("`{}` cannot be summarised", metric.path)).because(&error);
-    let across = estimate(&values, seed).map_err(sorted)?;
-    for flagged in &across.flagged {
-        trials[*flagged].flagged = true;
+    let values: Vec<f64> = trials.iter().map(|trial| trial.value).collect();
+    let unusable = |error| Failure::unexpected("samples", format!("`{}` cannot be summarised", metric.path)).because(&error);
+    let across = estimate(&values, seed).map_err(unusable)?;
+    let verdict = stability(&Samples::new(&values).map_err(unusable)?, DEFAULT_NOISE_LIMIT);
+    for (index, trial) in trials.iter_mut().enumerate() {
+        trial.flagged = across.flagged.contains(&index);
     }
-    let verdict = stability(&Samples::new(&values).map_err(sorted)?, DEFAULT_NOISE_LIMIT);
+    Ok(Some(metric_summary(metric, &across, &verdict, trials)))
+}
+
+/// The median of a trial's samples; absent where the trial does not have the metric.
+fn trial_value(metric: &Reported, evidence: &Evidence<'_>, seed: [u8; 32]) -> Result<Option<TrialValue>, Failure> {
+    let Some(samples) = evidence.output.as_ref().and_then(|output| samples(output, &metric.path)) else { return Ok(None) };
+    let within = match (estimate(samples, seed), &metric.declared) {
+        (Ok(within), _) => within,
+        (Err(error), Some(_)) => return Err(unusable(metric, evidence, &error)),
+        // Nobody has asked for it: it stays in the raw evidence.
+        (Err(_), None) => return Ok(None),
+    };
+    let attempt = &evidence.found.attempt;
+    Ok(Some(TrialValue {
+        trial_id: attempt.trial_id.clone(),
+        attempt: attempt.attempt,
+        value: within.median,
+        n: Count(samples.len() as u64),
+        flagged: false,
+        row_id: unset_row(),
+    }))
+}
+
+/// Stands for a row's id until the row is made.
+pub(crate) fn unset_row() -> Digest {
+    Digest::of(b"")
+}
+
+fn metric_summary(
+    metric: &Reported,
+    across: &Estimate,
+    verdict: &assay_stats::Stability,
+    trials: Vec<TrialValue>,
+) -> MetricSummary {
     let (interval, interval_absent) = match across.interval {
         Ok(interval) => {
             let method = interval.method.name().to_owned();
@@ -109,7 +130,7 @@ fn summarise_metric(metric: &Reported, counted: &[&Evidence], seed: [u8; 32]) ->
         }
         Err(why) => (None, Some(why.to_string())),
     };
-    Ok(Some(MetricSummary {
+    MetricSummary {
         metric: metric.path.clone(),
         unit: metric.unit.clone(),
         better: metric.declared.as_ref().map(|declared| declared.better),
@@ -131,11 +152,14 @@ fn summarise_metric(metric: &Reported, counted: &[&Evidence], seed: [u8; 32]) ->
         stability_reason: verdict.reason(),
         rows: BTreeMap::new(),
         trials,
-    }))
+    }
 }
 
-fn unusable(metric: &Reported, found: &Evidence, error: &assay_stats::SampleError) -> Failure {
-    let attempt = &found.attempt;
+fn unusable(metric: &Reported, evidence: &Evidence<'_>, error: &assay_stats::SampleError) -> Failure {
+    let attempt = &evidence.found.attempt;
     Failure::definition("samples", format!("`{}` of trial `{}` cannot be summarised", metric.path, attempt.trial_id))
         .because(error)
 }
+
+#[cfg(test)]
+mod tests;

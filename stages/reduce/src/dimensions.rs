@@ -1,8 +1,8 @@
 //! The dimension rows of a run: software, hardware, place, workloads and lineage. The hardware is the targets' and nobody else's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use assay_manifest::{Digest, Environment, Fact, FactSource, FrozenWorkload, Host, HostRole, canonical_json};
+use assay_manifest::{Digest, Environment, Fact, FrozenWorkload, Host, HostRole, canonical_json};
 use assay_stage::Failure;
 use assay_warehouse::{
     ARTIFACT_LINEAGE_DIM, CLUSTER_REGION_DIM, HARDWARE_TOPOLOGY_DIM, ROW_ID, Result as RowResult, Row, SOFTWARE_VERSION_DIM,
@@ -55,8 +55,8 @@ impl Dimensions {
     }
 
     /// The lineage row of a workload.
-    pub(crate) fn lineage_of(&self, workload: &Digest) -> String {
-        self.lineage.get(workload).cloned().unwrap_or_default()
+    pub(crate) fn lineage_of(&self, workload: &Digest) -> Option<&str> {
+        self.lineage.get(workload).map(String::as_str)
     }
 
     /// The rows by table.
@@ -128,17 +128,13 @@ fn hardware(environment: Option<&Environment>) -> RowResult<Row> {
         .with("caches", facts.caches.value.as_ref().and_then(json))?
         .with("architecture", text(&facts.architecture))?
         .with("virtualization", text(&facts.virtualization))?
-        .with("facts_source", weakest(&facts.cpu_model).as_str())?
+        .with("facts_source", facts.cpu_model.source.as_str())?
         .sealed()
 }
 
 /// Cards with a driver: virtual interfaces come and go, and would make every boot another topology.
 fn physical(cards: &[assay_manifest::NetworkCard]) -> Vec<(&str, u32)> {
     cards.iter().filter(|card| !card.driver.is_empty()).map(|card| (card.driver.as_str(), card.speed_mbps)).collect()
-}
-
-fn weakest(cpu_model: &Fact<String>) -> FactSource {
-    cpu_model.source
 }
 
 fn cluster() -> RowResult<Row> {
@@ -158,7 +154,7 @@ fn workload(frozen: &FrozenWorkload) -> RowResult<Row> {
 }
 
 fn lineage(context: &RowContext<'_>, frozen: &FrozenWorkload) -> RowResult<Row> {
-    let parts: std::collections::BTreeSet<Digest> =
+    let parts: BTreeSet<Digest> =
         context.collection.trials.iter().flat_map(|trial| trial.attempts.iter().map(|attempt| attempt.part)).collect();
     Row::new(&ARTIFACT_LINEAGE_DIM)
         .with("run_id", context.run_id.as_str())?

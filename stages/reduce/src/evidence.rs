@@ -1,94 +1,109 @@
 //! The raw evidence, read back: attempts with the values that their scripts printed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use assay_indicator::{Output, Value};
 use assay_manifest::{
-    Attempt, Body as _, CollectedAttempt, Collection, Digest, Document, ExecutionPart, MAX_MANIFEST_BYTES, Manifest, Plan,
-    PlannedTrial,
+    Attempt, Body as _, CaseId, CollectedAttempt, Collection, Digest, Document, ExecutionPart, MAX_MANIFEST_BYTES, Plan,
+    PlannedTrial, PointId,
 };
 use assay_stage::{Context, Exit, Failure};
 
-/// One attempt as it was collected, with what it printed where that is a result.
-pub(crate) struct Evidence {
+/// One attempt as it was collected.
+pub(crate) struct Found {
     pub(crate) collected: CollectedAttempt,
     pub(crate) attempt: Attempt,
+}
+
+/// The attempts of each planned trial, in the plan's order. What their scripts printed is read a point at a time: memory holds the
+/// outputs of one point, however many a run has.
+pub(crate) struct Attempts(pub(crate) Vec<(PlannedTrial, Vec<Found>)>);
+
+impl Attempts {
+    /// Finds every attempt that the Collection lists, by the digest of the execution part that holds it.
+    pub(crate) fn load(ctx: &Context, plan: &Plan, collection: &Collection) -> Result<Self, Failure> {
+        let parts: BTreeSet<Digest> =
+            collection.trials.iter().flat_map(|trial| trial.attempts.iter().map(|attempt| attempt.part)).collect();
+        let parts = parts.into_iter().map(|digest| Ok((digest, load_part(ctx, digest)?))).collect::<Result<_, Failure>>()?;
+        Self::find(plan, collection, &parts)
+    }
+
+    fn find(plan: &Plan, collection: &Collection, parts: &Parts) -> Result<Self, Failure> {
+        let planned = plan.trials.iter().map(|trial| &trial.trial_id);
+        if !planned.eq(collection.trials.iter().map(|trial| &trial.trial_id)) {
+            return Err(Failure::verification("trials_unaccounted", "the collection's trials are not the plan's, in its order"));
+        }
+        let trials = plan.trials.iter().zip(&collection.trials).map(|(planned, collected)| {
+            let attempts = collected.attempts.iter().map(|attempt| find_attempt(parts, planned, attempt));
+            Ok((planned.clone(), attempts.collect::<Result<_, Failure>>()?))
+        });
+        trials.collect::<Result<_, _>>().map(Self)
+    }
+
+    /// The attempts of the trials of one point, trial by trial, with what their scripts printed.
+    pub(crate) fn of_point(
+        &self,
+        case_id: &CaseId,
+        point_id: &PointId,
+        read: impl Fn(&Attempt) -> Result<Option<Output>, Failure>,
+    ) -> Result<Vec<Trial<'_>>, Failure> {
+        let of_point = self.0.iter().filter(|(trial, _)| trial.case_id == *case_id && trial.point_id == *point_id);
+        let mut trials = Vec::new();
+        for (_, attempts) in of_point {
+            let evidence = attempts.iter().map(|found| Ok(Evidence { found, output: read(&found.attempt)? }));
+            trials.push(evidence.collect::<Result<_, Failure>>()?);
+        }
+        Ok(trials)
+    }
+}
+
+/// The attempts of one trial, in order.
+pub(crate) type Trial<'a> = Vec<Evidence<'a>>;
+
+/// One attempt with what it printed, where that is a result.
+pub(crate) struct Evidence<'a> {
+    pub(crate) found: &'a Found,
     pub(crate) output: Option<Output>,
 }
 
-/// The attempts of each planned trial, in the plan's order.
-pub(crate) struct Attempts(pub(crate) Vec<(PlannedTrial, Vec<Evidence>)>);
-
-impl Attempts {
-    /// Reads every attempt that the Collection lists; each is found by the digest of the execution part that holds it.
-    pub(crate) fn load(ctx: &Context, plan: &Plan, collection: &Collection) -> Result<Self, Failure> {
-        let mut parts = Parts { ctx, loaded: BTreeMap::new() };
-        let mut trials = Vec::with_capacity(plan.trials.len());
-        for (planned, collected) in plan.trials.iter().zip(&collection.trials) {
-            if planned.trial_id != collected.trial_id {
-                return Err(Failure::verification("trials_unaccounted", "the collection's trials are not in the plan's order"));
-            }
-            let attempts = collected.attempts.iter().map(|attempt| parts.evidence(planned, attempt));
-            trials.push((planned.clone(), attempts.collect::<Result<_, _>>()?));
-        }
-        Ok(Self(trials))
-    }
-
-    /// The attempts of the trials of one point, trial by trial.
-    pub(crate) fn of_point<'a>(
-        &'a self,
-        case_id: &'a assay_manifest::CaseId,
-        point_id: &'a assay_manifest::PointId,
-    ) -> impl Iterator<Item = &'a (PlannedTrial, Vec<Evidence>)> {
-        self.0.iter().filter(move |(trial, _)| trial.case_id == *case_id && trial.point_id == *point_id)
+impl Evidence<'_> {
+    /// Whether it is the attempt that counts for its trial.
+    pub(crate) fn counts(&self) -> bool {
+        self.found.collected.counted
     }
 }
 
-struct Parts<'a> {
-    ctx: &'a Context,
-    loaded: BTreeMap<Digest, Manifest<ExecutionPart>>,
+type Parts = BTreeMap<Digest, ExecutionPart>;
+
+fn load_part(ctx: &Context, digest: Digest) -> Result<ExecutionPart, Failure> {
+    let bytes = ctx.store().get(&digest, MAX_MANIFEST_BYTES)?;
+    let document = Document::parse(&bytes).map_err(|error| Failure::of(Exit::Verification, "manifest", &error))?;
+    let part = ExecutionPart::of(&document).map(|manifest| manifest.body.clone());
+    part.ok_or_else(|| Failure::verification("other_kind", format!("{digest} is a {} and no execution part", document.kind())))
 }
 
-impl Parts<'_> {
-    fn evidence(&mut self, trial: &PlannedTrial, collected: &CollectedAttempt) -> Result<Evidence, Failure> {
-        let part = self.part(collected.part)?;
-        let attempt = part
-            .body
-            .attempts
-            .iter()
-            .find(|attempt| attempt.trial_id == trial.trial_id && attempt.attempt == collected.attempt)
-            .cloned()
-            .ok_or_else(|| {
-                let which = format!("attempt {} of trial `{}`", collected.attempt, trial.trial_id);
-                Failure::verification("attempts_unaccounted", format!("the part {} has no {which}", collected.part))
-            })?;
-        let output = self.output(&attempt)?;
-        Ok(Evidence { collected: collected.clone(), attempt, output })
-    }
+fn find_attempt(parts: &Parts, trial: &PlannedTrial, collected: &CollectedAttempt) -> Result<Found, Failure> {
+    let is_it = |attempt: &&Attempt| attempt.trial_id == trial.trial_id && attempt.attempt == collected.attempt;
+    let attempt = parts.get(&collected.part).and_then(|part| part.attempts.iter().find(is_it)).cloned();
+    let lost = || {
+        let which = format!("attempt {} of trial `{}`", collected.attempt, trial.trial_id);
+        Failure::verification("attempts_unaccounted", format!("the part {} has no {which}", collected.part))
+    };
+    Ok(Found { collected: collected.clone(), attempt: attempt.ok_or_else(lost)? })
+}
 
-    fn part(&mut self, digest: Digest) -> Result<&Manifest<ExecutionPart>, Failure> {
-        if !self.loaded.contains_key(&digest) {
-            let bytes = self.ctx.store().get(&digest, MAX_MANIFEST_BYTES)?;
-            let document = Document::parse(&bytes).map_err(|error| Failure::of(Exit::Verification, "manifest", &error))?;
-            let part = ExecutionPart::of(&document).cloned().ok_or_else(|| {
-                Failure::verification("other_kind", format!("{digest} is a {} and no execution part", document.kind()))
-            })?;
-            self.loaded.insert(digest, part);
-        }
-        Ok(&self.loaded[&digest])
+/// What a script printed, where it ran to its end and printed a result.
+pub(crate) fn read_output(ctx: &Context, attempt: &Attempt) -> Result<Option<Output>, Failure> {
+    let Some(stdout) = attempt.evidence.iter().find(|artifact| artifact.name.ends_with("/stdout")) else { return Ok(None) };
+    if attempt.indicator.as_ref().is_none_or(|outcome| outcome.malformed.is_some()) {
+        return Ok(None);
     }
-
-    /// What the script printed, where it ran to its end and printed a result.
-    fn output(&self, attempt: &Attempt) -> Result<Option<Output>, Failure> {
-        let is_stdout = |name: &str| name.ends_with("/stdout");
-        let Some(stdout) = attempt.evidence.iter().find(|artifact| is_stdout(&artifact.name)) else { return Ok(None) };
-        if attempt.indicator.as_ref().is_none_or(|outcome| outcome.malformed.is_some()) {
-            return Ok(None);
-        }
-        let bytes = self.ctx.get(stdout, assay_indicator::MAX_BYTES as u64)?;
-        let output = assay_indicator::parse(&bytes).map_err(|error| Failure::of(Exit::Verification, "malformed", &error))?;
-        Ok(Some(output))
-    }
+    let bytes = ctx.get(stdout, assay_indicator::MAX_BYTES as u64)?;
+    let output = assay_indicator::parse(&bytes).map_err(|error| {
+        Failure::verification("malformed", format!("`{}` is not the result that execute found in it", stdout.name))
+            .because(&error)
+    })?;
+    Ok(Some(output))
 }
 
 /// The samples of a metric in one output: a number is one sample, a list of numbers is the trial's samples.
@@ -102,5 +117,6 @@ pub(crate) fn samples<'a>(output: &'a Output, metric: &str) -> Option<&'a [f64]>
 
 /// The paths of everything numeric in an output.
 pub(crate) fn numeric_paths(output: &Output) -> impl Iterator<Item = &str> {
-    output.result.iter().filter(|(_, value)| matches!(value, Value::Number(_) | Value::Samples(_))).map(|(path, _)| path.as_str())
+    let is_numeric = |value: &Value| matches!(value, Value::Number(_) | Value::Samples(_));
+    output.result.iter().filter(move |(_, value)| is_numeric(value)).map(|(path, _)| path.as_str())
 }

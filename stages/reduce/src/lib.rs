@@ -9,13 +9,16 @@ mod rows;
 
 use assay_claim::Evidence;
 use assay_manifest::{
-    Artifact, Body as _, Collection, Count, CuratedFile, Environment, InputRef, Kind, Plan, PointSummary, Reason, RunStatus,
+    Artifact, Case, Collection, Count, CuratedFile, Environment, InputRef, Intent, Kind, Point, PointSummary, Reason, RunStatus,
     Summary,
 };
 use assay_stage::{Context, Exit, Failure, Inputs, Stage, StageName};
+use assay_warehouse::{BENCHMARK_RUN_FACT, OUTCOME_FACT, Row, Table};
 use serde::{Deserialize, Serialize};
 
-use crate::evidence::Attempts;
+use crate::dimensions::Dimensions;
+use crate::evidence::{Attempts, read_output};
+use crate::rows::{Findings, RowContext};
 
 /// Reduce has no parameters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,43 +35,89 @@ impl Stage for Reduce {
     const NAME: StageName = StageName::Reduce;
 
     fn run(&self, inputs: &Inputs, _: &Parameters, ctx: &Context) -> Result<Summary, Failure> {
-        let plan = &inputs.one::<Plan>()?.body;
+        let (plan, plan_digest) = inputs.plan()?;
         let collection = &inputs.one::<Collection>()?.body;
         let collected = reference(inputs, Kind::Collection)?;
         let mut environments: Vec<_> = inputs.all::<Environment>().map(|(_, manifest)| &manifest.body).collect();
         environments.sort_by_key(|environment| environment.block);
-        let attempts = Attempts::load(ctx, plan, collection)?;
-        ctx.check_cancelled()?;
-
-        let points = aggregate::points(plan, &attempts, collected.manifest)?;
-        let status = status(&points);
-        let evidence = Evidence { plan, environments: &environments, collection, status, points: &points };
-        let context = rows::RowContext {
+        let context = RowContext {
             run_id: ctx.run_id(),
             plan,
-            plan_digest: plan.digest().map_err(|error| Failure::unexpected("plan", "the plan has no digest").because(&error))?,
+            plan_digest,
             plan_manifest: reference(inputs, Kind::Plan)?.manifest,
             collection,
             collection_manifest: collected.manifest,
             environments: &environments,
             environment_manifests: inputs.all::<Environment>().map(|(input, _)| input.manifest).collect(),
-            attempts: &attempts,
+            attempts: &Attempts::load(ctx, plan, collection)?,
             reduce_binary: ctx.binary(),
-            publication_safe: assay_claim::shortfalls(assay_manifest::Intent::Publication, &evidence).is_empty(),
+        };
+        let dimensions = Dimensions::of(&context)?;
+        let (points, outcomes) = outcomes(ctx, &context, &dimensions)?;
+        let status = status(&points);
+        let evidence = Evidence { plan, environments: &environments, collection, status, points: &points };
+        let findings = Findings {
+            publication_safe: assay_claim::shortfalls(Intent::Publication, &evidence).is_empty(),
             issues: issues(&points, collection),
         };
-        let tables = rows::tables(&context, points)?;
-        let files = tables.files.into_iter().map(|(table, rows)| write_file(ctx, table, rows)).collect::<Result<Vec<_>, _>>()?;
+        let runs = rows::run_rows(&context, &dimensions, &points, &findings)?;
+        // In the order in which tables are published.
+        let tables = dimensions.into_files().into_iter().map(|(table, rows)| write_file(ctx, table, rows));
+        let dimension_files = tables.collect::<Result<Vec<_>, _>>()?;
+        let files = dimension_files.into_iter().chain([outcomes, write_file(ctx, &BENCHMARK_RUN_FACT, runs)?]);
         Ok(Summary {
-            plan_digest: context.plan_digest,
+            plan_digest,
             artifact_manifest_digest: collected.manifest,
             reduce_binary: ctx.binary(),
             status,
-            issues: context.issues,
-            points: tables.points,
-            files,
+            issues: findings.issues,
+            points,
+            files: files.filter(|file| file.rows.0 > 0).collect(),
         })
     }
+}
+
+/// The statistics of every point, in the plan's order, and the file of their rows. Points are taken one at a time and their rows
+/// written as they come, so that memory holds the outputs of one point and a batch of rows.
+fn outcomes(
+    ctx: &Context,
+    context: &RowContext<'_>,
+    dimensions: &Dimensions,
+) -> Result<(Vec<PointSummary>, CuratedFile), Failure> {
+    let mut points = Vec::new();
+    let mut stopped = None;
+    let all = context.plan.cases.iter().flat_map(|case| case.points.iter().map(move |point| (case, point)));
+    let rows = all.map_while(|(case, point)| match reduce_point(ctx, context, dimensions, case, point) {
+        Ok((summary, rows)) => {
+            points.push(summary);
+            Some(rows)
+        }
+        Err(failure) => {
+            stopped = Some(failure);
+            None
+        }
+    });
+    let file = write_file(ctx, &OUTCOME_FACT, rows.flatten())?;
+    match stopped {
+        Some(failure) => Err(failure),
+        None => Ok((points, file)),
+    }
+}
+
+fn reduce_point(
+    ctx: &Context,
+    context: &RowContext<'_>,
+    dimensions: &Dimensions,
+    case: &Case,
+    point: &Point,
+) -> Result<(PointSummary, Vec<Row>), Failure> {
+    ctx.check_cancelled()?;
+    let lost = || Failure::verification("plan", format!("the plan has no workload `{}`", case.workload));
+    let workload = context.plan.workload(&case.workload).ok_or_else(lost)?;
+    let trials = context.attempts.of_point(&case.case_id, &point.point_id, |attempt| read_output(ctx, attempt))?;
+    let mut summary = aggregate::summarise(workload, case, point, &trials, context.collection_manifest)?;
+    let rows = rows::outcome_rows(context, dimensions, &trials, &mut summary)?;
+    Ok((summary, rows))
 }
 
 fn reference(inputs: &Inputs, kind: Kind) -> Result<InputRef, Failure> {
@@ -105,11 +154,7 @@ fn issues(points: &[PointSummary], collection: &Collection) -> Vec<Reason> {
     missing.into_iter().chain(drift).chain(unrecorded).collect()
 }
 
-fn write_file(
-    ctx: &Context,
-    table: &'static assay_warehouse::Table,
-    rows: Vec<assay_warehouse::Row>,
-) -> Result<CuratedFile, Failure> {
+fn write_file(ctx: &Context, table: &'static Table, rows: impl IntoIterator<Item = Row>) -> Result<CuratedFile, Failure> {
     let path = ctx.scratch().join(format!("{}.parquet", table.name));
     let unwritable = |error: &(dyn std::error::Error + 'static)| {
         Failure::environment("scratch", format!("cannot write `{}`", path.display())).because(error)
@@ -125,3 +170,6 @@ fn write_file(
 pub(crate) fn row_failure(error: &assay_warehouse::Error) -> Failure {
     Failure::of(Exit::Unexpected, "row", error)
 }
+
+#[cfg(test)]
+mod fixture;

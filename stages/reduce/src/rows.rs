@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 
 use assay_manifest::{
-    Attempt, Better, Collection, Digest, Environment, MetricSummary, Plan, PointSummary, Reason, RunId, RunStatus, Stability,
-    canonical_json,
+    Attempt, Better, Case, Collection, Digest, Environment, Metric, MetricSummary, Plan, PointSummary, Reason, RunId, RunStatus,
+    Stability, canonical_json,
 };
 use assay_stage::Failure;
 use assay_stats::estimate;
 use assay_warehouse::{BENCHMARK_RUN_FACT, OUTCOME_FACT, Row, Table, Value};
 
-use crate::aggregate::{Reported, metrics};
+use crate::aggregate::{Reported, metrics, unset_row};
 use crate::dimensions::Dimensions;
-use crate::evidence::{Attempts, Evidence, samples};
+use crate::evidence::{Attempts, Evidence, Trial, samples};
 use crate::row_failure;
 
 /// What rows say besides statistics.
@@ -27,30 +27,28 @@ pub(crate) struct RowContext<'a> {
     pub(crate) environment_manifests: Vec<Digest>,
     pub(crate) attempts: &'a Attempts,
     pub(crate) reduce_binary: Digest,
+}
+
+/// What was found of the run as a whole.
+pub(crate) struct Findings {
     pub(crate) publication_safe: bool,
     pub(crate) issues: Vec<Reason>,
 }
 
-/// The rows by table, in the order in which tables are published, and the points with their rows' ids.
-pub(crate) struct Tables {
-    pub(crate) files: Vec<(&'static Table, Vec<Row>)>,
-    pub(crate) points: Vec<PointSummary>,
-}
-
-/// Makes every row of the run.
-pub(crate) fn tables(context: &RowContext<'_>, mut points: Vec<PointSummary>) -> Result<Tables, Failure> {
-    let dimensions = Dimensions::of(context)?;
-    let mut outcomes = Vec::new();
-    for point in &mut points {
-        outcomes.extend(trial_rows(context, &dimensions, point)?);
-        outcomes.extend(point_rows(context, &dimensions, point)?);
+/// The outcome rows of one point, and in the point the ids of the rows that hold its statistics.
+pub(crate) fn outcome_rows(
+    context: &RowContext<'_>,
+    dimensions: &Dimensions,
+    trials: &[Trial<'_>],
+    point: &mut PointSummary,
+) -> Result<Vec<Row>, Failure> {
+    let mut rows = trial_rows(context, dimensions, trials, point)?;
+    rows.extend(point_rows(context, dimensions, point)?);
+    let mut values = point.metrics.iter().flat_map(|metric| &metric.trials);
+    match values.find(|value| value.row_id == unset_row()) {
+        Some(value) => Err(Failure::unexpected("row", format!("a value of trial `{}` got no row", value.trial_id))),
+        None => Ok(rows),
     }
-    let runs = run_rows(context, &dimensions, &points)?;
-    let mut files = dimensions.into_files();
-    files.push((&OUTCOME_FACT, outcomes));
-    files.push((&BENCHMARK_RUN_FACT, runs));
-    files.retain(|(_, rows)| !rows.is_empty());
-    Ok(Tables { files, points })
 }
 
 /// The columns that every fact of a case has.
@@ -116,13 +114,16 @@ fn id_of(row: &Row) -> Result<Digest, Failure> {
 }
 
 /// The rows of single attempts: those that count, and those that do not, marked so.
-fn trial_rows(context: &RowContext<'_>, dimensions: &Dimensions, point: &mut PointSummary) -> Result<Vec<Row>, Failure> {
-    let (case_id, point_id) = (point.case_id.clone(), point.point_id.clone());
-    let found: Vec<&Evidence> = context.attempts.of_point(&case_id, &point_id).flat_map(|(_, attempts)| attempts).collect();
-    let declared = point_metrics(context, point);
-    let reported = metrics(&declared, &found);
+fn trial_rows(
+    context: &RowContext<'_>,
+    dimensions: &Dimensions,
+    trials: &[Trial<'_>],
+    point: &mut PointSummary,
+) -> Result<Vec<Row>, Failure> {
+    let all: Vec<&Evidence<'_>> = trials.iter().flatten().collect();
+    let reported = metrics(point_metrics(context, point), &all);
     let mut rows = Vec::new();
-    for evidence in found {
+    for evidence in all {
         for metric in &reported {
             rows.extend(attempt_rows(context, dimensions, point, evidence, metric)?);
         }
@@ -130,26 +131,27 @@ fn trial_rows(context: &RowContext<'_>, dimensions: &Dimensions, point: &mut Poi
     Ok(rows)
 }
 
-fn point_metrics(context: &RowContext<'_>, point: &PointSummary) -> Vec<assay_manifest::Metric> {
+fn point_metrics<'a>(context: &RowContext<'a>, point: &PointSummary) -> &'a [Metric] {
     let case = context.plan.case(&point.case_id);
-    case.and_then(|case| context.plan.workload(&case.workload)).map(|workload| workload.metrics.clone()).unwrap_or_default()
+    case.and_then(|case| context.plan.workload(&case.workload)).map_or(&[], |workload| workload.metrics.as_slice())
 }
 
 fn attempt_rows(
     context: &RowContext<'_>,
     dimensions: &Dimensions,
     point: &mut PointSummary,
-    evidence: &Evidence,
+    evidence: &Evidence<'_>,
     metric: &Reported,
 ) -> Result<Vec<Row>, Failure> {
     let Some(samples) = evidence.output.as_ref().and_then(|output| samples(output, &metric.path)) else { return Ok(Vec::new()) };
+    // What cannot be summarised stays in the raw evidence: a counted value of a declared metric never gets here.
     let Ok(within) = estimate(samples, [0; 32]) else { return Ok(Vec::new()) };
     let mut statistics = vec![("median", within.median)];
     if within.n > 1 {
         statistics.extend([("mean", within.mean), ("min", within.min), ("max", within.max)]);
         statistics.extend(within.sd.map(|sd| ("sd", sd)));
     }
-    let attempt = &evidence.attempt;
+    let attempt = &evidence.found.attempt;
     let mut rows = Vec::new();
     for (statistic, value) in statistics {
         let row = outcome(
@@ -165,7 +167,7 @@ fn attempt_rows(
                 statistic,
                 value,
                 n: within.n as u64,
-                valid: evidence.collected.counted,
+                valid: evidence.counts(),
             },
         )?;
         if statistic == "median" {
@@ -218,26 +220,33 @@ fn point_rows(context: &RowContext<'_>, dimensions: &Dimensions, point: &mut Poi
 }
 
 /// One row for each case.
-fn run_rows(context: &RowContext<'_>, dimensions: &Dimensions, points: &[PointSummary]) -> Result<Vec<Row>, Failure> {
-    let cases = context.plan.cases.iter().map(|case| {
+pub(crate) fn run_rows(
+    context: &RowContext<'_>,
+    dimensions: &Dimensions,
+    points: &[PointSummary],
+    findings: &Findings,
+) -> Result<Vec<Row>, Failure> {
+    let row = |case: &Case| {
         let of_case: Vec<_> = points.iter().filter(|point| point.case_id == case.case_id).collect();
-        run_row(context, dimensions, &of_case).map_err(|error| row_failure(&error))
-    });
-    cases.collect()
+        let empty = || Failure::verification("plan", format!("the case `{}` has no point", case.case_id));
+        let first = of_case.first().ok_or_else(empty)?;
+        run_row(context, dimensions, first, &of_case, findings).map_err(|error| row_failure(&error))
+    };
+    context.plan.cases.iter().map(row).collect()
 }
 
-fn run_row(context: &RowContext<'_>, dimensions: &Dimensions, points: &[&PointSummary]) -> assay_warehouse::Result<Row> {
+fn run_row(
+    context: &RowContext<'_>,
+    dimensions: &Dimensions,
+    first: &PointSummary,
+    points: &[&PointSummary],
+    findings: &Findings,
+) -> assay_warehouse::Result<Row> {
     let plan = context.plan;
-    let Some(first) = points.first() else { return Ok(Row::new(&BENCHMARK_RUN_FACT)) };
     let sum = |of: fn(&PointSummary) -> u32| points.iter().map(|point| of(point)).sum::<u32>();
     let (planned, counted) = (sum(|point| point.trials_planned), sum(|point| point.trials_counted));
-    let attempts: Vec<&Attempt> = context
-        .attempts
-        .0
-        .iter()
-        .filter(|(trial, _)| trial.case_id == first.case_id)
-        .flat_map(|(_, attempts)| attempts.iter().map(|evidence| &evidence.attempt))
-        .collect();
+    let of_case = context.attempts.0.iter().filter(|(trial, _)| trial.case_id == first.case_id);
+    let windows: Vec<_> = of_case.flat_map(|(_, found)| found.iter().map(|found| found.attempt.window)).collect();
     let side = |side: &assay_manifest::Side| format!("{}.{}", side.target, side.variant);
     let (stable, reason) = stable(points);
     fact(&BENCHMARK_RUN_FACT, context, dimensions, first)?
@@ -253,9 +262,9 @@ fn run_row(context: &RowContext<'_>, dimensions: &Dimensions, points: &[&PointSu
         .with("status", case_status(planned, counted).as_str())?
         .with("success", planned == counted)?
         .with("completeness", f64::from(counted) / f64::from(planned.max(1)))?
-        .with("issues", issues_text(&context.issues))?
-        .with("started_unix_ns", attempts.iter().map(|attempt| attempt.window.start).min())?
-        .with("finished_unix_ns", attempts.iter().map(|attempt| attempt.window.end).max())?
+        .with("issues", issues_text(&findings.issues))?
+        .with("started_unix_ns", windows.iter().map(|window| window.start).min())?
+        .with("finished_unix_ns", windows.iter().map(|window| window.end).max())?
         .with("source_kind", plan.source.kind.as_str())?
         .with("git_repository", plan.source.repository.as_deref())?
         .with("git_commit", plan.source.commit.as_deref())?
@@ -271,7 +280,7 @@ fn run_row(context: &RowContext<'_>, dimensions: &Dimensions, points: &[&PointSu
         .with("stable", stable)?
         .with("instability_reason", reason)?
         .with("representative", plan.claim.as_ref().map(|claim| claim.representative))?
-        .with("publication_safe", context.publication_safe)?
+        .with("publication_safe", findings.publication_safe)?
         .sealed()
 }
 
@@ -305,3 +314,6 @@ fn stable(points: &[&PointSummary]) -> (Option<bool>, Option<String>) {
 pub(crate) fn whole(count: u64) -> Value {
     Value::from(i64::try_from(count).unwrap_or(i64::MAX))
 }
+
+#[cfg(test)]
+mod tests;

@@ -30,8 +30,8 @@ pub(crate) struct Run {
     #[arg(long, value_name = "URI", env = "ASSAY_STORE")]
     store: Option<String>,
     /// The run's name: a new one if left out
-    #[arg(long, value_name = "ID")]
-    run_id: Option<RunId>,
+    #[arg(long = "run-id", value_name = "ID")]
+    name: Option<RunId>,
     /// Fetch nothing: what only a network could pin stays unpinned
     #[arg(long)]
     no_fetch: bool,
@@ -51,18 +51,17 @@ impl Run {
         let spec = RunSpec {
             source: SourceSpec { pipeline: self.pipeline.clone(), repo: self.repo.clone(), commit: self.commit.clone() },
             store: self.store.clone(),
-            run_id: self.run_id.clone(),
+            run_id: self.name.clone(),
             plan: json!({"fetch": !self.no_fetch}),
             binaries: binaries()?,
         };
         let run = Driven::open(&spec, &config, password, &cancel)?;
-        let publication = match run.published()? {
-            Some(publication) => publication,
-            None => {
-                let mut progress = Progress::new(&run, self.json, std::io::stderr().is_terminal());
-                progress.begin(&run);
-                run.drive(&mut progress)?.publication
-            }
+        let publication = if let Some(publication) = run.published()? {
+            publication
+        } else {
+            let mut progress = Progress::new(&run, self.json, std::io::stderr().is_terminal());
+            progress.begin(&run);
+            run.drive(&mut progress)?.publication
         };
         let folder = export(&run.store, &run.run_id, publication, &run.home.join("published"))?;
         let place = Where { store: Some(run.store_uri.clone()), trust: Vec::new() };

@@ -65,8 +65,8 @@ fn listed(store: &Store, run_id: RunId) -> Result<Listed, Failure> {
 }
 
 fn commit(source: &Source) -> String {
-    let commit = source.commit.as_deref().map(|commit| &commit[..commit.len().min(12)]).unwrap_or("-");
-    if source.dirty { format!("{commit}+") } else { commit.to_owned() }
+    let commit = source.commit.as_deref().map_or_else(|| "-".to_owned(), output::short);
+    if source.dirty { format!("{commit}+") } else { commit }
 }
 
 fn state(store: &Store, layout: &Layout) -> Result<String, Failure> {

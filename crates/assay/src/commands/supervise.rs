@@ -22,7 +22,6 @@ pub(crate) struct Supervise {
 }
 
 impl Supervise {
-    #[expect(clippy::exit, reason = "the program's exit code is passed on as it is, whatever it means")]
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let mut program = self.program.into_iter();
         let command = Command::new(program.next().unwrap_or_default()).args(program).inherit_env();

@@ -81,9 +81,9 @@ impl Trace {
         let walk = walk(&opened, &address)?;
         let again = if self.recompute { Some(again(&opened, &walk)?) } else { None };
         if self.json {
-            print_json(&opened, &address, &walk, again)?
+            print_json(&opened, &address, &walk, again)?;
         } else {
-            print(&opened, &address, &walk, again)
+            print(&opened, &address, &walk, again);
         }
         Ok(if opened.chain.is_established() { Exit::Done } else { Exit::Unestablished })
     }

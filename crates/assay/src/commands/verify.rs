@@ -40,25 +40,18 @@ impl Verify {
         }
         let found = self.levels(&opened)?;
         if self.json {
-            self.print_json(&opened, &found)?
+            print_json(&opened, &found)?;
         } else {
-            self.show(&opened, &found)
+            self.show(&opened, &found);
         }
         Ok(if opened.chain.is_established() { Exit::Done } else { Exit::Unestablished })
     }
 
     fn levels(&self, opened: &Opened) -> Result<Found, Failure> {
         let mut found = Found { levels: Vec::new(), reached: Level::Chain };
-        let checks: [(Level, &dyn Fn() -> Result<LevelReport, Failure>); 3] = [
-            (Level::Rows, &|| verify_rows(opened.blobs.as_ref(), &opened.chain)),
-            (Level::Raw, &|| verify_evidence(opened.blobs.as_ref(), &opened.chain)),
-            (Level::Recomputed, &|| recompute(opened)),
-        ];
-        for (level, check) in checks {
-            if level == Level::Recomputed && !self.recompute {
-                break;
-            }
-            let report = check()?;
+        let last = if self.recompute { Level::Recomputed } else { Level::Raw };
+        for level in [Level::Rows, Level::Raw, Level::Recomputed].into_iter().take_while(|level| *level <= last) {
+            let report = check(opened, level)?;
             let is_whole = report.absent.is_empty();
             found.levels.push((level, report));
             if !is_whole {
@@ -90,7 +83,7 @@ impl Verify {
             let subject = commit.message.lines().next().unwrap_or_default();
             output::line(format!(
                 "  ok  commit {} holds the {} files that were run: {subject}",
-                &id[..id.len().min(12)],
+                output::short(id),
                 source.body.files.len()
             ));
         }
@@ -110,28 +103,38 @@ impl Verify {
             output::talk("\nhint: name whom you trust with `--trust POLICY` or `--trust FINGERPRINT`");
         }
     }
+}
 
-    fn print_json(&self, opened: &Opened, found: &Found) -> Result<(), Failure> {
-        let manifest = |verified: &assay_envelope::Verified<assay_manifest::Document>| {
-            json!({
-                "name": assay_stage::chain_name(verified.value()),
-                "input": verified.as_input(),
-                "signer": verified.signer().name,
-                "fingerprint": verified.signer().fingerprint,
-                "established": verified.signer().established,
-                "time_asserted": verified.asserted_time(),
-            })
-        };
-        output::json(&json!({
-            "run_id": opened.chain.run_id,
-            "trust": opened.trusted_by,
-            "established": opened.chain.is_established(),
-            "level": found.reached.number(),
-            "strangers": opened.strangers,
-            "manifests": opened.chain.documents.iter().map(manifest).collect::<Vec<_>>(),
-            "levels": found.levels.iter().map(|(level, report)| json!({"level": level.number(), "report": report})).collect::<Vec<_>>(),
-        }))
+fn check(opened: &Opened, level: Level) -> Result<LevelReport, Failure> {
+    match level {
+        // The chain was checked when the run was opened.
+        Level::Chain => Ok(LevelReport { checked: opened.chain.documents.len() as u64, bytes: 0, absent: Vec::new() }),
+        Level::Rows => verify_rows(opened.blobs.as_ref(), &opened.chain),
+        Level::Raw => verify_evidence(opened.blobs.as_ref(), &opened.chain),
+        Level::Recomputed => recompute(opened),
     }
+}
+
+fn print_json(opened: &Opened, found: &Found) -> Result<(), Failure> {
+    let manifest = |verified: &assay_envelope::Verified<assay_manifest::Document>| {
+        json!({
+            "name": assay_stage::chain_name(verified.value()),
+            "input": verified.as_input(),
+            "signer": verified.signer().name,
+            "fingerprint": verified.signer().fingerprint,
+            "established": verified.signer().established,
+            "time_asserted": verified.asserted_time(),
+        })
+    };
+    output::json(&json!({
+        "run_id": opened.chain.run_id,
+        "trust": opened.trusted_by,
+        "established": opened.chain.is_established(),
+        "level": found.reached.number(),
+        "strangers": opened.strangers,
+        "manifests": opened.chain.documents.iter().map(manifest).collect::<Vec<_>>(),
+        "levels": found.levels.iter().map(|(level, report)| json!({"level": level.number(), "report": report})).collect::<Vec<_>>(),
+    }))
 }
 
 fn level_line(level: Level, report: &LevelReport) -> String {
@@ -143,7 +146,7 @@ fn level_line(level: Level, report: &LevelReport) -> String {
     };
     match report.absent.as_slice() {
         [] => format!("  ok  {} {what}, {}", report.checked, assay_report::bytes(report.bytes)),
-        [first, rest @ ..] if rest.is_empty() => format!("  --  {what}: `{first}` is not here"),
+        [only] => format!("  --  {what}: `{only}` is not here"),
         [first, rest @ ..] => format!("  --  {what}: `{first}` and {} more are not here", rest.len()),
     }
 }

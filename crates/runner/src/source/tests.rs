@@ -186,7 +186,7 @@ fn every_problem_of_the_definitions_is_shown() {
     tree.write("workloads/w/workload.yaml", &WORKLOAD.replace("type: indicator", "type: indicater"));
     let failure = refusal(tree.read(None));
     assert_eq!((failure.exit, failure.code.as_str()), (Exit::Definition, "definition_invalid"));
-    assert!(failure.hint.expect("the problems").contains("workloads/w/workload.yaml"));
+    assert!(failure.message.contains("workloads/w/workload.yaml"), "{failure}");
 }
 
 #[test]

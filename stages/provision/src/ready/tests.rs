@@ -123,10 +123,7 @@ fn what_cannot_be_asked_is_a_mistake_of_the_definition() {
     let refused = |url, path| wait_for(&target(url, path, LONG)).expect_err("no question").message;
     insta::assert_snapshot!(refused("vllm:8000", None), @"target `vllm` is at `vllm:8000`, which is not an address");
     insta::assert_snapshot!(refused("http://vllm", Some("health")), @"target `vllm` is to be asked for `health`, which is not a path");
-    insta::assert_snapshot!(refused("http://vllm", Some("/ HTTP/1.1\r\nevil: 1")), @r"
-    target `vllm` is to be asked for `/ HTTP/1.1
-    evil: 1`, which is not a path
-    ");
+    insta::assert_snapshot!(refused("http://vllm", Some("/ HTTP/1.1\r\nevil: 1")), @r"target `vllm` is to be asked for `/ HTTP/1.1\r\nevil: 1`, which is not a path");
     let mut nowhere = target("", None, LONG);
     nowhere.url = None;
     insta::assert_snapshot!(wait_for(&nowhere).expect_err("no address").message, @"target `vllm` has no address at which it could be asked");

@@ -1,0 +1,260 @@
+use assay_manifest::{Block, ControlFact, Drift, HostFacts, Interval, Unpinned};
+use serde_json::json;
+
+use super::*;
+
+/// Everything that the rules look at, owned.
+struct Run {
+    plan: Plan,
+    environments: Vec<Environment>,
+    collection: Collection,
+    status: RunStatus,
+    points: Vec<PointSummary>,
+}
+
+const ZERO: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
+
+/// A run that meets every rule of a publication.
+fn publishable() -> Run {
+    let plan = json!({
+        "pipeline": {"name": "p", "path": "p.yaml", "digest": ZERO},
+        "source": {"kind": "git", "commit": "0123456789012345678901234567890123456789", "dirty": false, "files_digest": ZERO},
+        "intent": "publication",
+        "claim": {"methodology": "five trials", "representative": true, "statement": "one machine"},
+        "controls": [], "workloads": [], "targets": [], "variants": [], "cases": [],
+        "trial_policy": {"count": 5, "retry_budget": 1}, "isolation": "none", "placement": "coexist",
+        "order": {"seed": "00", "digest": ZERO}, "trials": [], "unpinned": [], "queries": [],
+    });
+    let artifact = json!({"name": "evidence.json", "digest": ZERO, "size": "0", "media_type": "application/json"});
+    let collection = json!({
+        "plan_digest": ZERO, "trials": [], "drift": [], "evidence": artifact, "evidence_count": "0", "evidence_bytes": "0",
+    });
+    Run {
+        plan: serde_json::from_value(plan).expect("a plan"),
+        environments: vec![environment(0), environment(1)],
+        collection: serde_json::from_value(collection).expect("a collection"),
+        status: RunStatus::Succeeded,
+        points: vec![point()],
+    }
+}
+
+fn environment(index: u32) -> Environment {
+    let environment = json!({
+        "plan_digest": ZERO, "block": {"index": index, "incarnation": 0}, "observed_at": "2026-01-01T00:00:00.000000000Z",
+        "hosts": [{"name": "local", "roles": ["target"], "facts": HostFacts::unknown("a test")}],
+        "software": [], "targets": [], "controls": [], "placement": {}, "readings": [],
+    });
+    let controls = Control::ALL.iter().map(|control| fact(*control, ControlState::Declared)).collect();
+    Environment { controls, ..serde_json::from_value(environment).expect("an environment") }
+}
+
+fn fact(control: Control, state: ControlState) -> ControlFact {
+    ControlFact { control, state, evidence: "as seen".to_owned() }
+}
+
+fn point() -> PointSummary {
+    let metric = json!({
+        "metric": "rate", "unit": "GB/s", "better": "higher", "primary": true, "n": "5", "median": 1.0, "mean": 1.0,
+        "min": 1.0, "max": 1.0, "stability": "stable", "stability_reason": "calm", "rows": {}, "trials": [],
+    });
+    let point = json!({
+        "case_id": "w.t.default", "point_id": "one", "workload_type": "indicator", "workload_spec_digest": ZERO, "value": {},
+        "trials_planned": 5, "trials_counted": 5, "attempts": 5, "excluded": [], "metrics": [metric],
+    });
+    let mut point: PointSummary = serde_json::from_value(point).expect("a point");
+    let interval = Interval { low: 0.9, high: 1.1, level: 0.95, method: "order_statistic".to_owned() };
+    point.metrics[0].interval = Some(interval);
+    point
+}
+
+/// The asked grade, the given one, and every rule that is not met, after a change of a run that meets all of them.
+fn graded(change: impl FnOnce(&mut Run)) -> String {
+    let mut run = publishable();
+    change(&mut run);
+    let environments: Vec<_> = run.environments.iter().collect();
+    let Run { plan, collection, status, points, .. } = &run;
+    let Grade { asked, given, shortfalls } =
+        grade(&Evidence { plan, environments: &environments, collection, status: *status, points });
+    let lines = shortfalls.iter().map(|shortfall| format!("\n{}: {}", shortfall.rule, shortfall.found));
+    format!("{asked} -> {given}{}", lines.collect::<String>())
+}
+
+fn metric(run: &mut Run) -> &mut MetricSummary {
+    &mut run.points[0].metrics[0]
+}
+
+#[test]
+fn what_meets_every_rule_is_published() {
+    assert_eq!(graded(|_| {}), "publication -> publication");
+}
+
+#[test]
+fn a_publication_comes_from_a_clean_commit() {
+    insta::assert_snapshot!(graded(|run| run.plan.source.dirty = true), @r"
+    publication -> exploratory
+    clean_commit: what was read differs from its commit
+    ");
+    insta::assert_snapshot!(graded(|run| run.plan.source.commit = None), @r"
+    publication -> exploratory
+    clean_commit: the source names no commit
+    ");
+    insta::assert_snapshot!(graded(|run| run.plan.source.kind = OriginKind::Worktree), @r"
+    publication -> exploratory
+    clean_commit: the run was started from a source of kind `worktree`, and not from a commit
+    ");
+}
+
+#[test]
+fn nothing_mutable_is_left() {
+    let unpinned = Unpinned { what: "alpine:latest".to_owned(), reason: "fetching is off".to_owned() };
+    insta::assert_snapshot!(graded(|run| run.plan.unpinned.push(unpinned)), @r"
+    publication -> exploratory
+    pinned: `alpine:latest` is not pinned: fetching is off
+    ");
+}
+
+#[test]
+fn a_claim_says_how_and_of_what() {
+    insta::assert_snapshot!(graded(|run| run.plan.claim = None), @r"
+    publication -> realism
+    claim: the pipeline states neither methodology nor what its numbers represent
+    ");
+    let blank = |of: fn(&mut Claim) -> &mut String| graded(|run| " \n".clone_into(of(run.plan.claim.as_mut().expect("a claim"))));
+    insta::assert_snapshot!(blank(|claim| &mut claim.methodology), @r"
+    publication -> realism
+    claim: the methodology is empty
+    ");
+    insta::assert_snapshot!(blank(|claim| &mut claim.statement), @r"
+    publication -> realism
+    claim: the statement is empty
+    ");
+}
+
+#[test]
+fn every_block_has_every_control() {
+    let absent = |run: &mut Run| run.environments[1].controls[2] = fact(Control::LockedClocks, ControlState::Absent);
+    insta::assert_snapshot!(graded(absent), @r"
+    publication -> realism
+    controls: `locked_clocks` is absent: as seen
+    ");
+    insta::assert_snapshot!(graded(|run| run.environments[1].controls.truncate(3)), @r"
+    publication -> realism
+    controls: `stable_background` is absent: nothing is said of it
+    ");
+    let proved = |run: &mut Run| run.environments[0].controls[0] = fact(Control::DedicatedNodes, ControlState::Proved);
+    assert_eq!(graded(proved), "publication -> publication");
+}
+
+#[test]
+fn a_control_that_is_both_held_and_absent_is_absent() {
+    let both = |run: &mut Run| run.environments[0].controls.push(fact(Control::LockedClocks, ControlState::Absent));
+    assert!(graded(both).starts_with("publication -> realism\ncontrols: `locked_clocks` is absent"));
+}
+
+#[test]
+fn a_point_has_enough_trials_and_all_that_were_planned() {
+    insta::assert_snapshot!(graded(|run| run.points[0].trials_counted = 4), @r"
+    publication -> realism
+    complete: w.t.default at `one` has 4 counted trials of 5 planned
+    ");
+    let two = |run: &mut Run| {
+        run.points[0].trials_counted = 2;
+        run.points[0].trials_planned = 2;
+    };
+    insta::assert_snapshot!(graded(two), @r"
+    publication -> realism
+    trials: w.t.default at `one` has 2 counted trials, fewer than 3
+    ");
+    let three = |run: &mut Run| {
+        run.points[0].trials_counted = MIN_TRIALS;
+        run.points[0].trials_planned = MIN_TRIALS;
+    };
+    assert_eq!(graded(three), "publication -> publication", "the limit itself is enough");
+}
+
+#[test]
+fn a_primary_metric_has_an_interval_and_a_known_stability() {
+    let no_interval = |run: &mut Run| {
+        metric(run).interval = None;
+        metric(run).interval_absent = Some("2 samples".to_owned());
+    };
+    insta::assert_snapshot!(graded(no_interval), @r"
+    publication -> realism
+    interval: `rate` of w.t.default at `one` has no interval: 2 samples
+    ");
+    insta::assert_snapshot!(graded(|run| metric(run).interval = None), @r"
+    publication -> realism
+    interval: `rate` of w.t.default at `one` has no interval: no reason is given
+    ");
+    insta::assert_snapshot!(graded(|run| metric(run).stability = Stability::Unknown), @r"
+    publication -> realism
+    stability: the stability of `rate` of w.t.default at `one` is unknown: calm
+    ");
+    assert_eq!(
+        graded(|run| metric(run).stability = Stability::Unstable),
+        "publication -> publication",
+        "stated, it bars nothing"
+    );
+}
+
+#[test]
+fn a_metric_that_nobody_judges_bars_nothing() {
+    let secondary = |run: &mut Run| {
+        metric(run).primary = false;
+        metric(run).interval = None;
+        metric(run).stability = Stability::Unknown;
+    };
+    assert_eq!(graded(secondary), "publication -> publication");
+}
+
+#[test]
+fn blocks_do_not_differ_and_something_was_measured() {
+    let [before, after] = [0, 1].map(|index| Block { index, incarnation: 0 });
+    let drift = Drift { what: "boot_id".to_owned(), before, after, detail: "a, then b".to_owned() };
+    insta::assert_snapshot!(graded(|run| run.collection.drift.push(drift)), @r"
+    publication -> realism
+    drift: `boot_id` differs between blocks: a, then b
+    ");
+    insta::assert_snapshot!(graded(|run| run.status = RunStatus::Failed), @r"
+    publication -> realism
+    complete: no trial is valid
+    ");
+}
+
+#[test]
+fn what_falls_short_of_its_grade_is_given_the_next_that_it_meets() {
+    let asking = |intent, traceable: bool| {
+        graded(|run| {
+            run.plan.intent = intent;
+            run.plan.claim = None;
+            run.plan.source.dirty = !traceable;
+        })
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .to_owned()
+    };
+    assert_eq!(asking(Intent::Publication, true), "publication -> realism");
+    assert_eq!(asking(Intent::Publication, false), "publication -> exploratory");
+    assert_eq!(asking(Intent::Realism, true), "realism -> realism");
+    assert_eq!(asking(Intent::Realism, false), "realism -> exploratory");
+    assert_eq!(asking(Intent::Exploratory, true), "exploratory -> exploratory", "nothing is given that was not asked for");
+    assert_eq!(asking(Intent::Exploratory, false), "exploratory -> exploratory");
+}
+
+#[test]
+fn every_shortfall_is_said_at_once() {
+    let poor = |run: &mut Run| {
+        run.plan.source.dirty = true;
+        run.plan.claim = None;
+        run.environments[0].controls.clear();
+        run.points[0].trials_counted = 0;
+        run.status = RunStatus::Failed;
+        metric(run).interval = None;
+    };
+    let rules: Vec<String> =
+        graded(poor).lines().skip(1).map(|line| line.split(':').next().unwrap_or_default().to_owned()).collect();
+    let expected =
+        ["clean_commit", "claim", "controls", "controls", "controls", "controls", "trials", "complete", "interval", "complete"];
+    assert_eq!(rules, expected);
+}

@@ -1,0 +1,168 @@
+//! A run of one point as tests see it: what its scripts printed, attempt by attempt.
+
+use std::collections::BTreeMap;
+
+use assay_indicator::Output;
+use assay_manifest::{
+    Attempt, AttemptStatus, Block, CollectedAttempt, CollectedTrial, Collection, Count, Digest, Instant, Plan, PlannedTrial,
+    Reason, RunId, Shard, Validity, Window,
+};
+use serde_json::{Value, json};
+
+use crate::dimensions::Dimensions;
+use crate::evidence::{Attempts, Found, Trial};
+use crate::rows::RowContext;
+
+/// What an attempt printed, and whether it counts.
+#[derive(Clone, Debug)]
+pub(crate) struct Printed {
+    pub(crate) result: Value,
+    pub(crate) counts: bool,
+}
+
+/// A counted attempt that printed this `@result`.
+pub(crate) fn printed(result: Value) -> Printed {
+    Printed { result, counts: true }
+}
+
+/// An attempt that does not count.
+pub(crate) fn invalid(result: Value) -> Printed {
+    Printed { result, counts: false }
+}
+
+/// A run with everything that its rows are made from.
+pub(crate) struct Run {
+    name: RunId,
+    pub(crate) plan: Plan,
+    pub(crate) collection: Collection,
+    attempts: Attempts,
+    outputs: BTreeMap<(String, u32), Output>,
+}
+
+fn digest(text: &str) -> Digest {
+    Digest::of(text.as_bytes())
+}
+
+/// A run whose trials had these attempts. Its workload declares `rate` (primary) and `size`.
+pub(crate) fn run(trials: &[&[Printed]]) -> Run {
+    let plan = plan(trials.len());
+    let mut outputs = BTreeMap::new();
+    let mut found = Vec::new();
+    for (planned, attempts) in plan.trials.iter().zip(trials) {
+        let of_trial = (0..).zip(attempts.iter()).map(|(number, printed)| {
+            let document = json!({"name": "n", "@parameters": {}, "@result": printed.result}).to_string();
+            let output = assay_indicator::parse(document.as_bytes()).expect("a result");
+            outputs.insert((planned.trial_id.to_string(), number), output);
+            Found { collected: collected(number, printed.counts), attempt: attempt(planned, number, printed.counts) }
+        });
+        found.push((planned.clone(), of_trial.collect()));
+    }
+    let collection = collection(&found);
+    Run { name: "nightly".parse().expect("a run id"), plan, collection, attempts: Attempts(found), outputs }
+}
+
+fn collected(number: u32, counted: bool) -> CollectedAttempt {
+    let block = Block { index: 0, incarnation: 0 };
+    CollectedAttempt {
+        attempt: number,
+        block,
+        shard: Shard::ONLY,
+        part: digest("part"),
+        counted,
+        samples: Count(2),
+        gaps: Vec::new(),
+    }
+}
+
+fn attempt(planned: &PlannedTrial, number: u32, valid: bool) -> Attempt {
+    let start = Instant::from_unix_ns(i64::from(planned.index) * 100 + i64::from(number));
+    let end = Instant::from_unix_ns(start.unix_ns() + 50);
+    let reasons = if valid { vec![] } else { vec![Reason::new("cpu_throttled", "60 %")] };
+    Attempt {
+        trial_id: planned.trial_id.clone(),
+        case_id: planned.case_id.clone(),
+        point_id: planned.point_id.clone(),
+        attempt: number,
+        window: Window { start, end, duration_ns: Count(50) },
+        status: AttemptStatus::Completed,
+        validity: Validity::from_reasons(reasons),
+        indicator: None,
+        host_before: None,
+        host_after: None,
+        evidence: Vec::new(),
+    }
+}
+
+fn collection(found: &[(PlannedTrial, Vec<Found>)]) -> Collection {
+    let trial = |(planned, found): &(PlannedTrial, Vec<Found>)| CollectedTrial {
+        trial_id: planned.trial_id.clone(),
+        counted: found.iter().any(|found| found.collected.counted),
+        attempts: found.iter().map(|found| found.collected.clone()).collect(),
+    };
+    let artifact = json!({"name": "evidence.json", "digest": digest("e"), "size": "2", "media_type": "application/json"});
+    Collection {
+        plan_digest: digest("plan"),
+        trials: found.iter().map(trial).collect(),
+        drift: Vec::new(),
+        evidence: serde_json::from_value(artifact).expect("an artifact"),
+        evidence_count: Count(10),
+        evidence_bytes: Count(1000),
+    }
+}
+
+fn plan(trials: usize) -> Plan {
+    let artifact = json!({"name": "a", "digest": digest("a"), "size": "1", "media_type": "text/plain"});
+    let metric =
+        |path: &str, unit: &str, primary: bool| json!({"path": path, "unit": unit, "better": "higher", "primary": primary});
+    let trial = |index: usize| {
+        json!({
+            "trial_id": format!("w.t.default.one.t{index}"), "case_id": "w.t.default", "point_id": "one", "index": index, "block": 0,
+        })
+    };
+    let plan = json!({
+        "pipeline": {"name": "p", "path": "p.yaml", "digest": digest("pipeline")},
+        "source": {"kind": "git", "commit": "0123456789012345678901234567890123456789", "dirty": false, "files_digest": digest("f")},
+        "intent": "exploratory", "controls": [],
+        "workloads": [{
+            "name": "w", "workload_type": "indicator", "workload_spec_digest": digest("spec"), "spec": artifact, "seed": "00",
+            "metrics": [metric("rate", "GB/s", true), metric("size", "B", false)],
+        }],
+        "targets": [], "variants": [],
+        "cases": [{
+            "case_id": "w.t.default", "workload": "w", "target": "t", "variant": "default",
+            "points": [{"point_id": "one", "kind": "parameters", "value": {"SIZE": "64"}}],
+        }],
+        "trial_policy": {"count": trials, "retry_budget": 1}, "isolation": "none", "placement": "coexist",
+        "order": {"seed": "00", "digest": digest("order")}, "trials": (0..trials).map(trial).collect::<Vec<_>>(),
+        "unpinned": [], "queries": [],
+    });
+    serde_json::from_value(plan).expect("a plan")
+}
+
+impl Run {
+    /// The trials of its one point with what they printed.
+    pub(crate) fn trials(&self) -> Vec<Trial<'_>> {
+        let case = &self.plan.cases[0];
+        let read = |attempt: &Attempt| Ok(self.outputs.get(&(attempt.trial_id.to_string(), attempt.attempt)).cloned());
+        self.attempts.of_point(&case.case_id, &case.points[0].point_id, read).expect("evidence")
+    }
+
+    pub(crate) fn context(&self) -> RowContext<'_> {
+        RowContext {
+            run_id: &self.name,
+            plan: &self.plan,
+            plan_digest: digest("plan"),
+            plan_manifest: digest("plan manifest"),
+            collection: &self.collection,
+            collection_manifest: digest("collection"),
+            environments: &[],
+            environment_manifests: Vec::new(),
+            attempts: &self.attempts,
+            reduce_binary: digest("binary"),
+        }
+    }
+
+    pub(crate) fn dimensions(&self) -> Dimensions {
+        Dimensions::of(&self.context()).expect("dimensions")
+    }
+}
