@@ -87,7 +87,11 @@ impl Family {
             // All are killed before any is waited for, so that they end side by side.
             let killed: Vec<_> = running.into_iter().filter(|pid| kill(*pid)).collect();
             let ended: Vec<_> = killed.into_iter().filter(|pid| has_ended_by(*pid, deadline)).collect();
-            let reaped = self.reap_orphans(done.iter().chain(&ended), &mut swept);
+            // Of those that were gone already, the signal to their group had ended the ones that SIGKILL ended.
+            let reaped = self.reap_orphans(&done, &mut swept.usage);
+            swept.killed +=
+                ended.len() + reaped.iter().filter(|status| **status == Status::Signaled(Signal::KILL.as_raw())).count();
+            let reaped = reaped.len() + self.reap_orphans(&ended, &mut swept.usage).len();
             if reaped == 0 && ended.is_empty() {
                 break;
             }
@@ -115,15 +119,14 @@ impl Family {
         self.awaited.contains_key(&raw(pid))
     }
 
-    /// Takes ended orphans out of the process table: how many. What is awaited stays, for whoever awaits it. Those that SIGKILL
-    /// ended were still running, whether this sweep killed them or the signal to their group before it.
-    fn reap_orphans<'a>(&self, ended: impl Iterator<Item = &'a Pid>, swept: &mut Swept) -> usize {
-        let reaped = ended.filter(|pid| !self.is_awaited(**pid)).filter_map(|pid| sys::reap(*pid).ok());
-        let add = |(status, used): (Status, Usage)| {
-            swept.killed += usize::from(status == Status::Signaled(Signal::KILL.as_raw()));
-            swept.usage += used;
+    /// Takes ended orphans out of the process table: how each ended. What is awaited stays, for whoever awaits it.
+    fn reap_orphans(&self, ended: &[Pid], usage: &mut Usage) -> Vec<Status> {
+        let reaped = ended.iter().filter(|pid| !self.is_awaited(**pid)).filter_map(|pid| sys::reap(*pid).ok());
+        let add = |(status, used)| {
+            *usage += used;
+            status
         };
-        reaped.map(add).count()
+        reaped.map(add).collect()
     }
 
     /// Takes a child that has ended out of the process table.

@@ -287,13 +287,13 @@ fn an_unknown_type_is_one_problem() {
 
 #[test]
 fn missing_fields_say_for_which_type() {
-    assert_snapshot!(serving("  model: llama-3.1-8b\n  precision: fp8\n", ""), @r"
+    assert_snapshot!(serving("  model: llama-3.1-8b\n  precision: fp8\n", ""), @"
     error: `spec` lacks `model` for `type: serving`
      --> a.yaml:4:1
       |
     4 | spec:
       | ^^^^
-    hint: the model, a dimension of every comparison
+    hint: the model, such as `llama-3.1-8b`
 
     error: `spec` lacks `precision` for `type: serving`
      --> a.yaml:4:1
@@ -328,13 +328,13 @@ fn serving_needs_a_load() {
 
 #[test]
 fn training_needs_its_dimensions() {
-    assert_snapshot!(indicator("type: indicator", "type: training"), @r"
+    assert_snapshot!(indicator("type: indicator", "type: training"), @"
     error: `spec` lacks `model` for `type: training`
      --> a.yaml:6:1
       |
     6 | spec:
       | ^^^^
-    hint: the model, a dimension of every comparison
+    hint: the model, such as `llama-3.1-8b`
 
     error: `spec` lacks `precision` for `type: training`
      --> a.yaml:6:1
