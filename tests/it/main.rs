@@ -6,6 +6,7 @@ mod by_hand;
 mod docs;
 mod errors;
 mod foreign;
+mod hostile;
 mod kills;
 mod life;
 mod pipeline;

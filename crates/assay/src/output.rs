@@ -9,14 +9,29 @@ use serde::Serialize;
 /// The width of a terminal that does not tell its own.
 const DEFAULT_WIDTH: usize = 100;
 
-/// Writes a line of data.
+/// Writes a line of data. Texts of strangers may stand in it, so what could steer a terminal is shown and not sent.
 pub(crate) fn line(text: impl AsRef<str>) {
+    write(&mut std::io::stdout().lock(), &harmless(text.as_ref()));
+}
+
+/// Writes a report, which has made strangers' texts harmless itself and may be in colour.
+pub(crate) fn report(text: impl AsRef<str>) {
     write(&mut std::io::stdout().lock(), text.as_ref());
 }
 
 /// Writes a line of talk.
 pub(crate) fn talk(text: impl AsRef<str>) {
-    write(&mut std::io::stderr().lock(), text.as_ref());
+    write(&mut std::io::stderr().lock(), &harmless(text.as_ref()));
+}
+
+/// The text with control characters and marks of direction written out.
+pub(crate) fn harmless(text: &str) -> String {
+    let steers = |letter: char| {
+        (letter.is_control() && letter != '\n')
+            || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let shown = |letter: char| if steers(letter) { letter.escape_default().to_string() } else { letter.to_string() };
+    text.chars().map(shown).collect()
 }
 
 fn write(out: &mut dyn std::io::Write, text: &str) {
@@ -86,4 +101,15 @@ pub(crate) fn end_quietly_on_a_closed_pipe() {
 #[expect(clippy::exit, reason = "the reader of the output is gone, so there is nobody to return to")]
 fn quit_quietly() -> ! {
     std::process::exit(i32::from(Exit::Done.code()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_steer_a_terminal_is_shown() {
+        assert_eq!(harmless("a\u{1b}[2Jb\rc\u{202e}d\u{9b}"), "a\\u{1b}[2Jb\\rc\\u{202e}d\\u{9b}");
+        assert_eq!(harmless("two\nlines, für alle"), "two\nlines, für alle");
+    }
 }

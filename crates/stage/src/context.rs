@@ -176,6 +176,12 @@ impl Context {
         Ok(Artifact { name: name.into(), digest, size: Count(size), media_type: media_type.to_owned() })
     }
 
+    /// Stores a stream as an output, without holding it in memory.
+    pub fn put_reader(&self, name: impl Into<String>, media_type: &str, reader: impl std::io::Read) -> Result<Artifact, Failure> {
+        let (digest, size) = self.output.put_reader(reader, &self.scratch)?;
+        Ok(Artifact { name: name.into(), digest, size: Count(size), media_type: media_type.to_owned() })
+    }
+
     /// Reads an artifact of an input into memory; `limit` bounds what is held.
     pub fn get(&self, artifact: &Artifact, limit: u64) -> Result<Vec<u8>, Failure> {
         Ok(self.store.get(&artifact.digest, limit)?)

@@ -194,6 +194,7 @@ impl Backend {
     /// Feeds an object's bytes to `sink`, a chunk at a time: false where there is no such object.
     pub(crate) fn read(&self, path: &Path, mut sink: impl FnMut(&[u8]) -> Result<()>) -> Result<bool> {
         let failed = self.failed("read", path);
+        self.check_plain(path).map_err(|source| failed(Box::new(source)))?;
         let found = match Self::wait(self.objects.get(path))? {
             Ok(found) => found,
             Err(ObjectError::NotFound { .. }) => return Ok(false),
@@ -211,6 +212,17 @@ impl Backend {
             }
         }
         Ok(true)
+    }
+
+    /// In a folder an object is a plain file: a pipe would never end, and a link leads out of the store.
+    fn check_plain(&self, path: &Path) -> std::io::Result<()> {
+        let Some(folder) = &self.folder else { return Ok(()) };
+        match std::fs::symlink_metadata(folder.join(path.as_ref())) {
+            Ok(found) if found.is_file() => Ok(()),
+            Ok(_) => Err(std::io::Error::other("it is not a plain file")),
+            // What is not there is for the caller to say.
+            Err(_) => Ok(()),
+        }
     }
 
     /// Whether there is such an object.

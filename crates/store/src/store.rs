@@ -266,6 +266,21 @@ mod tests {
     }
 
     #[test]
+    fn a_link_or_a_folder_in_the_place_of_an_object_is_refused() {
+        let folder = folder();
+        let store = open(&folder);
+        let digest = store.put(b"bytes").expect("put");
+        let blob = folder.path().join(layout::blob(&digest).as_ref());
+        let elsewhere = folder.path().join("elsewhere");
+        std::fs::rename(&blob, &elsewhere).expect("moved");
+        std::os::unix::fs::symlink(&elsewhere, &blob).expect("a link");
+        assert!(matches!(store.get(&digest, 100), Err(Error::Backend { .. })));
+        std::fs::remove_file(&blob).expect("removed");
+        std::fs::create_dir(&blob).expect("a folder");
+        assert!(matches!(store.check(&digest), Err(Error::Backend { .. })));
+    }
+
+    #[test]
     fn a_local_folder_conforms() {
         let folder = folder();
         conformance::conformance(&|| open(&folder));

@@ -43,12 +43,14 @@ pub struct FolderBlobs {
     folder: PathBuf,
     by_path: BTreeMap<String, Digest>,
     by_digest: BTreeMap<Digest, PathBuf>,
+    /// Links and other things that are no plain files.
+    odd: Vec<String>,
 }
 
 impl FolderBlobs {
     /// Hashes every file of a folder.
     pub fn open(folder: &Path) -> Result<Self, Failure> {
-        let mut found = Self { folder: folder.to_owned(), by_path: BTreeMap::new(), by_digest: BTreeMap::new() };
+        let mut found = Self { folder: folder.to_owned(), by_path: BTreeMap::new(), by_digest: BTreeMap::new(), odd: Vec::new() };
         let mut pending = vec![folder.to_owned()];
         while let Some(inner) = pending.pop() {
             let entries = std::fs::read_dir(&inner).map_err(|error| unreadable(&inner, &error))?;
@@ -60,8 +62,10 @@ impl FolderBlobs {
                     pending.push(entry.path());
                 } else if kind.is_file() {
                     found.add(entry.path())?;
+                } else {
+                    found.odd.push(found.inside(&entry.path()));
                 }
-                if found.by_path.len() + pending.len() > MAX_FILES {
+                if found.by_path.len() + found.odd.len() + pending.len() > MAX_FILES {
                     let message = format!("`{}` holds more than {MAX_FILES} files", folder.display());
                     return Err(Failure::usage("too_many_files", message));
                 }
@@ -72,10 +76,13 @@ impl FolderBlobs {
 
     fn add(&mut self, path: PathBuf) -> Result<(), Failure> {
         let digest = digest_of(&path, &mut std::io::sink())?;
-        let inside = path.strip_prefix(&self.folder).unwrap_or(&path).to_string_lossy().into_owned();
-        self.by_path.insert(inside, digest);
+        self.by_path.insert(self.inside(&path), digest);
         self.by_digest.insert(digest, path);
         Ok(())
+    }
+
+    fn inside(&self, path: &Path) -> String {
+        path.strip_prefix(&self.folder).unwrap_or(path).to_string_lossy().into_owned()
     }
 
     /// The digest of the file at a path of the folder.
@@ -103,7 +110,8 @@ impl FolderBlobs {
                 }
             }
         }
-        Ok(self.by_path.keys().filter(|path| !expected.contains_key(*path)).cloned().collect())
+        let strangers = self.by_path.keys().filter(|path| !expected.contains_key(*path));
+        Ok(strangers.chain(&self.odd).cloned().collect())
     }
 }
 

@@ -3,8 +3,9 @@
 use std::fmt;
 
 use assay_chain::published_prefix;
+use assay_claim::Evidence;
 use assay_envelope::Verified;
-use assay_manifest::{Artifact, Collection, CuratedFile, Document, Numbers, Publication, RunId, Summary};
+use assay_manifest::{Artifact, Collection, CuratedFile, Document, Environment, Numbers, Plan, Publication, RunId, Summary};
 use assay_stage::{Exit, Failure};
 use assay_warehouse::Row;
 use serde::Serialize;
@@ -92,7 +93,22 @@ pub fn verify_rows(blobs: &dyn Blobs, chain: &Chain) -> Result<LevelReport, Fail
     let numbers = read_numbers(blobs, &publication.body)?;
     check_origin(&numbers, &chain.run_id, &publication.body)?;
     check_numbers(&chain.run_id, &numbers, &outcomes)?;
+    check_grade(chain, &summary.body, &publication.body)?;
     Ok(report)
+}
+
+/// The grade is what the claim rules give now: publish is not taken at its word.
+fn check_grade(chain: &Chain, summary: &Summary, publication: &Publication) -> Result<(), Failure> {
+    let (Some(plan), Some(collection)) = (chain.one::<Plan>(), chain.one::<Collection>()) else { return Ok(()) };
+    let mut environments: Vec<_> = chain.all::<Environment>().map(|(_, manifest)| &manifest.body).collect();
+    environments.sort_by_key(|environment| environment.block);
+    let earned = assay_claim::grade(&Evidence::of(&plan.body, &environments, &collection.body, summary));
+    if earned == publication.grade {
+        return Ok(());
+    }
+    let (said, given) = (publication.grade.given, earned.given);
+    Err(Failure::verification("other_grade", format!("the run is published as `{said}` grade, but its evidence earns `{given}`"))
+        .hint("an `assay` of another version may have other rules; the grade's reasons are in the publication"))
 }
 
 /// The numbers are of this run, this Summary and this grade.

@@ -2,25 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use assay_host::Root;
 use assay_indicator::Malformed;
 use assay_manifest::{
-    Artifact, Attempt, AttemptStatus, EnvVar, FrozenWorkload, HostState, IndicatorOutcome, IndicatorWork, Plan, PlannedTrial,
-    Reason, ResourceUsage, Validity, Variant,
+    Attempt, AttemptStatus, EnvVar, FrozenWorkload, HostState, IndicatorOutcome, IndicatorWork, Plan, PlannedTrial, Reason,
+    ResourceUsage, Validity, Variant,
 };
-use assay_process::{Command, Ended, Output, Status, Usage};
+use assay_process::{Command, Ended, Status, Usage};
 use assay_stage::{Context, Failure, read_secret};
 
+use crate::capture::Capture;
 use crate::judge::{Left, judge};
 use crate::workspace::{SCRIPT, Workspace, base_environment, spawner, system};
-
-/// The most that is kept of a script's standard output or error. A result that needs more is no result.
-const MAX_OUTPUT_BYTES: u64 = 64 << 20;
 
 /// One trial and all that its attempts need from the plan.
 pub(crate) struct Runner<'a> {
@@ -69,8 +66,8 @@ impl<'a> Runner<'a> {
     /// Runs the script once in a fresh folder.
     pub(crate) fn run(&self, ctx: &Context, attempt: u32, workspace: &Workspace) -> Result<Attempt, Failure> {
         let folder = workspace.attempt_folder(ctx, &format!("trial-{}-{attempt}", self.trial.trial_id))?;
-        let [stdout, stderr] = ["stdout", "stderr"].map(|name| ctx.scratch().join(name));
-        let command = self.command(&folder, &stdout, &stderr)?;
+        let (stdout, stderr) = (Capture::new(ctx)?, Capture::new(ctx)?);
+        let (command, secrets) = self.command(&folder, &stdout, &stderr)?;
         let limit = Duration::from_nanos(self.work.time_limit_ns.0);
 
         let before = host_state(ctx);
@@ -80,14 +77,20 @@ impl<'a> Runner<'a> {
         let window = watch.window();
         let after = host_state(ctx);
 
-        let evidence = self.keep(ctx, attempt, &[("stdout", &stdout), ("stderr", &stderr)])?;
-        let output = read_output(&stdout)?;
+        let name = |output: &str| format!("trials/{}/{attempt}/{output}", self.trial.trial_id);
+        // One byte more than the parser takes, so that it sees that there is too much and says so.
+        let stdout = stdout.keep(ctx, name("stdout"), &secrets, assay_indicator::MAX_BYTES as u64 + 1)?;
+        let stderr = stderr.keep(ctx, name("stderr"), &secrets, 0)?;
+        let output = assay_indicator::parse(&stdout.head);
         if let Err(error) = fs::remove_dir_all(&folder) {
             // What a script has made unremovable stays until the scratch folder goes; no later attempt uses this folder.
             tracing::warn!(folder = %folder.display(), %error, "the folder of an attempt was not removed");
         }
-        let (status, reasons) =
+        let (status, mut reasons) =
             judge(&Left { ended: &ended, output: &output, metrics: &self.workload.metrics, before: &before, after: &after });
+        if stdout.held_secret || stderr.held_secret {
+            reasons.push(Reason::new("secret_in_output", "the script printed a secret of its environment, which was masked"));
+        }
         Ok(Attempt {
             trial_id: self.trial.trial_id.clone(),
             case_id: self.trial.case_id.clone(),
@@ -99,33 +102,29 @@ impl<'a> Runner<'a> {
             indicator: Some(self.outcome(&ended, &output)),
             host_before: Some(before),
             host_after: Some(after),
-            evidence,
+            evidence: vec![stdout.artifact, stderr.artifact],
         })
     }
 
-    fn command(&self, folder: &Path, stdout: &Path, stderr: &Path) -> Result<Command, Failure> {
+    /// The command, and the secrets among its variables.
+    fn command(&self, folder: &Path, stdout: &Capture, stderr: &Capture) -> Result<(Command, Vec<OsString>), Failure> {
+        let mut secrets = Vec::new();
         let mut command = Command::new(folder.join(SCRIPT));
         command.env = base_environment(folder).into_iter().map(|(name, value)| (name.into(), value)).collect();
         for variable in &self.env {
-            command = command.env(&variable.name, resolve(variable)?);
+            let value = resolve(variable)?;
+            if variable.value.is_none() {
+                secrets.push(value.clone());
+            }
+            command = command.env(&variable.name, value);
         }
         for (name, value) in &self.parameters {
             command = command.env(name, value);
         }
         command.cwd = Some(folder.to_owned());
-        command.stdout = Output::File(stdout.to_owned());
-        command.stderr = Output::File(stderr.to_owned());
-        Ok(command)
-    }
-
-    /// Keeps the raw outputs byte for byte, up to the limit.
-    fn keep(&self, ctx: &Context, attempt: u32, files: &[(&str, &PathBuf)]) -> Result<Vec<Artifact>, Failure> {
-        let keep = |(name, path): &(&str, &PathBuf)| {
-            cut(path)?;
-            let name = format!("trials/{}/{attempt}/{name}", self.trial.trial_id);
-            ctx.put_file(name, "application/octet-stream", path)
-        };
-        files.iter().map(keep).collect()
+        command.stdout = stdout.output();
+        command.stderr = stderr.output();
+        Ok((command, secrets))
     }
 
     fn outcome(&self, ended: &Ended, output: &Result<assay_indicator::Output, Malformed>) -> IndicatorOutcome {
@@ -147,29 +146,8 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// Cuts what a program printed to what is kept of it.
-pub(crate) fn cut(path: &Path) -> Result<(), Failure> {
-    let cut = || {
-        let file = File::options().write(true).open(path)?;
-        if file.metadata()?.len() > MAX_OUTPUT_BYTES { file.set_len(MAX_OUTPUT_BYTES) } else { Ok(()) }
-    };
-    cut().map_err(|error: std::io::Error| unreadable(path, &error))
-}
-
 fn host_state(ctx: &Context) -> HostState {
     assay_host::state(&Root::host(), ctx.clock().now())
-}
-
-fn read_output(path: &Path) -> Result<Result<assay_indicator::Output, Malformed>, Failure> {
-    let mut bytes = Vec::new();
-    let file = File::open(path).map_err(|error| unreadable(path, &error))?;
-    // One byte more than the parser takes, so that it sees that there is too much and says so.
-    file.take(assay_indicator::MAX_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
-    Ok(assay_indicator::parse(&bytes))
-}
-
-fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::environment("scratch", format!("cannot read `{}`", path.display())).because(error)
 }
 
 /// The value of a variable; a secret is read where the reference says, and goes to the program alone.
@@ -242,18 +220,5 @@ mod tests {
           because: it is larger than the limit of 131072 bytes
         ");
         insta::assert_snapshot!(refused(&variable(None, None, None)), @"error[env]: the variable `TOKEN` has no value");
-    }
-
-    #[test]
-    fn what_is_kept_of_an_output_has_a_limit() {
-        let file = tempfile::NamedTempFile::new().expect("a file");
-        let length = || file.as_file().metadata().expect("it is there").len();
-        file.as_file().set_len(MAX_OUTPUT_BYTES + 1).expect("a sparse file");
-        cut(file.path()).expect("cut");
-        assert_eq!(length(), MAX_OUTPUT_BYTES);
-        file.as_file().set_len(3).expect("short");
-        cut(file.path()).expect("nothing to cut");
-        assert_eq!(length(), 3);
-        assert!(cut(Path::new("/nonexistent/stdout")).is_err());
     }
 }

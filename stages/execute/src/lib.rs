@@ -3,6 +3,7 @@
 //! A failure of what is measured is a result: the stage finishes, and the verdict is in its execution part.
 
 mod attempt;
+mod capture;
 mod journal;
 mod judge;
 mod workspace;

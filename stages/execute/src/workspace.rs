@@ -5,11 +5,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use assay_manifest::{Artifact, Digest, FrozenWorkload, IndicatorWork, PinnedFile, Prepare, Prepared};
-use assay_process::{Command, Output, Spawner};
+use assay_manifest::{Digest, FrozenWorkload, IndicatorWork, PinnedFile, Prepare, Prepared};
+use assay_process::{Command, Spawner};
 use assay_stage::{Context, Failure};
 
-use crate::attempt::cut;
+use crate::capture::Capture;
 
 /// What the script is called where it runs.
 pub(crate) const SCRIPT: &str = "script";
@@ -115,7 +115,7 @@ fn output_name(workload: &FrozenWorkload, path: &str) -> String {
 }
 
 fn run_preparation(ctx: &Context, workload: &FrozenWorkload, prepare: &Prepare, folder: &Path) -> Result<Prepared, Failure> {
-    let [stdout, stderr] = ["stdout", "stderr"].map(|name| ctx.scratch().join(format!("prepare-{}.{name}", workload.name)));
+    let (stdout, stderr) = (Capture::new(ctx)?, Capture::new(ctx)?);
     let command = preparation(prepare, folder, &stdout, &stderr)?;
     let limit = Duration::from_nanos(prepare.time_limit_ns.0);
     let (exit_code, mut failure) = match spawner()?.spawn(command) {
@@ -135,7 +135,10 @@ fn run_preparation(ctx: &Context, workload: &FrozenWorkload, prepare: &Prepare, 
         }
         Err(error) => (None, Some(format!("the preparation did not start: {}", chain(&error)))),
     };
-    let mut outputs = logs(ctx, workload, &[("stdout", &stdout), ("stderr", &stderr)])?;
+    let mut outputs = Vec::new();
+    for (name, log) in [("stdout", stdout), ("stderr", stderr)] {
+        outputs.push(log.keep(ctx, format!("prepared/{}/{name}", workload.name), &[], 0)?.artifact);
+    }
     for path in &prepare.outputs {
         match made_file(&folder.join(path)) {
             Ok(file) => outputs.push(ctx.put_file(output_name(workload, path), "application/octet-stream", &file)?),
@@ -155,15 +158,15 @@ fn chain(error: &assay_process::Error) -> String {
     text
 }
 
-fn preparation(prepare: &Prepare, folder: &Path, stdout: &Path, stderr: &Path) -> Result<Command, Failure> {
+fn preparation(prepare: &Prepare, folder: &Path, stdout: &Capture, stderr: &Capture) -> Result<Command, Failure> {
     let Some((program, arguments)) = prepare.command.split_first() else {
         return Err(Failure::definition("prepare", "the preparation has an empty command"));
     };
     let mut command = Command::new(program).args(arguments);
     command.env = base_environment(folder).into_iter().map(|(name, value)| (name.into(), value)).collect();
     command.cwd = Some(folder.to_owned());
-    command.stdout = Output::File(stdout.to_owned());
-    command.stderr = Output::File(stderr.to_owned());
+    command.stdout = stdout.output();
+    command.stderr = stderr.output();
     Ok(command)
 }
 
@@ -177,16 +180,6 @@ pub(crate) fn base_environment(folder: &Path) -> Vec<(&'static str, std::ffi::Os
         ("LANG", "C.UTF-8".into()),
         ("LC_ALL", "C.UTF-8".into()),
     ]
-}
-
-fn logs(ctx: &Context, workload: &FrozenWorkload, files: &[(&str, &PathBuf)]) -> Result<Vec<Artifact>, Failure> {
-    // A preparation that did not start has made none.
-    let exist = files.iter().filter(|(_, path)| path.exists());
-    let keep = |(name, path): &(&str, &PathBuf)| {
-        cut(path)?;
-        ctx.put_file(format!("prepared/{}/{name}", workload.name), "text/plain", path)
-    };
-    exist.map(keep).collect()
 }
 
 fn made_file(path: &Path) -> Result<PathBuf, String> {

@@ -48,7 +48,9 @@ impl Where {
     /// Finds a run by its name, or by the folder that it was published to, and verifies its chain.
     pub(crate) fn open(&self, name: &str) -> Result<Opened, Failure> {
         let config = Config::find()?;
-        if Path::new(name).is_dir() {
+        // A folder is named as one, so that a folder that happens to have a run's name never stands in for that run.
+        let is_path = name.contains('/') || name == "." || name == "..";
+        if is_path && Path::new(name).is_dir() {
             let blobs = FolderBlobs::open(Path::new(name))?;
             let established = establish(&self.trust, &config, &blobs, &keys_in_folder(&blobs)?)?;
             let head = head_of_folder(&blobs)?;
@@ -65,7 +67,9 @@ impl Where {
             });
         }
         let run_id: RunId = name.parse().map_err(|error| {
-            Failure::usage("no_such_run", format!("`{name}` is neither a folder nor the name of a run")).because(&error)
+            Failure::usage("no_such_run", format!("`{name}` is neither a folder nor the name of a run"))
+                .because(&error)
+                .hint("a published folder is named with a `/`, such as `./folder`")
         })?;
         let uri = self.store_uri()?;
         let store = Store::open_existing(&uri)?;

@@ -87,7 +87,7 @@ impl Run {
                 "manifests": opened.chain.documents.iter().map(assay_envelope::Verified::as_input).collect::<Vec<_>>(),
             }))?;
         } else {
-            output::line(report.terminal(output::width(), output::has_color()));
+            output::report(report.terminal(output::width(), output::has_color()));
             output::line(format!("report    {}", folder.join("report.html").display()));
             // Somewhere else than where one stands, a run is found only by its store.
             let elsewhere = if default_store().ok().as_deref() == Some(run.store_uri.as_str()) {

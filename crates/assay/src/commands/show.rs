@@ -25,7 +25,7 @@ impl Show {
             Failure::usage("not_published", format!("the run `{}` has no result yet", opened.chain.run_id))
                 .hint("`assay run` with the same run id resumes it; `assay verify` says how far it came")
         })?;
-        output::line(if self.markdown { report.markdown() } else { report.terminal(output::width(), output::has_color()) });
+        output::report(if self.markdown { report.markdown() } else { report.terminal(output::width(), output::has_color()) });
         Ok(if opened.chain.is_established() { Exit::Done } else { Exit::Unestablished })
     }
 }

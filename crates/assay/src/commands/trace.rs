@@ -93,8 +93,10 @@ fn walk<'a>(opened: &'a Opened, address: &Address<'_>) -> Result<Walk<'a>, Failu
     let unpublished = || Failure::usage("not_published", format!("the run `{}` has no numbers", address.run_id));
     let summary = &opened.chain.one::<Summary>().ok_or_else(unpublished)?.body;
     let plan = &opened.chain.one::<Plan>().ok_or_else(unpublished)?.body;
-    let file = summary.files.iter().find(|file| file.table == address.table).ok_or_else(|| {
-        Failure::usage("unknown_table", format!("the run has no table `{}`", address.table)).hint("numbers lie in `outcome_fact`")
+    let numbers = assay_warehouse::OUTCOME_FACT.name;
+    let file = summary.files.iter().find(|file| file.table == numbers && address.table == numbers).ok_or_else(|| {
+        Failure::usage("unknown_table", format!("the run has no numbers in a table `{}`", address.table))
+            .hint(format!("numbers lie in `{numbers}`"))
     })?;
     let row = find_row(opened, address, file)?;
     let value = row.get(address.column).cloned().ok_or_else(|| {

@@ -1,6 +1,7 @@
 //! `assay validate`: all problems of all files in one go.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use assay_spec::{ClosureError, Problem, closure, validate};
@@ -26,12 +27,8 @@ impl Validate {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let paths = if self.paths.is_empty() { default_paths()? } else { self.paths };
         let files = definitions(&paths)?;
-        let read: BTreeMap<String, Vec<u8>> = files
-            .iter()
-            .map(|path| {
-                std::fs::read(path).map(|bytes| (path.display().to_string(), bytes)).map_err(|error| unreadable(path, &error))
-            })
-            .collect::<Result<_, _>>()?;
+        let read: BTreeMap<String, Vec<u8>> =
+            files.iter().map(|path| Ok((path.display().to_string(), read_definition(path)?))).collect::<Result<_, Failure>>()?;
         let mut problems = validate(read.iter().map(|(path, bytes)| (path.as_str(), bytes.as_slice())));
         problems.extend(read.keys().filter(|path| is_pipeline(path)).flat_map(|path| closure_problems(path)));
         problems.sort_by(|a, b| (&a.file, a.line, a.column, &a.message).cmp(&(&b.file, b.line, b.column, &b.message)));
@@ -63,6 +60,19 @@ fn default_paths() -> Result<Vec<PathBuf>, Failure> {
             .hint("name files or folders: `assay validate PATH...`"));
     }
     Ok(found)
+}
+
+/// The bytes of a definition: a plain file, and no more of it than shows that it is too large.
+fn read_definition(path: &Path) -> Result<Vec<u8>, Failure> {
+    let refuse = |error: std::io::Error| unreadable(path, &error);
+    // Links lead out of a repository that somebody else wrote, and pipes never end.
+    if !std::fs::symlink_metadata(path).map_err(refuse)?.is_file() {
+        return Err(Failure::usage("unreadable", format!("`{}` is not a plain file", path.display())));
+    }
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(refuse)?;
+    file.take(assay_spec::MAX_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(refuse)?;
+    Ok(bytes)
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Failure {

@@ -95,6 +95,7 @@ impl Verify {
             output::line(level_line(*level, report));
         }
         for stranger in &opened.strangers {
+            let stranger = stranger.escape_debug();
             output::line(format!("  !!  `{stranger}` lies in the folder and is not of the run: nothing vouches for it"));
         }
         output::line(format!("level {} of 4 reached", found.reached));

@@ -1,0 +1,114 @@
+//! What a measured program prints, caught in a file without a name, so that the program cannot put another one in its place.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{Read, Seek as _, SeekFrom};
+use std::os::fd::AsRawFd as _;
+use std::path::PathBuf;
+
+use assay_manifest::Artifact;
+use assay_process::Output;
+use assay_stage::{Context, Failure};
+
+/// The most that is kept of a program's standard output or error. A result that needs more is no result.
+pub(crate) const MAX_OUTPUT_BYTES: u64 = 64 << 20;
+
+/// The shortest value that is looked for as a secret: shorter ones stand in ordinary output by chance.
+const MIN_SECRET_BYTES: usize = 6;
+
+/// What stands where a secret stood.
+const MASK: &[u8] = b"[secret]";
+
+/// One output of one program.
+pub(crate) struct Capture(File);
+
+/// What was kept of an output.
+pub(crate) struct Kept {
+    /// The output, byte for byte up to the limit; where it held a secret, with that masked.
+    pub(crate) artifact: Artifact,
+    /// Its beginning, as far as the caller asked for.
+    pub(crate) head: Vec<u8>,
+    /// Whether it held a secret.
+    pub(crate) held_secret: bool,
+}
+
+impl Capture {
+    /// An empty file that only this process can name.
+    pub(crate) fn new(ctx: &Context) -> Result<Self, Failure> {
+        tempfile::tempfile_in(ctx.scratch()).map(Self).map_err(|error| unusable(&error))
+    }
+
+    /// Where the program is to print.
+    pub(crate) fn output(&self) -> Output {
+        Output::File(PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd())))
+    }
+
+    /// Keeps the output as an artifact, and gives its first `head` bytes.
+    pub(crate) fn keep(mut self, ctx: &Context, name: String, secrets: &[OsString], head: u64) -> Result<Kept, Failure> {
+        let media_type = "application/octet-stream";
+        let secrets: Vec<&[u8]> = secrets.iter().map(|secret| secret.as_encoded_bytes()).collect();
+        if !secrets.is_empty() {
+            let bytes = self.read(MAX_OUTPUT_BYTES)?;
+            let masked = mask(&bytes, &secrets);
+            let held_secret = masked != bytes;
+            let artifact = ctx.put(name, media_type, &masked)?;
+            let head = masked.into_iter().take(usize::try_from(head).unwrap_or(usize::MAX)).collect();
+            return Ok(Kept { artifact, head, held_secret });
+        }
+        let beginning = self.read(head)?;
+        self.0.seek(SeekFrom::Start(0)).map_err(|error| unusable(&error))?;
+        let artifact = ctx.put_reader(name, media_type, self.0.take(MAX_OUTPUT_BYTES))?;
+        Ok(Kept { artifact, head: beginning, held_secret: false })
+    }
+
+    fn read(&mut self, limit: u64) -> Result<Vec<u8>, Failure> {
+        let mut bytes = Vec::new();
+        self.0.seek(SeekFrom::Start(0)).map_err(|error| unusable(&error))?;
+        Read::by_ref(&mut self.0).take(limit).read_to_end(&mut bytes).map_err(|error| unusable(&error))?;
+        Ok(bytes)
+    }
+}
+
+fn unusable(error: &std::io::Error) -> Failure {
+    Failure::environment("scratch", "cannot use a scratch file for a program's output").because(error)
+}
+
+/// The bytes with every secret masked.
+fn mask(bytes: &[u8], secrets: &[&[u8]]) -> Vec<u8> {
+    let mut masked = Vec::with_capacity(bytes.len());
+    let mut rest = bytes;
+    while let Some((first, after)) = rest.split_first() {
+        let here = |secret: &&&[u8]| secret.len() >= MIN_SECRET_BYTES && rest.starts_with(secret);
+        match secrets.iter().filter(here).map(|secret| secret.len()).max() {
+            Some(length) => {
+                masked.extend_from_slice(MASK);
+                rest = rest.get(length..).unwrap_or_default();
+            }
+            None => {
+                masked.push(*first);
+                rest = after;
+            }
+        }
+    }
+    masked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn masked(text: &str, secrets: &[&str]) -> String {
+        let secrets: Vec<&[u8]> = secrets.iter().map(|secret| secret.as_bytes()).collect();
+        String::from_utf8(mask(text.as_bytes(), &secrets)).expect("text")
+    }
+
+    #[test]
+    fn secrets_are_masked_wherever_they_stand() {
+        assert_eq!(masked("token hunter22!", &["hunter22"]), "token [secret]!");
+        assert_eq!(masked("hunter22hunter22", &["hunter22"]), "[secret][secret]");
+        assert_eq!(masked("abcdefgh", &["abcdef", "abcdefgh"]), "[secret]", "the longest wins");
+        assert_eq!(masked("nothing here", &["hunter22"]), "nothing here");
+        assert_eq!(masked("yes yes", &["yes"]), "yes yes", "short values stand in ordinary output");
+        assert_eq!(masked("", &["hunter22"]), "");
+    }
+}
