@@ -79,16 +79,13 @@ fn mask(bytes: &[u8], secrets: &[&[u8]]) -> Vec<u8> {
     let mut rest = bytes;
     while let Some((first, after)) = rest.split_first() {
         let here = |secret: &&&[u8]| secret.len() >= MIN_SECRET_BYTES && rest.starts_with(secret);
-        match secrets.iter().filter(here).map(|secret| secret.len()).max() {
-            Some(length) => {
-                masked.extend_from_slice(MASK);
-                rest = rest.get(length..).unwrap_or_default();
-            }
-            None => {
-                masked.push(*first);
-                rest = after;
-            }
-        }
+        rest = if let Some(length) = secrets.iter().filter(here).map(|secret| secret.len()).max() {
+            masked.extend_from_slice(MASK);
+            rest.get(length..).unwrap_or_default()
+        } else {
+            masked.push(*first);
+            after
+        };
     }
     masked
 }
