@@ -308,6 +308,8 @@ fn a_run_that_is_not_there() {
     ----- stderr -----
     error[no_such_run]: `No Such Run` is neither a folder nor the name of a run
       because: `No Such Run` is not a run id: lower-case letters, digits and inner hyphens, at most 40 characters
+
+    hint: a published folder is named with a `/`, such as `./folder`
     ");
     says!(fixture, &["verify", "one", "--store", "/nowhere/at/all"], @"
     exit code 2
@@ -324,12 +326,12 @@ fn a_run_that_is_not_there() {
     error[store_uri]: `ftp://example.org/store` does not name a store: its scheme is unknown; expected `file`, `memory`, `s3`, `gs`, `az` or a plain path
     ");
     says!(fixture, &["verify", "workloads"], @"
-    exit code 20
+    exit code 2
     ----- stdout: nothing -----
     ----- stderr -----
-    error[missing_stage]: the folder holds no `chain/publication.json`
+    error[no_such_run]: the store `file://[ROOT]/repo/.assay` has no run `workloads`
 
-    hint: name the folder of one published run
+    hint: `assay runs` lists the runs of a store
     ");
     let empty = Fixture::bare();
     says!(empty, &["runs"], @"
@@ -369,7 +371,7 @@ fn an_address_that_is_none() {
     exit code 2
     ----- stdout: nothing -----
     ----- stderr -----
-    error[unknown_table]: the run has no table `latency`
+    error[unknown_table]: the run has no numbers in a table `latency`
 
     hint: numbers lie in `outcome_fact`
     ");

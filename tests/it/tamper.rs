@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use assay_envelope::{Expect, SecretKey, Signer, Trust, TrustPolicy, TrustedSigner, sign, verify};
-use assay_manifest::{Digest, Document, Role};
+use assay_manifest::{Count, Digest, Document, Intent, Role};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -371,6 +371,26 @@ fn a_summary_in_another_s_place() {
 #[test]
 fn a_publication_in_another_s_place() {
     check_redirected("publish");
+}
+
+/// Publish itself, with its own key, says more than the evidence earns.
+#[test]
+fn a_grade_that_the_evidence_does_not_earn_is_refused() {
+    let cut = Cut::after("publish");
+    let bundle = fs::read(blob(&cut.bench.store(), &cut.own.bundle)).expect("the bundle");
+    let verified = verify(&cut.manifest(), &bundle, local_trust(), &Expect::default()).expect("the untouched manifest verifies");
+    let Document::Publication(published) = verified.value() else { panic!("publish ends with a publication") };
+    let mut lie = published.clone();
+    (lie.body.grade.asked, lie.body.grade.given) = (Intent::Publication, Intent::Publication);
+    let numbers = fs::read(blob(&cut.bench.store(), &lie.body.numbers.digest.to_string())).expect("the numbers");
+    let mut numbers: Value = serde_json::from_slice(&numbers).expect("JSON");
+    numbers["grade"] = json!(lie.body.grade);
+    let numbers = canonical(&numbers);
+    (lie.body.numbers.digest, lie.body.numbers.size) = (Digest::of(&numbers), Count(numbers.len() as u64));
+    cut.put(&numbers);
+    let signer = Signer::new(local_key(Role::Publish));
+    let signed = sign(&lie, &signer, verified.predicate().clone()).expect("a key signs what it is given");
+    cut.verify(&cut.put(&signed.manifest), &cut.put(&signed.bundle)).refuses(20, "other_grade");
 }
 
 #[test]

@@ -9,6 +9,9 @@ use assay_manifest::{Digest, Hasher};
 use assay_stage::{Exit, Failure};
 use assay_store::{Error, Store};
 
+/// The largest file of a published folder: a curated file. What is larger is not of a run, and is not worth hashing.
+const MAX_FILE_BYTES: u64 = 4 << 30;
+
 /// The most files of a published folder.
 const MAX_FILES: usize = 100_000;
 
@@ -43,7 +46,7 @@ pub struct FolderBlobs {
     folder: PathBuf,
     by_path: BTreeMap<String, Digest>,
     by_digest: BTreeMap<Digest, PathBuf>,
-    /// Links and other things that are no plain files.
+    /// Links and other things that are no plain files, and files that are too large to be of a run.
     odd: Vec<String>,
 }
 
@@ -60,7 +63,7 @@ impl FolderBlobs {
                 // A link could point anywhere; what it points to is not part of the folder.
                 if kind.is_dir() {
                     pending.push(entry.path());
-                } else if kind.is_file() {
+                } else if kind.is_file() && size_of(&entry)? <= MAX_FILE_BYTES {
                     found.add(entry.path())?;
                 } else {
                     found.odd.push(found.inside(&entry.path()));
@@ -113,6 +116,10 @@ impl FolderBlobs {
         let strangers = self.by_path.keys().filter(|path| !expected.contains_key(*path));
         Ok(strangers.chain(&self.odd).cloned().collect())
     }
+}
+
+fn size_of(entry: &std::fs::DirEntry) -> Result<u64, Failure> {
+    Ok(entry.metadata().map_err(|error| unreadable(&entry.path(), &error))?.len())
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
