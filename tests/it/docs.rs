@@ -53,6 +53,28 @@ fn adding_a_workload_is_followed_to_its_end() {
     assert!(folder.path().join("my-benchmarks/.assay/published/claimed/report.html").is_file());
 }
 
+/// The README's path after the build: the quickstart pipeline of this repository, then the two commands that its run prints.
+#[test]
+fn the_readme_s_path_ends_in_a_proved_number() {
+    assert!(include_str!("../../README.md").contains("`assay run pipelines/quickstart.yaml`"));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository");
+    let fixture = Fixture::without_keys();
+    for folder in ["pipelines", "workloads"] {
+        crate::support::copy_folder(&root.join(folder), &fixture.repo().join(folder));
+    }
+    fixture.commit("the shipped definitions");
+    let ran = fixture.assay(&["run", "pipelines/quickstart.yaml"]).success();
+    let printed = |name: &str| {
+        let line = ran.stdout.lines().find(|line| line.starts_with(name)).expect("the command is printed");
+        line.split_whitespace().skip(2).map(str::to_owned).collect::<Vec<_>>()
+    };
+    for (name, says) in [("verify ", "level 3 (raw bytes) of 4 reached"), ("prove ", "number ")] {
+        let command = printed(name);
+        let arguments: Vec<_> = command.iter().map(String::as_str).collect();
+        assert!(fixture.assay(&arguments).success().stdout.contains(says), "{command:?}");
+    }
+}
+
 #[test]
 fn links_in_the_pages_arrive() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository");
