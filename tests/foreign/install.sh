@@ -1,17 +1,18 @@
 #!/bin/sh
-# Installs the verifiers of other projects into a folder of its own: install.sh FOLDER
+# Installs the verifiers and readers of other projects into a folder of its own: install.sh FOLDER
 #
-# Afterwards each takes MANIFEST BUNDLE PUBLIC_KEY_PEM and exits with 0 (accepted) or 1 (refused):
+# Afterwards each verifier takes MANIFEST BUNDLE PUBLIC_KEY_PEM and exits with 0 (accepted) or 1 (refused):
 #   node FOLDER/verify.mjs             npm @sigstore/verify
 #   FOLDER/venv/bin/python FOLDER/verify.py    python securesystemslib
 #   sh FOLDER/verify.sh                openssl
+# and FOLDER/venv/bin/python FOLDER/lake.py WAREHOUSE EXPECTED.json reads tables with deltalake, pandas and DuckDB.
 set -eu
 [ $# -eq 1 ] || { echo "usage: install.sh FOLDER" >&2; exit 2; }
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$1"
 cd "$1"
 # Copied, because Node looks for packages beside the script that imports them.
-cp "$here/verify.mjs" "$here/verify.py" "$here/verify.sh" "$here/package.json" "$here/package-lock.json" "$here/requirements.txt" .
+cp "$here/verify.mjs" "$here/verify.py" "$here/verify.sh" "$here/lake.py" "$here/package.json" "$here/package-lock.json" "$here/requirements.txt" .
 # No install scripts: these packages need none, and a test should not run what it does not need.
 npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 [ -x venv/bin/python ] || python3 -m venv venv

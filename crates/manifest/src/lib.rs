@@ -13,7 +13,7 @@ mod instant;
 
 pub use artifact::{Artifact, Count};
 pub use bodies::{
-    collection::*, common::*, environment::*, execution::*, plan::*, publication::*, recording::*, run_end::*, source::*,
+    collection::*, common::*, environment::*, execution::*, plan::*, publication::*, recording::*, run_end::*, serving::*, source::*,
     summary::*,
 };
 pub use canonical::{CanonicalError, MAX_EXACT_INTEGER, canonical_json, canonical_value};

@@ -6,10 +6,14 @@ use assay_manifest::{Claim, Isolation, Plan, Summary};
 
 use crate::inputs::Inputs;
 use crate::number::level;
+use crate::serving::Work;
 use crate::text::{clean, counted};
 
 /// Unpinned references that are named; the rest is counted.
 const MAX_UNPINNED: usize = 20;
+
+/// Workloads whose load is described; the frozen specs have all of them.
+const MAX_WORKLOADS: usize = 12;
 
 /// A labelled paragraph.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +34,11 @@ pub(crate) fn items(inputs: &Inputs<'_>) -> Vec<FinePrint> {
     items.extend(methodology.map(|text| of_this_run("Methodology", text)));
     items.extend([
         of_this_run("Interval", interval(inputs.summary)),
-        always("Median", MEDIAN),
+    ]);
+    let all_serving = inputs.plan.workloads.iter().all(|workload| workload.serving.is_some());
+    items.extend((!all_serving).then(|| always("Median", MEDIAN)));
+    items.extend(serving(inputs));
+    items.extend([
         always("Spread", SPREAD),
         always("Digits", DIGITS),
         always("Failures", FAILURES),
@@ -44,6 +52,51 @@ pub(crate) fn items(inputs: &Inputs<'_>) -> Vec<FinePrint> {
 
 const MEDIAN: &str = "A trial's value is the median of its samples; the number is the median of the counted trials' values. Quantiles \
                       interpolate linearly between neighbouring order statistics.";
+/// The definitions of serving, for a run that has any.
+fn serving(inputs: &Inputs<'_>) -> Vec<FinePrint> {
+    let works = || inputs.plan.workloads.iter().filter_map(|workload| Some((&workload.name, workload.serving.as_ref()?)));
+    if works().next().is_none() {
+        return Vec::new();
+    }
+    let always = |label, text: &str| FinePrint { label, text: text.to_owned(), of_this_run: false };
+    let load = works().take(MAX_WORKLOADS).map(|(name, work)| {
+        let work = Work::of(work);
+        let slos = if work.slos.is_empty() { String::new() } else { format!("; SLOs {}", work.slo_text()) };
+        format!("`{name}`: {}; {}; {}; prefix cache {}{slos}", work.summary(), work.arrivals, work.lengths, work.cache)
+    });
+    let load = FinePrint { label: "Load", text: format!("{}.", load.collect::<Vec<_>>().join(". ")), of_this_run: true };
+    vec![
+        load,
+        always("Percentiles", PERCENTILES),
+        always("From", FROM),
+        always("TTFT", TTFT),
+        always("TPOT", TPOT),
+        always("ITL, ICL", ITL),
+        always("E2E", E2E),
+        always("Throughput", THROUGHPUT),
+        always("Goodput", GOODPUT),
+        always("With failures", WITH_FAILURES),
+    ]
+}
+
+const PERCENTILES: &str = "For serving a trial's value is the statistic that the metric names, over all of the trial's requests that were \
+                           answered; the number is the median of the counted trials' values. Linear interpolation at (n - 1) q.";
+const FROM: &str = "Under open loop latencies count from the intended time of sending, so that a request that waits for its turn is late. Under \
+                    closed loop there is no intended time: they count from sending, and a stalled endpoint hides how long others would \
+                    have waited.";
+const TTFT: &str = "Time to the first token event: the first chunk that brings content, reasoning or tool text. TTFO is the time to the first \
+                    content.";
+const TPOT: &str = "Time per output token of one request: from the first token event to the last, over the output tokens less those of the first \
+                    event (less one where that is unknown). Other tools call this ITL.";
+const ITL: &str = "ICL is the gap between consecutive token events, one sample each. ITL is such a gap over the tokens that it brought, one \
+                   sample for each token.";
+const E2E: &str = "To the last token event; where answers are not streamed, to the end of the answer.";
+const THROUGHPUT: &str = "Answered requests, and their output tokens, a second of the measured phase. Failed requests bring nothing.";
+const GOODPUT: &str = "Requests a second that met every SLO, each by itself. Whether a load met the SLOs as a whole is another question: the 99th \
+                       percentile of each, failures counted as slowest.";
+const WITH_FAILURES: &str = "The same percentile over all requests, failed ones as the slowest (nearest rank). It is absent where it would be a \
+                             failed request.";
+
 const SPREAD: &str = "CV is the standard deviation of the trials' values (ddof 1) over their mean.";
 const DIGITS: &str = "Three significant digits, and none below the second digit of the interval's width. The stored value keeps all \
                       its digits.";

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use assay_manifest::{Collection, Digest, Environment, Grade, ListedRun, Name, Plan, Role, RunId, Summary};
+use assay_manifest::{Collection, Digest, Environment, Grade, ListedRun, Name, Plan, Role, RunId, Summary, Views};
 
 /// A signature in the run's chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +21,15 @@ pub struct SignedBy {
     pub bundle: Digest,
 }
 
+/// How far the chain had been verified when the report was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verified {
+    /// The level, such as `2 (rows and queries)`.
+    pub level: String,
+    /// Who verified, such as `assay show`.
+    pub by: String,
+}
+
 /// Everything that a report shows. The caller has verified all of it: a report renders, it does not judge.
 #[derive(Debug, Clone)]
 pub struct Inputs<'a> {
@@ -34,6 +43,10 @@ pub struct Inputs<'a> {
     pub collection: &'a Collection,
     /// The statistics.
     pub summary: &'a Summary,
+    /// What the pictures of serving are drawn from; absent where there is no serving, or where they were not fetched.
+    pub views: Option<&'a Views>,
+    /// How far the chain was verified before this report was made; absent where it was not.
+    pub verified: Option<Verified>,
     /// The grade that was asked for and the one that is given.
     pub grade: &'a Grade,
     /// All runs of the published cases.

@@ -13,13 +13,14 @@ mod lineage;
 mod markdown;
 mod model;
 mod number;
+mod serving;
 mod strip;
-mod terminal;
+pub mod terminal;
 mod text;
 mod unit;
 
 pub use address::Address;
-pub use inputs::{Inputs, SignedBy};
+pub use inputs::{Inputs, SignedBy, Verified};
 pub use model::Report;
 pub use number::{bytes, duration, percent, significant};
 

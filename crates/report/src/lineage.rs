@@ -149,13 +149,16 @@ pub(crate) fn shell_word(text: &str) -> String {
 impl WorkloadLineage {
     fn new(workload: &FrozenWorkload, inputs: &Inputs<'_>) -> Self {
         let work = workload.indicator.as_ref();
+        let serving = workload.serving.as_ref();
         let files = work.into_iter().flat_map(|work| std::iter::once(&work.script).chain(&work.files));
+        let files = files.chain(serving.and_then(|work| work.tokenizer.file.as_ref()));
+        let time_limit = work.map(|work| work.time_limit_ns).or(serving.map(|work| work.time_limit_ns));
         Self {
             name: workload.name.to_string(),
             spec_digest: workload.workload_spec_digest.to_string(),
             spec: spec(&workload.name, inputs),
             seed: clean(&workload.seed),
-            time_limit: work.map(|work| duration(work.time_limit_ns.0)),
+            time_limit: time_limit.map(|limit| duration(limit.0)),
             pinned: files.take(MAX_ARTIFACTS).map(ArtifactRow::of_file).collect(),
         }
     }

@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 use crate::Report;
 use crate::lineage::{ArtifactRow, Lineage, WorkloadLineage};
 use crate::model::{CaseSection, PointSection, Row, Sentence};
+use crate::number::grouped;
+use crate::serving;
 use crate::terminal::remarks;
 
 /// Sentences before the rest is left to the tables.
@@ -109,7 +111,7 @@ fn results(out: &mut String, report: &Report) {
     let end = out.len() + MAX_TABLES;
     let mut left_out = 0;
     for case in &report.cases {
-        left_out += case_table(out, case, end);
+        left_out += if case.serving.is_some() { serving_table(out, case, end) } else { case_table(out, case, end) };
     }
     if left_out > 0 {
         let _ = writeln!(out, "\n{left_out} more rows are left out here; `numbers.json` has all of them.");
@@ -148,6 +150,65 @@ fn case_table(out: &mut String, case: &CaseSection, end: usize) -> usize {
         }
     }
     rows.len() - shown
+}
+
+/// Writes a row for each load until `end`, and returns how many did not fit.
+fn serving_table(out: &mut String, case: &CaseSection, end: usize) -> usize {
+    let columns = serving::columns(case);
+    let _ = writeln!(out, "\n### {}\n", code(case.case_id.as_str()));
+    if let Some(work) = &case.serving {
+        let _ = writeln!(out, "{}; {}.\n", escape(&work.summary()), escape(&work.arrivals));
+    }
+    let titles: Vec<_> = columns.iter().map(|column| column.title()).collect();
+    let _ = writeln!(out, "| load | trials | ok | failed | {} | SLOs |", titles.join(" | "));
+    let _ = writeln!(out, "| --- | ---: | ---: | ---: | {}--- |", "---: | ".repeat(columns.len()));
+    let mut shown = 0;
+    for point in &case.points {
+        if out.len() < end {
+            serving_row(out, point, &columns);
+            shown += 1;
+        }
+    }
+    out.push('\n');
+    for remark in serving::remarks(case) {
+        if out.len() < end {
+            let _ = writeln!(out, "- {}", prose(&remark));
+        }
+    }
+    case.points.len() - shown
+}
+
+fn serving_row(out: &mut String, point: &PointSection, columns: &[&serving::Column]) {
+    let load = point.serving.as_ref();
+    let cell = |column: &&serving::Column| match point.row(column.metric).map(|row| &row.measured) {
+        Some(Ok(found)) => {
+            let interval = found.interval.as_ref().map_or_else(|_| "no interval".to_owned(), |ends| escape(&ends.text));
+            let twin = match serving::twin(point, column).map(|row| &row.measured) {
+                Some(Ok(found)) => format!("<br>with failures {}", found.median_text),
+                Some(Err(_)) => "<br>with failures absent".to_owned(),
+                None => String::new(),
+            };
+            format!("{}<br>{interval}{twin}", found.median_text)
+        }
+        Some(Err(_)) | None => "absent".to_owned(),
+    };
+    let cells: Vec<_> = columns.iter().map(cell).collect();
+    let count = |of: fn(&serving::Load) -> u64| load.map_or_else(|| "—".to_owned(), |load| grouped(of(load)));
+    let slos = match load.and_then(|load| load.slo_met) {
+        Some(true) => "met",
+        Some(false) => "missed",
+        None => "—",
+    };
+    let _ = writeln!(
+        out,
+        "| {} | {}/{} | {} | {} | {} | {slos} |",
+        escape(&point.label),
+        point.counted,
+        point.planned,
+        count(|load| load.ok),
+        count(serving::Load::failed),
+        cells.join(" | ")
+    );
 }
 
 fn table_row(out: &mut String, point: &PointSection, row: &Row) {

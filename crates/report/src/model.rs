@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use assay_manifest::{
-    Better, Case, CaseId, Exclusion, FrozenWorkload, Grade, Intent, MetricSummary, Plan, Point, PointId, PointSummary, RunId,
-    Stability, Summary, TrialId, TrialValue, WorkloadType,
+    Better, Case, CaseId, Exclusion, FrozenWorkload, Grade, Intent, MetricSummary, Plan, Point, PointId, PointSummary, PointView,
+    RunId, Stability, Summary, TrialId, TrialValue, Views, WorkloadType,
 };
 
 use crate::address::Address;
@@ -14,6 +14,7 @@ use crate::fine_print::{self, FinePrint};
 use crate::inputs::Inputs;
 use crate::lineage::Lineage;
 use crate::number::{Format, level, percent};
+use crate::serving::{self, Load, Work};
 use crate::strip::{self, StripItem};
 use crate::text::{align_points, clean, counted};
 use crate::unit;
@@ -64,6 +65,8 @@ pub(crate) struct CaseSection {
     pub(crate) workload: String,
     pub(crate) side: String,
     pub(crate) workload_type: WorkloadType,
+    /// For serving: what is asked of the endpoint.
+    pub(crate) serving: Option<Work>,
     pub(crate) points: Vec<PointSection>,
 }
 
@@ -124,7 +127,21 @@ pub(crate) struct PointSection {
     pub(crate) counted: u32,
     pub(crate) excluded: u32,
     pub(crate) exclusions: Vec<String>,
+    /// For serving: the load, and what became of it.
+    pub(crate) serving: Option<Load>,
     pub(crate) rows: Vec<Row>,
+}
+
+impl PointSection {
+    /// The row of that metric, measured or absent.
+    pub(crate) fn row(&self, metric: &str) -> Option<&Row> {
+        self.rows.iter().find(|row| row.metric == metric)
+    }
+
+    /// What was measured of that metric.
+    pub(crate) fn measured(&self, metric: &str) -> Option<&Measured> {
+        self.row(metric)?.measured.as_ref().ok()
+    }
 }
 
 /// A metric at a point.
@@ -188,7 +205,7 @@ pub(crate) struct Trial {
 impl Report {
     /// Decides everything that is said; the renderings only lay it out.
     pub fn build(inputs: &Inputs<'_>) -> Self {
-        let cases = Builder::new(inputs).cases();
+        let cases = Builder::new(inputs.run_id, inputs.plan, inputs.summary, inputs.views).cases();
         Self {
             run_id: inputs.run_id.clone(),
             pipeline: inputs.plan.pipeline.name.to_string(),
@@ -202,7 +219,7 @@ impl Report {
         }
     }
 
-    /// The headline sentences, one for each primary metric of each point, in the plan's order.
+    /// The headline sentences in the plan's order: one for each serving case, and one for each primary metric of every other point.
     pub fn sentences(&self) -> impl Iterator<Item = String> {
         self.sentences.iter().map(Sentence::to_string)
     }
@@ -226,16 +243,18 @@ struct Builder<'a> {
     /// The place of each trial in the order in which the trials ran.
     places: BTreeMap<&'a TrialId, usize>,
     points: BTreeMap<(&'a CaseId, &'a PointId), &'a PointSummary>,
+    views: BTreeMap<(&'a CaseId, &'a PointId), &'a PointView>,
     /// The unit of each workload's metric, the same at all points so that they share an axis.
     units: BTreeMap<(&'a str, &'a str), unit::Shown>,
 }
 
 impl<'a> Builder<'a> {
-    fn new(inputs: &Inputs<'a>) -> Self {
-        let (plan, summary) = (inputs.plan, inputs.summary);
+    fn new(run_id: &'a RunId, plan: &'a Plan, summary: &'a Summary, views: Option<&'a Views>) -> Self {
         let places = plan.trials.iter().enumerate().map(|(place, trial)| (&trial.trial_id, place)).collect();
         let points = summary.points.iter().map(|point| ((&point.case_id, &point.point_id), point)).collect();
-        Self { run_id: inputs.run_id, plan, places, points, units: units(summary) }
+        let views = views.into_iter().flat_map(|views| &views.points);
+        let views = views.map(|view| ((&view.case_id, &view.point_id), view)).collect();
+        Self { run_id, plan, places, points, views, units: units(summary) }
     }
 
     fn cases(&self) -> Vec<CaseSection> {
@@ -249,6 +268,7 @@ impl<'a> Builder<'a> {
             workload: case.workload.to_string(),
             side: side(case),
             workload_type: workload.map_or(WorkloadType::Indicator, |workload| workload.workload_type),
+            serving: workload.and_then(|workload| workload.serving.as_ref()).map(Work::of),
             points: case.points.iter().map(|point| self.point(case, point, workload)).collect(),
         }
     }
@@ -258,17 +278,20 @@ impl<'a> Builder<'a> {
         let Some(found) = self.points.get(&(&case.case_id, &point.point_id)) else {
             let rows = self.absent_rows(workload, &BTreeSet::new(), "the Summary has no such point");
             let planned = self.plan.trial_policy.count;
-            return PointSection { label, planned, counted: 0, excluded: 0, exclusions: Vec::new(), rows };
+            return PointSection { label, planned, counted: 0, excluded: 0, exclusions: Vec::new(), serving: None, rows };
         };
         let mut rows: Vec<Row> = found.metrics.iter().map(|metric| self.row(case, metric)).collect();
-        let known: BTreeSet<&str> = found.metrics.iter().map(|metric| metric.metric.as_str()).collect();
+        rows.extend(found.serving.iter().flat_map(|serving| serving::absent_rows(serving, &found.metrics)));
+        let known: BTreeSet<String> = rows.iter().map(|row| row.metric.clone()).collect();
         rows.extend(self.absent_rows(workload, &known, &why_absent(found)));
+        let view = self.views.get(&(&case.case_id, &point.point_id)).copied();
         PointSection {
             label,
             planned: found.trials_planned,
             counted: found.trials_counted,
             excluded: u32::try_from(found.excluded.len()).unwrap_or(u32::MAX),
             exclusions: exclusions(&found.excluded),
+            serving: (found.workload_type == WorkloadType::Serving).then(|| Load::of(point, found, view)),
             rows,
         }
     }
@@ -285,9 +308,9 @@ impl<'a> Builder<'a> {
     }
 
     /// The declared metrics that the Summary does not have, so that their absence is a row too.
-    fn absent_rows(&self, workload: Option<&FrozenWorkload>, known: &BTreeSet<&str>, reason: &str) -> Vec<Row> {
+    fn absent_rows(&self, workload: Option<&FrozenWorkload>, known: &BTreeSet<String>, reason: &str) -> Vec<Row> {
         let Some(workload) = workload else { return Vec::new() };
-        let missing = workload.metrics.iter().filter(|metric| !known.contains(metric.path.as_str()));
+        let missing = workload.metrics.iter().filter(|metric| !known.contains(&clean(&metric.path)));
         let row = |metric: &assay_manifest::Metric| {
             let shown = self.units.get(&(workload.name.as_str(), metric.path.as_str()));
             Row {
@@ -326,7 +349,7 @@ impl<'a> Builder<'a> {
 
     fn trials(&self, metric: &MetricSummary, shown: &unit::Shown, format: Format) -> Vec<Trial> {
         let mut values: Vec<&TrialValue> = metric.trials.iter().collect();
-        values.sort_by_key(|value| self.places.get(&value.trial_id).copied().unwrap_or(usize::MAX));
+        values.sort_by_cached_key(|value| self.places.get(&value.trial_id).copied().unwrap_or(usize::MAX));
         let trial = |value: &&TrialValue| {
             let converted = shown.convert(value.value);
             Trial {
@@ -346,7 +369,8 @@ impl<'a> Builder<'a> {
 /// The shown unit of each workload's metric: one in which the smallest median is at least 1.
 fn units(summary: &Summary) -> BTreeMap<(&str, &str), unit::Shown> {
     let mut smallest: BTreeMap<(&str, &str), (&str, f64)> = BTreeMap::new();
-    for point in &summary.points {
+    // A serving metric has its unit in its name, and keeps it.
+    for point in summary.points.iter().filter(|point| point.workload_type != WorkloadType::Serving) {
         for metric in point.metrics.iter().filter(|metric| metric.median != 0.0) {
             let [workload, ..] = point.case_id.names();
             let entry = smallest.entry((workload, &metric.metric)).or_insert((&metric.unit, metric.median.abs()));
@@ -365,6 +389,9 @@ fn side(case: &Case) -> String {
 }
 
 fn label(point: &Point) -> String {
+    if let Some(label) = serving::label(point) {
+        return label;
+    }
     if point.value.is_empty() {
         return point.point_id.to_string();
     }
@@ -442,8 +469,19 @@ fn ends_text(low: f64, high: f64, median: f64, format: Format) -> String {
 }
 
 fn sentences(cases: &[CaseSection], grade: &Grade) -> Vec<Sentence> {
-    let points = cases.iter().flat_map(|case| case.points.iter().map(move |point| (case, point)));
-    points.flat_map(|(case, point)| headline_rows(point).map(move |row| sentence(case, point, row, grade.given))).collect()
+    cases.iter().flat_map(|case| case_sentences(case, grade.given)).collect()
+}
+
+/// One sentence for a serving case, whose points are one curve; else one for each primary metric of each point.
+fn case_sentences(case: &CaseSection, grade: Intent) -> Vec<Sentence> {
+    match &case.serving {
+        Some(work) => vec![serving::sentence(case, work, grade)],
+        None => case
+            .points
+            .iter()
+            .flat_map(|point| headline_rows(point).map(move |row| sentence(case, point, row, grade)))
+            .collect(),
+    }
 }
 
 /// The primary metrics; where none is declared primary, the first.
@@ -475,6 +513,11 @@ fn sentence(case: &CaseSection, point: &PointSection, row: &Row, grade: Intent) 
         rest: format!("{}, {place}; {grade} grade; {stability}", trials_of(measured.n, point.planned)),
         address: Some(measured.address.clone()),
     }
+}
+
+/// The cases of a plan with what was measured, for renderings that need no more of a report than its tables.
+pub(crate) fn cases(run_id: &RunId, plan: &Plan, summary: &Summary) -> Vec<CaseSection> {
+    Builder::new(run_id, plan, summary, None).cases()
 }
 
 /// `5 trials`, or `4 of 5 trials` where some do not count.

@@ -50,6 +50,11 @@ pub fn significant(value: f64, interval: Option<(f64, f64)>) -> String {
     Format::new(value, interval).show(value)
 }
 
+/// A count with its thousands grouped from five digits on: `9999`, `10,400`.
+pub(crate) fn grouped(count: u64) -> String {
+    group(&count.to_string())
+}
+
 /// A length of time given in nanoseconds: `850 ns`, `12.3 ms`, `1.50 s`, `12 min 3 s`, `3 h 12 min`.
 pub fn duration(nanoseconds: u64) -> String {
     let seconds = nanoseconds / 1_000_000_000;
@@ -179,6 +184,11 @@ mod tests {
         for (value, interval, expected) in table {
             assert_eq!(significant(value, Some(interval)), expected, "{value} in {interval:?}");
         }
+    }
+
+    #[test]
+    fn counts_keep_all_their_digits() {
+        assert_eq!([0, 9_999, 10_400, u64::MAX].map(grouped), ["0", "9999", "10,400", "18,446,744,073,709,551,615"]);
     }
 
     #[test]

@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use assay_manifest::{Control, ControlFact, ControlState, RunOutcome, RunStatus};
+use assay_manifest::{
+    Control, ControlFact, ControlState, CrossCheck, Exclusion, RunOutcome, RunStatus, ServingPoint, Summary, WorkloadType,
+};
 
 use crate::environment;
 use crate::inputs::Inputs;
 use crate::model::reason_counts;
-use crate::number::bytes;
+use crate::number::{bytes, grouped, percent};
+use crate::serving::milliseconds;
 use crate::text::{clean, counted};
 
 /// Details that an item lists; the rest is counted.
@@ -36,16 +39,86 @@ impl StripItem {
 
 /// All items, in the order in which a reader asks.
 pub(crate) fn items(inputs: &Inputs<'_>) -> Vec<StripItem> {
-    vec![
-        trials(inputs),
-        grade(inputs),
-        signatures(inputs),
-        controls(inputs),
-        machine(inputs),
-        source(inputs),
-        evidence(inputs),
-        runs(inputs),
-    ]
+    let always = [signatures, controls, machine, source, evidence, runs].map(|item| item(inputs));
+    let first = [verified(inputs), Some(trials(inputs)), requests(inputs), client(inputs), Some(grade(inputs))];
+    first.into_iter().flatten().chain(always).collect()
+}
+
+fn verified(inputs: &Inputs<'_>) -> Option<StripItem> {
+    let verified = inputs.verified.as_ref()?;
+    let by = clean(&format!("by {}, before this report was made", verified.by));
+    let again = "a report cannot vouch for itself: verify again before you build on it".to_owned();
+    Some(StripItem::new("Verified", false, clean(&format!("to level {}", verified.level)), vec![by, again]))
+}
+
+/// Every request that was due, whatever became of it; none for a run without serving.
+fn requests(inputs: &Inputs<'_>) -> Option<StripItem> {
+    let points: Vec<&ServingPoint> = inputs.summary.points.iter().filter_map(|point| point.serving.as_ref()).collect();
+    if points.is_empty() {
+        return None;
+    }
+    let due: u64 = points.iter().map(|point| point.requests.0).sum();
+    let mut outcomes: BTreeMap<&str, u64> = BTreeMap::new();
+    for (outcome, count) in points.iter().flat_map(|point| &point.outcomes) {
+        *outcomes.entry(outcome).or_default() += count.0;
+    }
+    let ok = outcomes.remove("ok").unwrap_or(0);
+    let failed = due.saturating_sub(ok);
+    let mut named: Vec<(&str, u64)> = outcomes.into_iter().filter(|(_, count)| *count > 0).collect();
+    named.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let headline = match failed {
+        0 if due > 0 => format!("all {} answered", counted(due, "request")),
+        _ => format!("{} of {} failed ({})", grouped(failed), counted(due, "request"), share(failed, due)),
+    };
+    let mut details: Vec<String> = named.iter().map(|(outcome, count)| clean(&format!("{outcome}: {}", grouped(*count)))).collect();
+    details.push("of the measured phases of counted trials; none is left out of the error rate".to_owned());
+    Some(StripItem::new("Requests", failed > 0 || due == 0, headline, details))
+}
+
+fn share(part: u64, whole: u64) -> String {
+    percent(if whole == 0 { 0.0 } else { part as f64 / whole as f64 })
+}
+
+/// Whether the client measured the endpoint or itself; none for a run without serving.
+fn client(inputs: &Inputs<'_>) -> Option<StripItem> {
+    let points = || inputs.summary.points.iter().filter(|point| point.workload_type == WorkloadType::Serving);
+    points().next()?;
+    let limited: Vec<&Exclusion> = points().flat_map(|point| &point.excluded).filter(|exclusion| is_client(exclusion)).collect();
+    let checks: Vec<&CrossCheck> =
+        inputs.collection.trials.iter().flat_map(|trial| &trial.attempts).flat_map(|attempt| &attempt.cross_checks).collect();
+    let agreeing = checks.iter().filter(|check| check.agrees).count();
+    let headline = match limited.len() {
+        0 => "no attempt was limited by its client".to_owned(),
+        some => format!("{} limited by the client, excluded", counted(some as u64, "attempt")),
+    };
+    let mut details: Vec<String> = Vec::new();
+    details.extend((!limited.is_empty()).then(|| reason_counts(limited.iter().copied())));
+    details.extend(worst_lateness(inputs.summary));
+    details.push(match checks.len() {
+        0 => "the endpoint has no counters to check the client's counts against".to_owned(),
+        all if agreeing == all => format!("the endpoint's own counters agree in all {}", counted(all as u64, "check")),
+        all => format!("the endpoint's own counters agree in {agreeing} of {}", counted(all as u64, "check")),
+    });
+    let disagreeing = checks.iter().filter(|check| !check.agrees);
+    details.extend(disagreeing.map(|check| {
+        clean(&format!("{}: the client counted {}, the endpoint {}", check.what, check.client.0, check.endpoint.0))
+    }));
+    let assumed: u64 = points().filter_map(|point| point.serving.as_ref()).map(|serving| serving.tpot_assumed.0).sum();
+    details.extend((assumed > 0).then(|| format!("TPOT of {} assumes one token in the first event", counted(assumed, "request"))));
+    Some(StripItem::new("Client", !limited.is_empty() || agreeing < checks.len(), headline, details))
+}
+
+/// Reasons that say that the client, and not the endpoint, was the limit.
+fn is_client(exclusion: &Exclusion) -> bool {
+    let codes = ["cpu_throttled", "late_sends", "rate_not_reached", "starved", "stalled"];
+    exclusion.reasons.iter().any(|reason| reason.code.starts_with("client") || codes.contains(&reason.code.as_str()))
+}
+
+/// The latest that requests were sent, over the points that had intended times.
+fn worst_lateness(summary: &Summary) -> Option<String> {
+    let metrics = summary.points.iter().flat_map(|point| &point.metrics);
+    let worst = metrics.filter(|metric| metric.metric == "send_lateness_ms_p99").map(|metric| metric.max).reduce(f64::max)?;
+    Some(format!("sent at most {} late in its worst trial (99th percentile)", milliseconds(worst)))
 }
 
 fn trials(inputs: &Inputs<'_>) -> StripItem {

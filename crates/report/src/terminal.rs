@@ -1,11 +1,15 @@
 //! The report in a terminal: sentence, strip, table, commands. Plain text that fits the width; colour only repeats what words say.
 
+mod serving;
+
 use assay_manifest::Stability;
 
 use crate::Report;
 use crate::model::{CaseSection, Group, Measured, PointSection, Row};
 use crate::number::percent;
 use crate::text::{align_points, columns, fit, trials_glyphs, wrap};
+
+pub use serving::serving;
 
 /// Narrower than this nothing useful fits; the text is laid out for it anyway and the terminal wraps.
 const MIN_WIDTH: usize = 40;
@@ -32,7 +36,7 @@ impl Report {
         screen.sentences(self);
         screen.strip(self);
         for case in &self.cases {
-            screen.case(case);
+            if case.serving.is_some() { screen.serving_case(case) } else { screen.case(case) }
         }
         screen.notes(self);
         screen.out

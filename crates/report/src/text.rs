@@ -1,5 +1,7 @@
 //! Texts from outside, made fit to be shown: names, units and reasons come from pull requests and measured programs.
 
+use crate::number::grouped;
+
 /// The longest text that a report shows in full; a longer one is cut, and says so by its last character.
 pub(crate) const MAX_TEXT: usize = 400;
 
@@ -136,7 +138,7 @@ pub(crate) fn trials_glyphs(deviations: &[f64], swing: f64, limit: usize) -> Str
 pub(crate) fn counted(count: impl Into<u64>, noun: &str) -> String {
     let count = count.into();
     let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {noun}{plural}")
+    format!("{} {noun}{plural}", grouped(count))
 }
 
 #[cfg(test)]

@@ -3,10 +3,13 @@
 //! Every step is asked for again when a run is resumed. A stage that has been accepted gives its result back at once, so the driver
 //! keeps no state of its own: what is in the store is the state.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::mpsc::sync_channel;
 
-use assay_manifest::{Body, Document, ExecutionPart, InputRef, Kind, MAX_MANIFEST_BYTES, Manifest, Plan, RunId, Shard, TrialId};
-use assay_stage::{Accepted, Event, Exit, Failure, Layout, StageName};
+use assay_manifest::{
+    Block, Body, Document, ExecutionPart, InputRef, Kind, MAX_MANIFEST_BYTES, Manifest, Plan, RunId, Shard, TrialId,
+};
+use assay_stage::{Accepted, Event, Exit, Failure, Layout, StageName, counted_attempt};
 use assay_store::{Created, Store};
 use serde_json::{Value, json};
 
@@ -14,6 +17,9 @@ use crate::{StagePolicies, StagePolicy};
 
 /// How often a block is provisioned anew because its target is found dead.
 const MAX_INCARNATIONS: u32 = 16;
+
+/// Events of shards that may wait for the observer.
+const WAITING_EVENTS: usize = 1024;
 
 /// One call of a stage.
 #[derive(Clone, Debug)]
@@ -34,8 +40,8 @@ pub struct StageCall {
     pub label: String,
 }
 
-/// Where stages run.
-pub trait Runner {
+/// Where stages run. The shards of one stage are asked for from several threads at once.
+pub trait Runner: Sync {
     /// Runs a stage to its end and gives its accepted result.
     fn run(&self, call: &StageCall, observe: &mut dyn FnMut(&Event)) -> Result<InputRef, Failure>;
 
@@ -145,14 +151,14 @@ impl Driver<'_> {
             self.runner.release();
             blocks.environments.push(environment);
             match executed {
-                Ok(part) => {
-                    blocks.parts.push(part);
+                Ok(parts) => {
+                    blocks.parts.extend(parts);
                     return Ok(());
                 }
                 Err(failure) if failure.code == "drift" => {
-                    let part = self.close(plan, environment, &block, &finished, &label)?;
-                    finished.extend(self.valid_trials(part)?);
-                    blocks.parts.push(part);
+                    let parts = self.close(plan, environment, &block, &finished, &label)?;
+                    finished.extend(self.valid_trials(&parts)?);
+                    blocks.parts.extend(parts);
                 }
                 Err(failure) => return Err(failure),
             }
@@ -168,15 +174,16 @@ impl Driver<'_> {
         block: &Value,
         finished: &BTreeSet<TrialId>,
         label: &str,
-    ) -> Result<InputRef, Failure> {
+    ) -> Result<Vec<InputRef>, Failure> {
         let parameters = execute_parameters(block, false, finished);
         let inputs = vec![plan, environment];
-        if let Some(part) = self.accepted(StageName::Execute, &inputs, &parameters)? {
-            return Ok(part);
+        let accepted = self.shards().map(|shard| self.accepted(StageName::Execute, shard, &inputs, &parameters));
+        if let Some(parts) = accepted.collect::<Result<Option<Vec<_>>, _>>()? {
+            return Ok(parts);
         }
         let recorder = self.recorder_call(&inputs, block, label)?;
         self.runner.start_recorder(&recorder)?;
-        let executed = self.stage(StageName::Execute, inputs, parameters, label);
+        let executed = self.sharded(inputs, parameters, label);
         if let Some(failure) = self.runner.stop_recorder() {
             let message = format!("the recorder ended early, which leaves a gap: {}", failure.message);
             self.observer.event(&recorder, &Event::Note { message });
@@ -191,14 +198,26 @@ impl Driver<'_> {
         block: &Value,
         finished: &BTreeSet<TrialId>,
         label: &str,
-    ) -> Result<InputRef, Failure> {
-        self.stage(StageName::Execute, vec![plan, environment], execute_parameters(block, true, finished), label)
+    ) -> Result<Vec<InputRef>, Failure> {
+        self.sharded(vec![plan, environment], execute_parameters(block, true, finished), label)
     }
 
-    fn valid_trials(&self, part: InputRef) -> Result<Vec<TrialId>, Failure> {
-        let part: Manifest<ExecutionPart> = self.load(part)?;
-        let valid = part.body.attempts.into_iter().filter(|attempt| attempt.validity.valid);
-        Ok(valid.map(|attempt| attempt.trial_id).collect())
+    /// The trials that have an attempt which is valid in every shard.
+    fn valid_trials(&self, parts: &[InputRef]) -> Result<Vec<TrialId>, Failure> {
+        let mut tries: BTreeMap<TrialId, Vec<(Block, u32, bool)>> = BTreeMap::new();
+        for part in parts {
+            let part: Manifest<ExecutionPart> = self.load(*part)?;
+            for attempt in part.body.attempts {
+                let tried = (part.body.block, attempt.attempt, attempt.validity.valid);
+                tries.entry(attempt.trial_id).or_default().push(tried);
+            }
+        }
+        Ok(tries.into_iter().filter_map(|(trial, tries)| counted_attempt(tries).map(|_| trial)).collect())
+    }
+
+    fn shards(&self) -> impl Iterator<Item = Shard> + use<> {
+        let count = self.policies.shards.max(1);
+        (0..count).map(move |index| Shard { index, count })
     }
 
     /// A recorder of the block that has not recorded yet: each one since the run began has a number of its own.
@@ -232,9 +251,15 @@ impl Driver<'_> {
     }
 
     /// The accepted result of a call, if there is one: whoever takes it verifies it.
-    fn accepted(&self, stage: StageName, inputs: &[InputRef], parameters: &Value) -> Result<Option<InputRef>, Failure> {
+    fn accepted(
+        &self,
+        stage: StageName,
+        shard: Shard,
+        inputs: &[InputRef],
+        parameters: &Value,
+    ) -> Result<Option<InputRef>, Failure> {
         let digest = assay_stage::input_digest(stage, inputs, parameters, self.policies.trust)?;
-        let path = Layout::of(self.run_id).accepted(stage, digest, Shard::ONLY);
+        let path = Layout::of(self.run_id).accepted(stage, digest, shard);
         match self.store.read(&path, Accepted::MAX_BYTES)? {
             Some(_) => self.read_pointer(&path, stage.gives()).map(Some),
             None => Ok(None),
@@ -243,32 +268,62 @@ impl Driver<'_> {
 
     /// Calls a stage, and again where it failed in a way that a retry may mend.
     fn stage(&mut self, stage: StageName, inputs: Vec<InputRef>, parameters: Value, label: &str) -> Result<InputRef, Failure> {
-        let policy = self.policies.of(stage);
-        let call = StageCall {
-            stage,
-            run_id: self.run_id.clone(),
-            inputs,
-            parameters,
-            shard: Shard::ONLY,
-            policy,
-            label: label.to_owned(),
-        };
+        let call = self.call(stage, Shard::ONLY, inputs, parameters, label);
         self.observer.stage_started(&call);
-        let mut tries = 0;
-        let result = loop {
-            let observer = &mut *self.observer;
-            let result = self.runner.run(&call, &mut |event| observer.event(&call, event));
-            match result {
-                Err(failure) if failure.exit == Exit::Environment && failure.code != "drift" && tries < call.policy.retries => {
-                    tries += 1;
-                    let message = format!("retry {tries} of {}: {}", call.policy.retries, failure.message);
-                    self.observer.event(&call, &Event::Note { message });
-                }
-                result => break result,
-            }
-        };
+        let observer = &mut *self.observer;
+        let result = with_retries(self.runner, &call, &mut |event| observer.event(&call, event));
         self.observer.stage_finished(&call, result.as_ref().copied());
         result.map_err(|failure| at_stage(stage, failure))
+    }
+
+    /// Calls execute once for each shard, all at once, and gives their parts in order. The first failure is that of the stage.
+    fn sharded(&mut self, inputs: Vec<InputRef>, parameters: Value, label: &str) -> Result<Vec<InputRef>, Failure> {
+        let shards: Vec<Shard> = self.shards().collect();
+        let [_] = shards.as_slice() else {
+            let calls: Vec<_> = shards
+                .iter()
+                .map(|shard| {
+                    let label = format!("{label}-{}", shard.index);
+                    self.call(StageName::Execute, *shard, inputs.clone(), parameters.clone(), &label)
+                })
+                .collect();
+            return self.at_once(&calls);
+        };
+        Ok(vec![self.stage(StageName::Execute, inputs, parameters, label)?])
+    }
+
+    fn at_once(&mut self, calls: &[StageCall]) -> Result<Vec<InputRef>, Failure> {
+        calls.iter().for_each(|call| self.observer.stage_started(call));
+        let (sender, events) = sync_channel::<(usize, Event)>(WAITING_EVENTS);
+        let (runner, observer) = (self.runner, &mut *self.observer);
+        let results: Vec<Result<InputRef, Failure>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = calls
+                .iter()
+                .enumerate()
+                .map(|(index, call)| {
+                    let sender = sender.clone();
+                    // Nobody listens once this thread has gone; the stage goes on all the same.
+                    scope.spawn(move || with_retries(runner, call, &mut |event| drop(sender.send((index, event.clone())))))
+                })
+                .collect();
+            drop(sender);
+            for (index, event) in events {
+                if let Some(call) = calls.get(index) {
+                    observer.event(call, &event);
+                }
+            }
+            let panicked = || Failure::unexpected("shard", "the thread that waits for a shard panicked");
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(panicked()))).collect()
+        });
+        for (call, result) in calls.iter().zip(&results) {
+            self.observer.stage_finished(call, result.as_ref().copied());
+        }
+        results.into_iter().map(|result| result.map_err(|failure| at_stage(StageName::Execute, failure))).collect()
+    }
+
+    fn call(&self, stage: StageName, shard: Shard, inputs: Vec<InputRef>, parameters: Value, label: &str) -> StageCall {
+        let (run_id, policy) = (self.run_id.clone(), self.policies.of(stage));
+        StageCall { stage, run_id, inputs, parameters, shard, policy, label: label.to_owned() }
     }
 
     /// Loads a manifest that a stage has just given; its digest is checked by the store, its signature by whoever takes it.
@@ -278,6 +333,20 @@ impl Driver<'_> {
         B::of(&document).cloned().ok_or_else(|| {
             Failure::verification("other_kind", format!("{} is a {}, not a {}", reference.manifest, document.kind(), B::KIND))
         })
+    }
+}
+
+/// Runs a call, and again where it failed in a way that a retry may mend.
+fn with_retries(runner: &dyn Runner, call: &StageCall, observe: &mut dyn FnMut(&Event)) -> Result<InputRef, Failure> {
+    let mut tries = 0;
+    loop {
+        match runner.run(call, observe) {
+            Err(failure) if failure.exit == Exit::Environment && failure.code != "drift" && tries < call.policy.retries => {
+                tries += 1;
+                observe(&Event::Note { message: format!("retry {tries} of {}: {}", call.policy.retries, failure.message) });
+            }
+            result => return result,
+        }
     }
 }
 

@@ -47,7 +47,7 @@ pub struct LocalRunner {
     scratch: Option<PathBuf>,
     cancel: Cancel,
     recorder: Mutex<Option<Process>>,
-    held: Mutex<Vec<Process>>,
+    held: Mutex<Vec<(String, Process)>>,
 }
 
 impl LocalRunner {
@@ -105,13 +105,27 @@ impl LocalRunner {
         for (name, value) in held_environment(request)? {
             command = command.env(name, value);
         }
+        self.release_target(&request.target);
         let log = self.logs.join(format!("target-{}.log", request.target));
         command.stdout = Output::File(log.clone());
         command.stderr = Output::File(log.clone());
         let cancel = new_cancel()?;
         let process = Process::start(&self.spawner, command, None, cancel, Some(log))?;
-        lock(&self.held).push(process);
+        lock(&self.held).push((request.target.clone(), process));
         Ok(())
+    }
+
+    /// Ends what is held of a target. A stage that is tried again asks for its target again, which needs the port of the first.
+    fn release_target(&self, target: &str) {
+        let earlier: Vec<_> = lock(&self.held).extract_if(.., |(name, _)| name == target).collect();
+        earlier.into_iter().for_each(|(_, process)| end(process, "its target is started again"));
+    }
+}
+
+fn end(held: Process, why: &str) {
+    held.cancel.cancel(why);
+    if let Err(failure) = held.join() {
+        tracing::warn!(%failure, "a target did not end in order");
     }
 }
 
@@ -213,11 +227,8 @@ impl Runner for LocalRunner {
     }
 
     fn release(&self) {
-        for target in lock(&self.held).drain(..) {
-            target.cancel.cancel("the run needs the target no longer");
-            if let Err(failure) = target.join() {
-                tracing::warn!(%failure, "a target did not end in order");
-            }
+        for (_, target) in lock(&self.held).drain(..) {
+            end(target, "the run needs the target no longer");
         }
     }
 }

@@ -28,6 +28,8 @@ pub struct StagePolicies {
     pub trust: Digest,
     /// What the pipeline says, by stage.
     pub stages: BTreeMap<StageName, StagePolicy>,
+    /// Processes of execute that together make one trial.
+    pub shards: u32,
 }
 
 impl StagePolicies {
@@ -45,7 +47,7 @@ mod tests {
     #[test]
     fn what_the_pipeline_says_stands_and_the_rest_has_its_default() {
         let said = StagePolicy { timeout: Some(Duration::from_secs(5)), retries: 3 };
-        let policies = StagePolicies { trust: Digest::of(b""), stages: BTreeMap::from([(StageName::Execute, said)]) };
+        let policies = StagePolicies { trust: Digest::of(b""), stages: BTreeMap::from([(StageName::Execute, said)]), shards: 1 };
         assert_eq!(policies.of(StageName::Execute), said);
         assert_eq!(policies.of(StageName::Plan), StagePolicy { timeout: Some(DEFAULT_TIMEOUT), retries: DEFAULT_RETRIES });
         assert_eq!(policies.of(StageName::Record).timeout, None, "it ends when execute does");

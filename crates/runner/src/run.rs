@@ -294,7 +294,7 @@ fn policies(read: &ReadSource, trust: Digest) -> StagePolicies {
         let timeout = if name == StageName::Execute { read.closure.pipeline.spec.time_limit } else { stage.timeout };
         Some((name, StagePolicy { timeout: Some(timeout), retries: stage.retries }))
     });
-    StagePolicies { trust, stages: stages.collect() }
+    StagePolicies { trust, stages: stages.collect(), shards: read.closure.pipeline.spec.shards }
 }
 
 /// `<pipeline>-<date>-<time>-<4 digits>`: sorted by time, unique enough for people to start two at once.

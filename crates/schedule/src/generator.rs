@@ -10,17 +10,21 @@
 //! - The value at index `i` is the 64-bit little-endian integer at byte `8 i` of the stream of nonce 0. Where that one has to be
 //!   rejected, the streams of nonce 1, 2 and so on hold its replacements at the same place.
 
+use std::fmt;
 use std::num::NonZeroU64;
 
-use assay_manifest::{Digest, PointId};
+use assay_manifest::{Digest, PointId, RunId, TrialId};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore as _, SeedableRng as _};
 use sha2::{Digest as _, Sha256};
 
 use crate::Seed;
 
-/// Separates these keys from every other use of SHA-256, and this format from a later one.
-const DOMAIN: &[u8] = b"assay.dev/schedule/v1";
+/// The format that this module describes; it also separates these keys from every other use of SHA-256.
+pub const GENERATOR_FORMAT: &str = "assay.dev/schedule/v1";
+
+/// How far ahead values are drawn and dropped, rather than sought. Seeking computes four blocks of ChaCha, 32 values, anew.
+const SKIP: u64 = 32;
 
 /// The first part of the path of every generator of load; the order of trials has its own.
 const LOAD: &str = "load";
@@ -62,6 +66,45 @@ impl LoadKey<'_> {
         let (workload, trial) = (self.workload.to_string(), self.trial.to_string());
         Generator::keyed(self.seed, &[LOAD, &workload, self.point.as_str(), &trial, self.phase, self.concern])
     }
+
+    /// The same for what must not repeat when the same trial is run again: the nonce is one more word of the path.
+    pub fn generator_once(&self, nonce: Nonce) -> Generator {
+        let (workload, trial) = (self.workload.to_string(), self.trial.to_string());
+        let path = [LOAD, &workload, self.point.as_str(), &trial, self.phase, self.concern, &nonce.to_string()];
+        Generator::keyed(self.seed, &path)
+    }
+}
+
+/// What tells one execution of a trial from every other: its run, its case, its attempt. 128 bits.
+///
+/// A seed derives from the workload, so every run repeats the same load. That is wanted, except for what must never repeat:
+/// identifiers of requests, and the salt that keeps prompts out of a cache that an earlier execution filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Nonce(u128);
+
+impl Nonce {
+    /// A nonce from anywhere.
+    pub const fn new(bits: u128) -> Self {
+        Self(bits)
+    }
+
+    /// The nonce of an attempt: the first 16 bytes, big-endian, of
+    /// `SHA-256("assay.dev/nonce/v1" || (length || bytes) of run, trial id and attempt)`, lengths as 64-bit little-endian integers and
+    /// the attempt in decimal digits. So whoever holds the manifests derives the identifiers of the requests again.
+    pub fn of_attempt(run: &RunId, trial: &TrialId, attempt: u32) -> Self {
+        let mut hasher = Sha256::new_with_prefix(b"assay.dev/nonce/v1");
+        for part in [run.as_str(), trial.as_str(), &attempt.to_string()] {
+            hasher.update((part.len() as u64).to_le_bytes());
+            hasher.update(part);
+        }
+        Self(hasher.finalize().iter().take(16).fold(0, |bits, byte| bits << 8 | u128::from(*byte)))
+    }
+}
+
+impl fmt::Display for Nonce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
 }
 
 impl Generator {
@@ -73,8 +116,9 @@ impl Generator {
 
     /// The value at `index`: 64 random bits.
     pub fn at(&mut self, index: u64) -> u64 {
-        if self.next != Some(index) {
-            self.stream.set_word_pos(word_of(index));
+        match self.next.and_then(|next| index.checked_sub(next)) {
+            Some(ahead) if ahead <= SKIP => (0..ahead).for_each(|_| drop_value(&mut self.stream)),
+            _ => self.stream.set_word_pos(word_of(index)),
         }
         self.next = index.checked_add(1);
         self.stream.next_u64()
@@ -105,6 +149,18 @@ impl Generator {
         (self.at(index) >> 11) as f64 * SPACING
     }
 
+    /// A value strictly between 0 and 1 at `index`, on the stream of `nonce`: the middle of one of 2^52 equal parts, each equally likely.
+    pub(crate) fn open_unit_f64(&mut self, index: u64, nonce: u64) -> f64 {
+        const PART: f64 = 1.0 / (1_u64 << 52) as f64;
+        let value = if nonce == 0 { self.at(index) } else { self.replacement(index, nonce) };
+        ((value >> 12) as f64 + 0.5) * PART
+    }
+
+    /// A standard normal value at `index`, on the stream of `nonce`: the quantile of [`Generator::open_unit_f64`].
+    pub(crate) fn normal(&mut self, index: u64, nonce: u64) -> f64 {
+        assay_stats::normal::quantile(self.open_unit_f64(index, nonce))
+    }
+
     /// `items` in random order. Draws the indices from 0 to one less than their number.
     ///
     /// Fisher and Yates' shuffle in Durstenfeld's form, from the front.
@@ -126,6 +182,10 @@ impl Generator {
     }
 }
 
+fn drop_value(stream: &mut ChaCha8Rng) {
+    stream.next_u64();
+}
+
 /// Where the value at `index` begins, in words of 32 bits.
 fn word_of(index: u64) -> u128 {
     u128::from(index) * 2
@@ -133,7 +193,7 @@ fn word_of(index: u64) -> u128 {
 
 fn derive_key(seed: &Seed, path: &[&str]) -> [u8; 32] {
     let length = |length: usize| (length as u64).to_le_bytes();
-    let mut hasher = Sha256::new_with_prefix(DOMAIN);
+    let mut hasher = Sha256::new_with_prefix(GENERATOR_FORMAT);
     hasher.update(seed.as_bytes());
     hasher.update(length(path.len()));
     for part in path {

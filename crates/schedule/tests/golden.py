@@ -1,7 +1,13 @@
-"""Derives the golden values of `src/generator.rs` from the format's description alone, with nothing but the standard library."""
+"""Derives the golden values of `src/generator.rs` and `src/trial/tests.rs` from the formats' descriptions alone, with nothing but the standard library."""
 
 import hashlib
+import itertools
+import json
+import math
+import statistics
 import struct
+from decimal import Decimal
+from fractions import Fraction
 
 MASK = 0xFFFFFFFF
 
@@ -56,3 +62,157 @@ print("rejected", [at(key, index) * (2**63 + 1) % 2**64 < 2**64 % (2**63 + 1) fo
 print("unit_f64", [(at(key, index) >> 11) / 2**53 for index in range(3)])
 load = ["load", "sha256:" + hashlib.sha256(b"workload").hexdigest(), "c8", "3", "measure", "arrivals"]
 print("load", at(derive_key(bytes([7]) * 32, load), 0))
+
+
+# The load of a serving trial: `src/trial/tests.rs`.
+
+
+def unit(value):
+    return (value >> 11) / 2**53
+
+
+def open_unit(value):
+    return ((value >> 12) + 0.5) / 2**52
+
+
+def normal(value):
+    # CPython computes the quantile by the same algorithm, AS 241.
+    return statistics.NormalDist().inv_cdf(open_unit(value))
+
+
+def half_up(number):
+    return math.floor(number + Fraction(1, 2))
+
+
+def half_away(number):
+    """For numbers that are not negative."""
+    return half_up(Fraction(number))
+
+
+class Load:
+    """The generators of one trial."""
+
+    def __init__(self, seed, workload, point, trial, nonce):
+        self.seed, self.words, self.nonce = seed, ["load", workload, point, str(trial)], nonce
+
+    def key(self, phase, concern, once=False):
+        return derive_key(self.seed, [*self.words, phase, concern, *([self.nonce] if once else [])])
+
+
+def marsaglia_tsang(key, index, shape):
+    d = shape - 1 / 3
+    c = 1 / math.sqrt(9 * d)
+    for nonce in itertools.count():
+        x, u = normal(at(key, 3 * index, nonce)), open_unit(at(key, 3 * index + 1, nonce))
+        v = (1 + c * x) ** 3
+        if v > 0 and math.log(u) < 0.5 * x * x + d - d * v + d * math.log(v):
+            return d * v
+
+
+def gap(key, index, law):
+    if law == "poisson":
+        return -math.log(1 - unit(at(key, index)))
+    shape = law["smoothness"]
+    if shape >= 1:
+        return marsaglia_tsang(key, index, shape) / shape
+    return marsaglia_tsang(key, index, shape + 1) * open_unit(at(key, 3 * index + 2)) ** (1 / shape) / shape
+
+
+def offsets(key, law, rate):
+    """Nanoseconds since the phase began."""
+    if law == "constant":
+        yield from (half_up(Fraction(index * 10**9) / Fraction(Decimal(repr(rate)))) for index in itertools.count())
+    total = 0
+    for index in itertools.count():
+        total += half_away(gap(key, index, law) * (1e12 / rate))
+        yield half_up(Fraction(total, 1000))
+
+
+def length(key, index, law):
+    kind, *numbers = law
+    z = normal(at(key, index))
+    if kind == "uniform":
+        return numbers[0] + below(key, index, numbers[1] - numbers[0] + 1)
+    if kind == "normal":
+        return max(1, half_away(max(0, numbers[0] + numbers[1] * z)))
+    if kind == "lognormal":
+        mean, stddev = numbers
+        variance = math.log1p((stddev / mean) ** 2)
+        return max(1, half_away(math.exp(math.log(mean) - variance / 2 + math.sqrt(variance) * z)))
+    if kind == "truncated_normal":
+        return max(numbers[2], int(numbers[0] + numbers[1] * z))
+    return max(numbers[2], int(numbers[0] + (numbers[1] - numbers[0]) * unit(at(key, index))))
+
+
+def requests(load, phase, law, rate, lengths, begins, ends, count):
+    due = itertools.repeat(None) if law == "closed" else offsets(load.key(phase, "arrivals"), law, rate)
+    inputs, outputs, prompts = (load.key(phase, concern) for concern in ("input", "output", "prompt"))
+    ids = load.key(phase, "request-id", once=True)
+    for index, offset in zip(range(count), due):
+        if offset is not None and begins + offset >= ends:
+            return
+        output = None if lengths[1] is None else length(outputs, index, lengths[1])
+        request_id = at(ids, 2 * index) << 64 | at(ids, 2 * index + 1)
+        yield index, None if offset is None else begins + offset, length(inputs, index, lengths[0]), output, at(prompts, index), request_id
+
+
+def digest(*phases):
+    hasher = hashlib.sha256(b"assay.dev/schedule-digest/v1")
+    for phase in phases:
+        for index, offset, tokens_in, tokens_out, prompt, _ in phase:
+            offset, tokens_out = -1 if offset is None else offset, MASK if tokens_out is None else tokens_out
+            hasher.update(struct.pack("<BQqIIIQ", 1, index, offset, tokens_in, tokens_out, MASK, prompt))
+        hasher.update(b"\0")
+    return hasher.hexdigest()
+
+
+def trial(load, law, rate, lengths, count):
+    """Five seconds of warm-up, then up to 20 seconds or `count` requests. A closed loop by the clock has the first 4,096."""
+    warm_up = 4096 if law == "closed" else 10**9
+    s = 10**9
+    return (
+        requests(load, "warm-up", law, rate, lengths, 0, 5 * s, warm_up),
+        requests(load, "measure", law, rate, lengths, 5 * s, 25 * s, count),
+    )
+
+
+workload = "sha256:" + hashlib.sha256(b"workload").hexdigest()
+load = Load(bytes([7]) * 32, workload, "rate-40", 3, f"{0x0123456789ABCDEF:032x}")
+both = ("normal", 480.0, 240.0), ("truncated_uniform", 1, 300, 2)
+for index, offset, tokens_in, tokens_out, prompt, request_id in itertools.islice(trial(load, "poisson", 40.0, both, 500)[1], 3):
+    print(f'poisson "{index} {offset} {tokens_in} {tokens_out} {prompt:016x} {request_id:032x}"')
+print("poisson digest", digest(*trial(load, "poisson", 40.0, both, 500)))
+print("salt", at(load.key("trial", "salt", once=True), 0))
+print("gamma digests", [digest(*trial(load, {"smoothness": smoothness}, 40.0, both, 500)) for smoothness in (0.5, 4.0)])
+others = ("lognormal", 300.0, 150.0), ("uniform", 10, 19)
+print("constant digest", digest(*trial(load, "constant", 33.3, others, 500)))
+print("closed digest", digest(*trial(load, "closed", None, (("truncated_normal", 480.0, 240.0, 1), None), 4096)))
+
+recipe = {
+    "generator": "assay.dev/schedule/v1", "schedule": "assay.dev/schedule-digest/v1", "seed": "07" * 32,
+    "workload_spec_digest": workload, "point_id": "rate-40", "rate_per_s": 40, "arrival": {"law": "poisson"},
+    "input": {"law": "normal", "mean": 480, "stddev": 240},
+    "output": {"law": "truncated_uniform", "low": 1, "high": 300, "floor": 2},
+    "batch": 1, "requests": "500", "duration_ns": str(20 * 10**9), "warmup_ns": str(5 * 10**9), "cache": "cold_salt",
+    "tokenizer": "sha256:" + hashlib.sha256(b"words").hexdigest(),
+}  # fmt: skip
+absent = {"rate_per_s", "requests", "output"}
+closed = {name: value for name, value in recipe.items() if name not in absent} | {"concurrency": "8", "arrival": {"law": "closed"}}
+for document in (recipe, closed):
+    print("recipe", hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode()).hexdigest())
+
+parts = [b"run-1", b"chat.vllm.default.rate-40.t3", b"0"]
+nonce = hashlib.sha256(b"assay.dev/nonce/v1" + b"".join(struct.pack("<Q", len(part)) + part for part in parts)).hexdigest()[:32]
+print("nonce", parts[1].decode(), nonce)
+
+
+def split_mix(seed, number):
+    state = (seed + number * 0x9E3779B97F4A7C15) % 2**64
+    state = (state ^ state >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+    state = (state ^ state >> 27) * 0x94D049BB133111EB % 2**64
+    return state ^ state >> 31
+
+
+# The generator itself: its first outputs from seed 1234567, as its authors' implementation and Rosetta Code give them.
+assert [split_mix(1234567, number) for number in (1, 2)] == [6457827717110365317, 3203168211198807973]
+print("documents", [split_mix(1, number) for number in (1, 2, 127)])

@@ -133,13 +133,8 @@ impl<E> Walk<'_, E> {
 
     fn parts(&mut self, workload: &Workload) -> Result<(), ClosureError<E>> {
         let folder = Workload::folder_of(&workload.name);
-        for (index, part) in workload.mutable_parts().paths.iter().enumerate() {
-            let has_script = workload.mutable_parts().paths.len() > workload.spec.files.len();
-            let place = match (has_script, index) {
-                (true, 0) => "spec.script.path".to_owned(),
-                (true, index) => format!("spec.files[{}]", index - 1),
-                (false, index) => format!("spec.files[{index}]"),
-            };
+        for part in &workload.mutable_parts().paths {
+            let place = place_of(workload, part);
             let path = format!("{folder}/{part}");
             let missing = || {
                 let problem = workload.places.problem(&place, format!("there is no file {}", quote(&path)));
@@ -206,3 +201,12 @@ impl<E> Walk<'_, E> {
         true
     }
 }
+/// The field that names a file of a workload's folder.
+fn place_of(workload: &Workload, path: &str) -> String {
+    match workload.spec.files.iter().position(|file| file == path) {
+        Some(index) => format!("spec.files[{index}]"),
+        None if workload.spec.work.executable().is_some() => "spec.script.path".to_owned(),
+        None => "spec.tokenizer".to_owned(),
+    }
+}
+

@@ -6,7 +6,7 @@ use assay_manifest::{CanonicalError, Digest, canonical_value};
 use serde_json::{Map, Value as Json, json};
 
 use crate::problem::quote;
-use crate::workload::{Script, Workload};
+use crate::workload::{Script, Work, Workload};
 
 /// What the mutable parts of a workload turned out to be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -62,6 +62,10 @@ impl Workload {
         if !self.spec.files.is_empty() {
             spec.insert("files".to_owned(), pinned_files(&self.spec.files, pins, &mut unpinned));
         }
+        if let Some(path) = self.tokenizer() {
+            let mut file = pinned_files(std::slice::from_ref(path), pins, &mut unpinned);
+            spec.insert("tokenizer".to_owned(), file[0].take());
+        }
         if let Some(image) = &self.spec.image {
             spec.insert("image".to_owned(), pinned_image(image, pins, &mut unpinned));
         }
@@ -70,6 +74,13 @@ impl Workload {
         let digest = Digest::of(&bytes);
         let seed = self.spec.seed.clone().unwrap_or_else(|| derived_seed(&digest));
         Ok(Frozen { json, bytes, digest, seed, unpinned })
+    }
+
+    fn tokenizer(&self) -> Option<&String> {
+        match &self.spec.work {
+            Work::Serving(serving) => serving.tokenizer.as_ref(),
+            Work::Indicator(_) | Work::Training(_) => None,
+        }
     }
 
     /// What has to be looked up before the workload is wholly pinned: paths relative to its folder, URLs, image references.
@@ -81,7 +92,7 @@ impl Workload {
             None => (None, None),
         };
         MutableParts {
-            paths: path.into_iter().chain(self.spec.files.iter().cloned()).collect(),
+            paths: path.into_iter().chain(self.spec.files.iter().cloned()).chain(self.tokenizer().cloned()).collect(),
             url,
             image: self.spec.image.clone(),
         }

@@ -92,6 +92,8 @@ pub struct Target {
     pub headers: BTreeMap<String, SecretRef>,
     /// How readiness is probed.
     pub ready: Ready,
+    /// Settings of a simulator, by option.
+    pub config: BTreeMap<String, String>,
     /// The container image that it runs in, as written.
     pub image: Option<String>,
     /// Facts about its hardware that a person declares.
@@ -393,6 +395,7 @@ impl Read for Target {
             env: read_env(target)?,
             headers: target.get("headers")?,
             ready: target.get::<Option<Ready>>("ready")?.unwrap_or(unprobed),
+            config: target.get::<Option<BTreeMap<String, String>>>("config")?.unwrap_or_default(),
             image: target.get("image")?,
             hardware: target.get("hardware")?,
         })

@@ -118,8 +118,25 @@ pub(crate) static WORKLOAD_SPEC: Table = Table {
             "Environment of the script. A list is an axis of the sweep: one point for each value.",
         )
         .only(EXECUTED),
+        default("api", &Type::Choice(&APIS), "\"chat\"", "What of the endpoint is asked.").only(SERVING),
         required("load", &Type::Object(&LOAD), "How requests arrive.").only(SERVING),
         required("lengths", &LENGTHS, "How many tokens go in and out.").only(SERVING),
+        default(
+            "exact_output",
+            &Type::Bool,
+            "true",
+            "Whether the endpoint is told to give exactly the drawn number of tokens, by `ignore_eos` and `min_tokens`.",
+        )
+        .only(SERVING),
+        default("batch", &Type::Integer { min: 1, max: 4096 }, "1", "Documents in each request of `api: embeddings`.")
+            .only(SERVING),
+        default("body", &BODY, "{}", "Members added to each request's body, such as `temperature`.").only(SERVING),
+        optional(
+            "tokenizer",
+            &PATH_TYPE,
+            "A `tokenizer.json` beside the workload. Without it prompts are made of common words, one token each.",
+        )
+        .only(SERVING),
         default("cache", &Type::Choice(&CACHES), "\"cold_salt\"", "The state of the prefix cache, a part of the workload.")
             .only(SERVING),
         default("streaming", &Type::Bool, "true", "Whether answers are streamed.").only(SERVING),
@@ -164,6 +181,13 @@ static PREPARE: Table = Table {
 static AXIS: Type = Type::List { item: &Type::Scalar, min: 1, max: MAX_AXIS, unique: Unique::Item };
 static PARAMETER: Type = Type::Shapes { scalar: Some(&Type::Scalar), list: Some(&AXIS), map: None };
 static PARAMETERS: Type = Type::Map { key: &ENV_NAME, value: &PARAMETER, min: 0, max: MAX_MAP };
+
+static BODY: Type = Type::Map { key: &ENV_NAME, value: &Type::Scalar, min: 0, max: MAX_MAP };
+pub(crate) static APIS: [Choice; 3] = [
+    choice("chat", "`/v1/chat/completions`."),
+    choice("completions", "`/v1/completions`."),
+    choice("embeddings", "`/v1/embeddings`, with the scenario `E(tokens)`."),
+];
 
 pub(crate) static LOAD_MODES: [Choice; 2] = [
     choice("closed", "A fixed number of users, each sending its next request after the last answer. Has no intended times."),
@@ -419,6 +443,8 @@ pub(crate) static TARGET: Table = Table {
         )
         .only(REACHED),
         default("ready", &Type::Object(&READY), "{}", "How readiness is probed.").only(REACHED),
+        default("config", &FACTS, "{}", "Settings of the simulator, named as its options: `profile`, `seed` and so on.")
+            .only(&["simulator"]),
         optional("image", &IMAGE_TYPE, "The container image that it runs in; for an endpoint, as declared."),
         default("hardware", &FACTS, "{}", "Facts about its hardware that a person declares, by name."),
     ],

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use assay_manifest::{Better, Name, WorkloadType};
+use assay_manifest::{Better, Name, ServingApi, WorkloadType};
 use serde_json::Value as Json;
 
 use crate::checked::{Checked, Read, Value, read_from_text};
@@ -139,6 +139,16 @@ pub enum Parameter {
 /// What a serving workload asks of an endpoint.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Serving {
+    /// What of the endpoint is asked.
+    pub api: ServingApi,
+    /// Whether the endpoint is told to give exactly the drawn number of tokens.
+    pub exact_output: bool,
+    /// Documents in each embeddings request.
+    pub batch: u32,
+    /// Members added to each request's body: texts, as written.
+    pub body: BTreeMap<String, String>,
+    /// A tokenizer file, relative to the workload's folder.
+    pub tokenizer: Option<String>,
     /// How requests arrive.
     pub load: Load,
     /// How many tokens go in and out.
@@ -336,7 +346,7 @@ words!(
     E2e = "e2e",
 );
 
-read_from_text!(Cache, Capture);
+read_from_text!(Cache, Capture, ServingApi);
 
 impl Workload {
     /// Reads a workload file; `file` is the name that problems carry. In `workloads/<folder>/workload.yaml` the name must be the
@@ -423,6 +433,7 @@ impl Define for Workload {
         check_arrival(spec, problems);
         check_times(spec, problems);
         check_distributions(spec, problems);
+        check_api(spec, problems);
         check_files(spec, problems);
         check_slos(spec, problems);
         if let Some(parameters) = spec.member("parameters") {
@@ -484,6 +495,25 @@ fn check_distributions(spec: &Checked, problems: &mut Problems<'_>) {
         {
             problems.at(uniform.anchor, format!("`spec.lengths.{side}.uniform.max` is {max}, below `min`, which is {min}"));
         }
+    }
+}
+
+/// Embeddings have no answer of tokens, and only they take the scenario for it.
+fn check_api(spec: &Checked, problems: &mut Problems<'_>) {
+    let Some(api) = spec.text_of("api") else { return };
+    let Some(lengths) = spec.member("lengths") else { return };
+    let is_embedding = lengths.text().is_some_and(|text| text.starts_with("E("));
+    if is_embedding && api != "embeddings" {
+        let message = format!("the scenario {} is of embeddings, and `spec.api` is `{api}`", quote(lengths.text().unwrap_or_default()));
+        problems.hinted(lengths.span, message, "write `api: embeddings`, or a scenario such as `D(128,256)`");
+    }
+    if !is_embedding && api == "embeddings" {
+        problems.hinted(lengths.span, "`api: embeddings` needs a scenario `E(tokens)`", "write `lengths: E(128)`");
+    }
+    if api != "embeddings"
+        && let Some(batch) = spec.member("batch").filter(|batch| u64::read(batch).is_some_and(|batch| batch > 1))
+    {
+        problems.hinted(batch.span, "`spec.batch` belongs to `api: embeddings`", "remove it");
     }
 }
 
@@ -587,6 +617,11 @@ impl Read for Parameter {
 impl Read for Serving {
     fn read(spec: &Checked) -> Option<Self> {
         Some(Self {
+            api: spec.get("api")?,
+            exact_output: spec.get("exact_output")?,
+            batch: spec.get("batch")?,
+            body: spec.get("body")?,
+            tokenizer: spec.get("tokenizer")?,
             load: spec.get("load")?,
             lengths: spec.get("lengths")?,
             cache: spec.get("cache")?,

@@ -56,6 +56,23 @@ pub enum Event {
         /// How long it took, in nanoseconds.
         duration_ns: u64,
     },
+    /// How far the load of a trial is.
+    Load {
+        /// The trial.
+        trial: TrialId,
+        /// Which try, from 0.
+        attempt: u32,
+        /// Requests sent.
+        sent: u64,
+        /// Requests under way.
+        in_flight: u64,
+        /// Requests that ended well.
+        ok: u64,
+        /// Requests that ended otherwise, or could not be sent.
+        failed: u64,
+        /// Token events so far.
+        token_events: u64,
+    },
     /// The recorder has taken its first reading: what is measured from now on is recorded.
     Recording,
     /// Something worth telling.
@@ -109,13 +126,14 @@ mod tests {
         String::from_utf8(line_of(event).expect("a line")).expect("UTF-8")
     }
 
-    fn every_kind() -> [Event; 9] {
+    fn every_kind() -> [Event; 10] {
         let trial: TrialId = "w.t.default.one.t0".parse().expect("a trial id");
         let digest = Digest::of(b"");
         let env = BTreeMap::from([("KEY".to_owned(), "value".to_owned())]);
         [
             Event::Started { stage: StageName::Execute },
             Event::TrialStarted { trial: trial.clone(), attempt: 1, number: 2, of: 3 },
+            Event::Load { trial: trial.clone(), attempt: 1, sent: 5, in_flight: 2, ok: 1, failed: 2, token_events: u64::MAX },
             Event::TrialFinished { trial, attempt: 1, status: AttemptStatus::TimedOut, valid: false, duration_ns: u64::MAX },
             Event::Recording,
             Event::Note { message: "two\nlines".to_owned() },
@@ -156,7 +174,7 @@ mod tests {
         }
 
         #[test]
-        fn a_damaged_event_is_an_event_or_refused(index in 0_usize..9, at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+        fn a_damaged_event_is_an_event_or_refused(index in 0_usize..10, at in any::<prop::sample::Index>(), byte in any::<u8>()) {
             let mut line = line_of(&every_kind()[index]).expect("a line");
             let at = at.index(line.len());
             line[at] = byte;

@@ -46,13 +46,13 @@ pub fn nearest_rank_ns(values: &mut [i64], q: f64) -> Option<i64> {
 }
 
 /// Where a type 7 quantile lies: `fraction` of the way from a zero-based rank to the next.
-struct Place {
-    rank: usize,
-    fraction: f64,
+pub(crate) struct Place {
+    pub(crate) rank: usize,
+    pub(crate) fraction: f64,
 }
 
 impl Place {
-    fn of(n: usize, q: f64) -> Option<Self> {
+    pub(crate) fn of(n: usize, q: f64) -> Option<Self> {
         let last = n.checked_sub(1)?;
         if !(0.0..=1.0).contains(&q) {
             return None;
@@ -68,7 +68,7 @@ impl Place {
 const WHOLE: f64 = 1e-9;
 
 /// The zero-based nearest rank: `ceil(q n) - 1`, at least 0.
-fn rank_of(n: usize, q: f64) -> Option<usize> {
+pub(crate) fn rank_of(n: usize, q: f64) -> Option<usize> {
     let last = n.checked_sub(1)?;
     if !(0.0..=1.0).contains(&q) {
         return None;
@@ -88,7 +88,7 @@ fn interpolate_ns(values: &[i64], place: &Place) -> Option<f64> {
 }
 
 /// Puts the right value at each of the ascending `ranks` (counted from `offset`), halving values and ranks together.
-fn select(values: &mut [i64], offset: usize, ranks: &[usize]) {
+pub(crate) fn select(values: &mut [i64], offset: usize, ranks: &[usize]) {
     let (before, rest) = ranks.split_at(ranks.len() / 2);
     let Some((&rank, after)) = rest.split_first() else { return };
     let here = rank - offset;

@@ -43,6 +43,14 @@ pub(crate) enum Sync {
     BytesAndName,
 }
 
+/// An object as a listing gives it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ListedObject {
+    pub(crate) path: String,
+    pub(crate) size: u64,
+    pub(crate) modified_unix_ms: i64,
+}
+
 /// One store, as its backend sees it.
 #[derive(Debug)]
 pub(crate) struct Backend {
@@ -114,6 +122,19 @@ impl Backend {
                 self.name_staged(folder, &staged, path, Mode::Overwrite, Sync::Bytes).map(|_| ())
             }
         }
+    }
+
+    /// Uploads a scratch file under `path`, a part at a time: false where something is there, which then stays.
+    pub(crate) fn create_scratch(&self, path: &Path, file: &ScratchFile) -> Result<bool> {
+        let staged = self.staging()?;
+        self.upload(&staged, file)?;
+        if let Some(folder) = &self.folder {
+            return self.name_staged(folder, &staged, path, Mode::Create, Sync::BytesAndName);
+        }
+        // Backends without folders complete an upload under whatever name it began with, so the name is given afterwards here too.
+        let named = self.give_name(&staged, path, Mode::Create);
+        let _ = Self::wait(self.objects.delete(&staged));
+        named
     }
 
     /// A new place for an object of the store's own.
@@ -236,13 +257,27 @@ impl Backend {
 
     /// The paths under `prefix`, unordered, one more than `limit` at most.
     pub(crate) fn list(&self, prefix: &Path, limit: usize) -> Result<Vec<String>> {
-        let mut found = self.objects.list(Some(prefix)).take(limit.saturating_add(1));
-        let mut paths = Vec::new();
+        let listed = self.list_after(prefix, None, limit)?;
+        Ok(listed.into_iter().map(|object| object.path).collect())
+    }
+
+    /// The objects under `prefix` whose paths sort after `after`, unordered, one more than `limit` at most.
+    pub(crate) fn list_after(&self, prefix: &Path, after: Option<&Path>, limit: usize) -> Result<Vec<ListedObject>> {
+        let listing = match after {
+            None => self.objects.list(Some(prefix)),
+            Some(after) => self.objects.list_with_offset(Some(prefix), after),
+        };
+        let mut found = listing.take(limit.saturating_add(1));
+        let mut objects = Vec::new();
         while let Some(object) = Self::wait(found.next())? {
             let object = object.map_err(|source| self.failed("list", prefix)(Box::new(source)))?;
-            paths.push(object.location.to_string());
+            objects.push(ListedObject {
+                path: object.location.to_string(),
+                size: object.size,
+                modified_unix_ms: object.last_modified.timestamp_millis(),
+            });
         }
-        Ok(paths)
+        Ok(objects)
     }
 
     /// Removes an object of the store's own.

@@ -6,6 +6,7 @@
 //! ```text
 //! blobs/sha256/<first two digits>/<64 digits>   blobs
 //! runs/<run id>/<stage>/..                      pointers; any path outside `blobs` and `staging` may be one
+//! warehouse/<table>/..                          an area: objects that a table's own log binds together, see [`Area`]
 //! staging/<random>                              a local folder's half-written objects, never read
 //! ```
 //!
@@ -25,6 +26,7 @@
 //!   repeated `put` mends. Disks and virtual machines that ignore flushes void this.
 //! * **Memory** survives nothing, not even its process.
 
+mod area;
 mod backend;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
@@ -34,6 +36,7 @@ mod scratch;
 mod store;
 mod uri;
 
+pub use area::{Area, Listed};
 pub use error::Error;
 pub use layout::MAX_PATH_BYTES;
 pub use scratch::{Scratch, ScratchFile};

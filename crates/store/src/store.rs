@@ -8,7 +8,7 @@ use assay_manifest::{Digest, Hasher};
 use object_store::path::Path;
 
 use crate::backend::{Backend, Mode, Sync};
-use crate::{Error, Result, Scratch, ScratchFile, layout};
+use crate::{Area, Error, Result, Scratch, ScratchFile, layout};
 
 /// The largest pointer in bytes. Pointers name blobs; whatever is larger should be one.
 pub const MAX_POINTER_BYTES: u64 = 1024 * 1024;
@@ -214,6 +214,11 @@ impl Store {
             Ok(())
         })?;
         Ok(there.then_some(bytes))
+    }
+
+    /// The part of the store under `prefix`, for a format that has a layout of its own, such as the warehouse's tables.
+    pub fn area(&self, prefix: &str) -> Result<Area> {
+        Area::new(Arc::clone(&self.0), prefix)
     }
 
     /// Tries whether the backend refuses to create what is there, which at-most-once acceptance rests on.

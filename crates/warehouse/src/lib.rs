@@ -3,9 +3,12 @@
 //! One static description of each [`Table`] is the only source of its Arrow schema, of the check of every [`Row`], and of the
 //! reference page ([`reference()`]). Files are byte-repeatable: equal rows in equal order give equal bytes, so that a digest in a
 //! Summary can be computed again.
+//!
+//! Beside them stand the files of raw [`records`], which execute writes and reduce reads.
 
 mod error;
 mod read;
+pub mod records;
 mod reference;
 mod row;
 mod schema;

@@ -97,7 +97,7 @@ pub fn each(table: &'static Table, source: impl Into<Source>, mut visit: impl Fn
     catch_unwind(walk).unwrap_or_else(|panic| Err(malformed(table)(panic_text(&*panic).into())))
 }
 
-fn panic_text(panic: &(dyn Any + Send)) -> String {
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
     format!("the Parquet reader gave up: {}", text.unwrap_or("no reason given"))
 }

@@ -68,28 +68,23 @@ const DIMENSIONS: &[Column] = &[
 const ID: &[Column] =
     &[text(ROW_ID, "The digest of the key columns, 64 hexadecimal digits; part of a number's address.").required()];
 
-/// A latency's mean and percentiles over all requests that have it.
+/// Statistics of a latency over all requests that have it: the median across counted trials of each trial's statistic.
 macro_rules! latency {
-    ($name:literal, $what:literal) => {
-        &[
-            int(concat!($name, "_mean"), concat!("Mean of ", $what, ".")).unit("ns"),
-            int(concat!($name, "_p50"), concat!("Median of ", $what, ".")).unit("ns"),
-            int(concat!($name, "_p95"), concat!("95th percentile of ", $what, ".")).unit("ns"),
-            int(concat!($name, "_p99"), concat!("99th percentile of ", $what, ".")).unit("ns"),
-        ]
+    ($name:literal, $what:literal, $($suffix:literal: $statistic:literal),+) => {
+        &[$(int(concat!($name, "_", $suffix), concat!($statistic, " of ", $what, ".")).unit("ns")),+]
     };
 }
 
 /// The same percentiles by nearest rank with failed requests counted as slower than all others; null where one of those is it.
 macro_rules! with_failures {
     ($name:literal, $what:literal) => {
-        &[
-            int(concat!($name, "_p50_with_failures"), concat!("Median of ", $what, ", failures counted as slowest.")).unit("ns"),
-            int(concat!($name, "_p95_with_failures"), concat!("95th percentile of ", $what, ", failures counted as slowest."))
-                .unit("ns"),
-            int(concat!($name, "_p99_with_failures"), concat!("99th percentile of ", $what, ", failures counted as slowest."))
-                .unit("ns"),
-        ]
+        latency!(
+            $name,
+            $what,
+            "p50_with_failures": "Median, failures counted as slowest,",
+            "p95_with_failures": "95th percentile, failures counted as slowest,",
+            "p99_with_failures": "99th percentile, failures counted as slowest,"
+        )
     };
 }
 
@@ -169,7 +164,7 @@ pub static OUTCOME_FACT: Table = Table {
             text("trial_id", "The trial; null for a statistic across counted trials.").key(),
             int("attempt", "The attempt, from 0; null for a statistic across counted trials.").key(),
             text("metric", "What is observed: the path of its value in the result.").required().key(),
-            text("statistic", "What was computed: `median`, `mean`, `sd`, `cv`, `min`, `max`, `ci_low`, `ci_high` and the like.")
+            text("statistic", "What was computed: `median`, `mean`, `sd`, `cv`, `min`, `max`, `ci_low`, `ci_high`; `value` for a trial's value of a metric that names its statistic.")
                 .required()
                 .key(),
             float("value", "The number, in `unit`; null where it cannot be computed from the samples.").unit("as `unit` says"),
@@ -197,38 +192,67 @@ pub static SERVING_OUTCOME_FACT: Table = Table {
             text("point_kind", "`concurrency`, `rate`, `trace`, `scale` or `parameters`.").required(),
             int("concurrency", "Streams open at a time, where that is what is set.").unit("streams"),
             float("request_rate_per_s", "Asked arrivals, where that is what is set.").unit("requests/s"),
-            float("offered_rate_per_s", "Arrivals that were really sent.").unit("requests/s"),
-            int("isl_tokens_mean", "Mean input length.").unit("tokens"),
-            int("osl_tokens_mean", "Mean output length.").unit("tokens"),
+            float("offered_rate_per_s", "Arrivals that were really sent, from the first to the last.").unit("requests/s"),
+            float("isl_tokens_mean", "Mean input length of requests that ended well.").unit("tokens"),
+            float("osl_tokens_mean", "Mean output length of requests that ended well.").unit("tokens"),
+            float("osl_mismatch_rate", "Answers that are not as long as asked over those of which it is known, 0 to 1."),
             int("tensor_parallel", "Devices that one replica of the model is spread over.").unit("devices"),
             int("trials_counted", "Trials that count.").unit("trials").required(),
             int("requests", "Requests that were due in the measured phase.").unit("requests").required(),
             int("completed", "Those that ended well.").unit("requests").required(),
             int("failed", "Those that failed, timed out or were cut short.").unit("requests").required(),
             int("dropped", "Those that were due and could not be sent.").unit("requests").required(),
-            float("error_rate", "Failed and dropped over due, 0 to 1.").required(),
+            float("error_rate", "Failed and dropped over due, 0 to 1; null where none was due."),
             int("duration_ns", "Length of the measured phase, summed over trials.").unit("ns").required(),
         ],
-        latency!("ttft_ns", "the time from the intended send to the first token event"),
-        latency!("ttft_sent_ns", "the time from the actual send to the first token event"),
-        latency!("ttfo_ns", "the time from the intended send to the first content event"),
-        latency!("tpot_ns", "a request's time per output token after the first token event"),
-        latency!("itl_ns", "the gap between token events over the tokens that it brought"),
-        latency!("icl_ns", "the gap between consecutive token events"),
-        latency!("e2e_ns", "the time from the intended send to the last token event"),
+        latency!(
+            "ttft_ns", "the time from the intended send to the first token event",
+            "mean": "Mean", "p50": "Median", "p90": "90th percentile", "p95": "95th percentile", "p99": "99th percentile"
+        ),
+        latency!(
+            "ttft_sent_ns", "the time from the actual send to the first token event, under open loop",
+            "p50": "Median", "p99": "99th percentile"
+        ),
+        latency!(
+            "ttfo_ns", "the time from the intended send to the first content event", "p50": "Median", "p99": "99th percentile"
+        ),
+        latency!(
+            "tpot_ns", "a request's time per output token after the first token event",
+            "mean": "Mean", "p50": "Median", "p90": "90th percentile", "p95": "95th percentile", "p99": "99th percentile"
+        ),
+        latency!(
+            "itl_ns", "the gap between token events over the tokens that it brought",
+            "mean": "Mean", "p50": "Median", "p99": "99th percentile"
+        ),
+        latency!(
+            "icl_ns", "the gap between consecutive token events", "mean": "Mean", "p50": "Median", "p99": "99th percentile"
+        ),
+        latency!(
+            "e2e_ns", "the time from the intended send to the last token event",
+            "mean": "Mean", "p50": "Median", "p90": "90th percentile", "p95": "95th percentile", "p99": "99th percentile"
+        ),
+        latency!(
+            "e2e_sent_ns", "the time from the actual send to the last token event, under open loop",
+            "p50": "Median", "p99": "99th percentile"
+        ),
         with_failures!("ttft_ns", "the time from the intended send to the first token event"),
         with_failures!("e2e_ns", "the time from the intended send to the last token event"),
+        latency!(
+            "send_lateness_ns", "how much later than intended requests were sent", "p50": "Median", "p99": "99th percentile"
+        ),
         &[
-            int("jitter_ns", "Mean absolute difference of consecutive gaps between token events.").unit("ns"),
+            int("jitter_ns", "Mean absolute difference of consecutive gaps between token events, averaged over requests.").unit("ns"),
             int("queue_delay_ns_mean", "Mean time in the server's queue, where it tells.").unit("ns"),
-            float("request_throughput_per_s", "Completed requests a second.").unit("requests/s"),
-            float("output_tokens_per_s", "Output tokens a second.").unit("tokens/s"),
-            float("total_tokens_per_s", "Input and output tokens a second.").unit("tokens/s"),
+            float("request_throughput_per_s", "Requests a second that completed well within the measured phase.").unit("requests/s"),
+            float("output_tokens_per_s", "Their output tokens a second.").unit("tokens/s"),
+            float("total_tokens_per_s", "Their input and output tokens a second.").unit("tokens/s"),
             int("cached_tokens", "Input tokens that came from the server's prefix cache, where it tells.").unit("tokens"),
-            float("goodput_requests_per_s", "Requests a second that met every SLO.").unit("requests/s"),
-            float("goodput_tokens_per_s", "Output tokens a second of requests that met every SLO.").unit("tokens/s"),
+            float("goodput_requests_per_s", "Those of them a second that met every SLO.").unit("requests/s"),
+            float("goodput_tokens_per_s", "Output tokens a second of those that met every SLO.").unit("tokens/s"),
+            float("good_fraction", "Requests that met every SLO over those due, 0 to 1."),
             bool("slo_met", "Whether the point as a whole met its SLOs; null where it has none."),
             int("slo_ttft_ns", "The SLO on TTFT.").unit("ns"),
+            int("slo_ttfo_ns", "The SLO on TTFO.").unit("ns"),
             int("slo_tpot_ns", "The SLO on TPOT.").unit("ns"),
             int("slo_e2e_ns", "The SLO on E2E.").unit("ns"),
             float("gpu_hour_cost", "The price of one GPU for one hour, in `currency`.").unit("as `currency` says"),
@@ -236,7 +260,6 @@ pub static SERVING_OUTCOME_FACT: Table = Table {
             float("cost_per_request", "GPU time over completed requests, in `currency`.").unit("as `currency` says"),
             float("cost_per_token", "GPU time over output tokens, in `currency`.").unit("as `currency` says"),
             text("cost_absent_reason", "Why there are no costs."),
-            int("send_lateness_ns_p99", "99th percentile of how much later than intended requests were sent.").unit("ns"),
         ],
         across_trials!("ttft_ns_p50", "ns"),
         across_trials!("ttft_ns_p99", "ns"),
@@ -266,7 +289,10 @@ pub static TRAINING_OUTCOME_FACT: Table = Table {
             int("trials_counted", "Trials that count.").unit("trials").required(),
             int("steps", "Observed steps.").unit("steps").required(),
         ],
-        latency!("step_time_ns", "the time of a step"),
+        latency!(
+            "step_time_ns", "the time of a step",
+            "mean": "Mean", "p50": "Median", "p95": "95th percentile", "p99": "99th percentile"
+        ),
         &[
             float("tokens_per_s", "Trained tokens a second.").unit("tokens/s"),
             float("samples_per_s", "Trained samples a second.").unit("samples/s"),

@@ -18,7 +18,7 @@ pub const MAX_ROW_GROUP_ROWS: usize = 128 * 1024;
 /// Rows that become Arrow arrays at a time.
 const BATCH_ROWS: usize = 8 * 1024;
 /// Who made the file, inside it. Without a version: equal rows are to give equal bytes, and the Summary names the program.
-const CREATED_BY: &str = "assay";
+pub(crate) const CREATED_BY: &str = "assay";
 /// The level of the compression: the library's own default, written down so that it cannot move.
 const ZSTD_LEVEL: i32 = 3;
 
@@ -38,7 +38,7 @@ pub struct WrittenFile {
 /// Every row must be sealed ([`Row::sealed`]). The bytes depend on the rows and their order alone. That no two rows have one id
 /// is the caller's to know.
 pub fn write(table: &'static Table, rows: impl IntoIterator<Item = Row>, out: impl Write + Send) -> Result<WrittenFile> {
-    let mut out = Hashing { out, hasher: Hasher::new(), bytes: 0 };
+    let mut out = Hashing::new(out);
     let failed = |source: parquet::errors::ParquetError| Error::Write { table: table.name, source: Box::new(source) };
     let mut writer = ArrowWriter::try_new(&mut out, arrow_schema(table), Some(properties(table)?)).map_err(failed)?;
     let mut rows = rows.into_iter();
@@ -52,7 +52,7 @@ pub fn write(table: &'static Table, rows: impl IntoIterator<Item = Row>, out: im
         writer.write(&record_batch(table, &batch)?).map_err(failed)?;
     }
     writer.close().map_err(failed)?;
-    Ok(WrittenFile { rows: total, bytes: out.bytes, digest: out.hasher.finish() })
+    Ok(out.finish(total))
 }
 
 /// Everything that shapes the bytes is set here, so that a new default of the library changes nothing unseen.
@@ -120,10 +120,21 @@ fn as_unix_ns(value: &Value) -> Option<i64> {
 }
 
 /// Hashes and counts what passes through.
-struct Hashing<W> {
+pub(crate) struct Hashing<W> {
     out: W,
     hasher: Hasher,
     bytes: u64,
+}
+
+impl<W: Write> Hashing<W> {
+    pub(crate) fn new(out: W) -> Self {
+        Self { out, hasher: Hasher::new(), bytes: 0 }
+    }
+
+    /// What was written, with so many rows.
+    pub(crate) fn finish(self, rows: u64) -> WrittenFile {
+        WrittenFile { rows, bytes: self.bytes, digest: self.hasher.finish() }
+    }
 }
 
 impl<W: Write> Write for Hashing<W> {

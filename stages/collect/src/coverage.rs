@@ -2,11 +2,13 @@
 //! with the readings.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read as _};
+use std::io::{BufRead, BufReader};
 
 use assay_manifest::{Block, Count, Gap, Instant, Recording, Series, Window};
 use assay_stage::{Context, Failure};
 use serde::Deserialize;
+
+use crate::series::{HOST, each_line, reading};
 
 /// The longest line of a recording: one reading of a very large machine.
 const MAX_LINE_BYTES: u64 = 1 << 20;
@@ -18,7 +20,7 @@ pub(crate) struct Coverage<'a> {
 }
 
 impl<'a> Coverage<'a> {
-    /// Reads every recording once and counts its readings in the windows of its block.
+    /// Reads every recording once and counts its readings of the host in the windows of its block.
     pub(crate) fn read(
         ctx: &Context,
         recordings: &'a [&'a Recording],
@@ -27,7 +29,7 @@ impl<'a> Coverage<'a> {
         let mut tallies = tallies(windows);
         for recording in recordings {
             let Some(tally) = tallies.get_mut(&recording.block) else { continue };
-            for series in &recording.series {
+            for series in recording.series.iter().filter(|series| series.source == HOST) {
                 ctx.check_cancelled()?;
                 let file = ctx.materialise(&series.artifact)?;
                 read_series(series, BufReader::new(file.open()?), |at| tally.add(at))?;
@@ -43,19 +45,28 @@ impl<'a> Coverage<'a> {
         Self { recordings: &[], readings: BTreeMap::new() }
     }
 
-    /// How many readings fall into a window of a block, both ends included.
+    /// How many readings of the host fall into a window of a block, both ends included.
     pub(crate) fn samples(&self, block: Block, window: &Window) -> u64 {
         self.readings.get(&block).map_or(0, |readings| readings.within(window))
     }
 
-    /// The stretches of a window without readings: where no recorder ran, and where one has left a gap.
-    pub(crate) fn gaps(&self, block: Block, window: &Window) -> Vec<Gap> {
-        let recordings: Vec<_> = self.recordings.iter().filter(|recording| recording.block == block).collect();
-        let mut spans: Vec<_> = recordings.iter().map(|recording| (recording.window.start, recording.window.end)).collect();
-        spans.sort_unstable();
-        let left = recordings.iter().flat_map(|recording| &recording.gaps).filter_map(|gap| clipped(gap, window));
-        uncovered(window, &spans).into_iter().chain(left).collect()
+    /// The stretches of a window without readings, of the host and of the endpoint whose source is named: where no recorder ran,
+    /// and where one has left a gap.
+    pub(crate) fn gaps(&self, block: Block, window: &Window, endpoint: Option<&str>) -> Vec<Gap> {
+        let recordings: Vec<_> = self.recordings.iter().copied().filter(|recording| recording.block == block).collect();
+        let sources = [Some(HOST), endpoint];
+        sources.into_iter().flatten().flat_map(|source| gaps_of(source, &recordings, window)).collect()
     }
+}
+
+fn gaps_of(source: &str, recordings: &[&Recording], window: &Window) -> Vec<Gap> {
+    let has = |recording: &&&Recording| source == HOST || recording.series.iter().any(|series| series.source == source);
+    let mut spans: Vec<_> =
+        recordings.iter().filter(has).map(|recording| (recording.window.start, recording.window.end)).collect();
+    spans.sort_unstable();
+    let all = recordings.iter().flat_map(|recording| &recording.gaps);
+    let left = all.filter(|gap| gap.source == source).filter_map(|gap| clipped(gap, window));
+    uncovered(source, window, &spans).into_iter().chain(left).collect()
 }
 
 fn tallies(windows: impl Iterator<Item = (Block, Window)>) -> BTreeMap<Block, Tally> {
@@ -73,31 +84,12 @@ struct Line {
 }
 
 /// Gives the instant of every reading of a series to `visit`, a line at a time.
-fn read_series(series: &Series, mut lines: impl BufRead, mut visit: impl FnMut(Instant)) -> Result<(), Failure> {
-    let name = &series.artifact.name;
-    let damaged = |what: String| Failure::verification("recording", what);
-    let mut line = Vec::new();
-    let mut count = 0;
-    loop {
-        line.clear();
-        let read = lines.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line).map_err(|error| {
-            Failure::environment("scratch", format!("cannot read back the recording `{name}`")).because(&error)
-        })?;
-        if read == 0 {
-            break;
-        }
-        count += 1;
-        if read as u64 == MAX_LINE_BYTES && line.last() != Some(&b'\n') {
-            return Err(damaged(format!("line {count} of `{name}` is longer than the limit of {MAX_LINE_BYTES} bytes")));
-        }
-        let reading: Line = serde_json::from_slice(&line)
-            .map_err(|error| damaged(format!("line {count} of `{name}` is no reading")).because(&error))?;
-        visit(reading.at);
-    }
-    if count == series.samples.0 {
-        return Ok(());
-    }
-    Err(damaged(format!("`{name}` has {count} readings, and its recording says {}", series.samples)))
+fn read_series(series: &Series, lines: impl BufRead, mut visit: impl FnMut(Instant)) -> Result<(), Failure> {
+    each_line(series, lines, MAX_LINE_BYTES, |number, line| {
+        let Line { at } = reading(series, number, line)?;
+        visit(at);
+        Ok(())
+    })
 }
 
 /// Counts instants by how many windows had begun and how many were over.
@@ -173,26 +165,26 @@ fn clipped(gap: &Gap, window: &Window) -> Option<Gap> {
 }
 
 /// The stretches of `window` outside of all `spans`, which are sorted.
-fn uncovered(window: &Window, spans: &[(Instant, Instant)]) -> Vec<Gap> {
+fn uncovered(source: &str, window: &Window, spans: &[(Instant, Instant)]) -> Vec<Gap> {
     let mut gaps = Vec::new();
     let mut covered_to = window.start;
     for (start, end) in spans {
         if *start > covered_to && covered_to < window.end {
-            gaps.push(not_recorded(covered_to, (*start).min(window.end)));
+            gaps.push(not_recorded(source, covered_to, (*start).min(window.end)));
         }
         covered_to = covered_to.max(*end);
     }
     if covered_to < window.end {
-        gaps.push(not_recorded(covered_to, window.end));
+        gaps.push(not_recorded(source, covered_to, window.end));
     }
     gaps
 }
 
-fn not_recorded(start: Instant, end: Instant) -> Gap {
-    Gap { source: "host".to_owned(), window: span(start, end), reason: "no recorder was running".to_owned() }
+fn not_recorded(source: &str, start: Instant, end: Instant) -> Gap {
+    Gap { source: source.to_owned(), window: span(start, end), reason: "no recorder was running".to_owned() }
 }
 
-fn span(start: Instant, end: Instant) -> Window {
+pub(crate) fn span(start: Instant, end: Instant) -> Window {
     Window { start, end, duration_ns: Count(end.ns_since(start)) }
 }
 
@@ -217,7 +209,7 @@ mod tests {
 
     fn uncovered_by(recorded: &[(i64, i64)]) -> Vec<(i64, i64)> {
         let recorded: Vec<_> = recorded.iter().map(|(start, end)| (at(*start), at(*end))).collect();
-        spans(&uncovered(&window(10, 20), &recorded))
+        spans(&uncovered(HOST, &window(10, 20), &recorded))
     }
 
     #[test]
@@ -235,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_window_without_length_has_no_gap() {
-        assert_eq!(uncovered(&window(10, 10), &[]), []);
+        assert_eq!(uncovered(HOST, &window(10, 10), &[]), []);
     }
 
     #[test]
@@ -247,6 +239,42 @@ mod tests {
         assert_eq!(within(15, 99), Some(vec![(15, 20)]));
         assert_eq!(within(0, 10), None);
         assert_eq!(within(20, 99), None);
+    }
+
+    fn recording(window_of: Window, sources: &[&str], gaps: Vec<Gap>) -> Recording {
+        let of = |source: &&str| Series { source: (*source).to_owned(), ..series(0) };
+        Recording {
+            plan_digest: Digest::of(b""),
+            block: Block { index: 0, incarnation: 0 },
+            sequence: 0,
+            window: window_of,
+            interval_ns: Count(1),
+            series: sources.iter().map(of).collect(),
+            gaps,
+        }
+    }
+
+    #[test]
+    fn an_attempt_has_the_gaps_of_the_host_and_of_its_own_endpoint() {
+        let gap =
+            |source: &str, start, end| Gap { source: source.to_owned(), window: window(start, end), reason: "r".to_owned() };
+        let left = vec![gap("host", 11, 12), gap("endpoint/a", 12, 13), gap("endpoint/b", 13, 14)];
+        let first = recording(window(0, 16), &["host", "endpoint/a", "endpoint/b"], left);
+        let second = recording(window(16, 30), &["host", "endpoint/a"], vec![]);
+        let coverage = Coverage { recordings: &[&first, &second], readings: BTreeMap::new() };
+        let of = |endpoint| {
+            let gaps = coverage.gaps(first.block, &window(10, 20), endpoint);
+            let one = |gap: &Gap| format!("{} {}..{}", gap.source, gap.window.start.unix_ns(), gap.window.end.unix_ns());
+            gaps.iter().map(one).collect::<Vec<_>>()
+        };
+        assert_eq!(of(None), ["host 11..12"]);
+        assert_eq!(of(Some("endpoint/a")), ["host 11..12", "endpoint/a 12..13"]);
+        assert_eq!(
+            of(Some("endpoint/b")),
+            ["host 11..12", "endpoint/b 16..20", "endpoint/b 13..14"],
+            "the second did not ask it"
+        );
+        assert_eq!(of(Some("endpoint/c")), ["host 11..12", "endpoint/c 10..20"]);
     }
 
     fn series(samples: u64) -> Series {
@@ -273,6 +301,7 @@ mod tests {
         insta::assert_snapshot!(instants(3, format!("{line}\n").as_bytes()).expect_err("too few"), @"`host.jsonl` has 1 readings, and its recording says 3");
         insta::assert_snapshot!(instants(1, b"{}\n").expect_err("no instant"), @"line 1 of `host.jsonl` is no reading");
         insta::assert_snapshot!(instants(2, format!("{line}\n\n").as_bytes()).expect_err("an empty line"), @"line 2 of `host.jsonl` is no reading");
+        insta::assert_snapshot!(instants(1, format!("{line}\n{line}\n{line}\n").as_bytes()).expect_err("too many"), @"`host.jsonl` has more readings, and its recording says 1");
         insta::assert_snapshot!(instants(1, &vec![b' '; 2 << 20]).expect_err("an endless line"), @"line 1 of `host.jsonl` is longer than the limit of 1048576 bytes");
     }
 
@@ -303,7 +332,7 @@ mod tests {
         fn gaps_and_recordings_fill_a_window(recorded in prop::collection::vec((0_i64..40, 0_i64..10), 0..8)) {
             let mut recorded: Vec<_> = recorded.iter().map(|(start, length)| (at(*start), at(start + length))).collect();
             recorded.sort_unstable();
-            let gaps = uncovered(&window(10, 30), &recorded);
+            let gaps = uncovered(HOST, &window(10, 30), &recorded);
             for ns in 10..30 {
                 // Between two whole nanoseconds nothing changes, so its start stands for each.
                 let is_recorded = recorded.iter().any(|(start, end)| *start <= at(ns) && at(ns) < *end);

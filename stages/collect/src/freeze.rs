@@ -3,14 +3,17 @@
 use std::collections::BTreeMap;
 
 use assay_manifest::{
-    Artifact, Attempt, Block, Body as _, CollectedAttempt, CollectedTrial, Collection, Count, Digest, Drift, Environment,
-    ExecutionPart, InputRef, Manifest, Plan, PlannedTrial, Recording, TrialId, canonical_json,
+    Artifact, Attempt, Block, Body as _, CollectedAttempt, CollectedTrial, Collection, Count, CrossCheck, Digest, Drift,
+    Environment, ExecutionPart, InputRef, Manifest, Plan, PlannedTrial, Recording, TrialId, canonical_json,
 };
 use assay_stage::{Context, Failure, Inputs, Stage, StageName, counted_attempt};
 use serde::{Deserialize, Serialize};
 
 use crate::coverage::Coverage;
 use crate::drift::drift;
+use crate::endpoint::{Endpoints, serving_of};
+use crate::series::endpoint_source;
+use crate::shards::{Executed, check_parts, check_schedules, tries};
 
 /// Collect has no parameters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,12 +34,16 @@ impl Stage for Collect {
         let parts: Vec<_> = inputs.all::<ExecutionPart>().collect();
         let recordings: Vec<_> = inputs.all::<Recording>().map(|(_, manifest)| &manifest.body).collect();
         let environments: Vec<_> = inputs.all::<Environment>().map(|(_, manifest)| &manifest.body).collect();
+        let bodies: Vec<_> = parts.iter().map(|(_, part)| &part.body).collect();
         check_blocks(plan, &parts)?;
+        check_parts(bodies.iter().copied())?;
         let windows = parts.iter().flat_map(|(_, part)| part.body.attempts.iter().map(|found| (part.body.block, found.window)));
         let coverage = Coverage::read(ctx, &recordings, windows)?;
 
+        let evidence_of = Evidence { plan, coverage, endpoints: Endpoints::read(ctx, plan, &recordings, &bodies)? };
+
         let mut found = attempts_by_trial(&parts);
-        let trials = plan.trials.iter().map(|trial| collected(trial, &mut found, &coverage)).collect();
+        let trials = plan.trials.iter().map(|trial| evidence_of.collected(trial, &mut found)).collect::<Result<_, _>>()?;
         if let Some(extra) = found.keys().next() {
             return Err(Failure::verification(
                 "unplanned_trial",
@@ -60,34 +67,62 @@ fn check_blocks(plan: &Plan, parts: &Parts<'_>) -> Result<(), Failure> {
     }
 }
 
-type Found<'a> = BTreeMap<&'a TrialId, Vec<(Digest, Block, &'a ExecutionPart, &'a Attempt)>>;
+type Found<'a> = BTreeMap<&'a TrialId, Vec<Executed<'a>>>;
 
 fn attempts_by_trial<'a>(parts: &Parts<'a>) -> Found<'a> {
     let mut found = Found::new();
     for (reference, part) in parts {
         for attempt in &part.body.attempts {
-            found.entry(&attempt.trial_id).or_default().push((reference.manifest, part.body.block, &part.body, attempt));
+            let executed = Executed { part: reference.manifest, body: &part.body, attempt };
+            found.entry(&attempt.trial_id).or_default().push(executed);
         }
     }
     found
 }
 
-/// A planned trial with everything that was found of it, and which attempt counts.
-fn collected(trial: &PlannedTrial, found: &mut Found<'_>, coverage: &Coverage<'_>) -> CollectedTrial {
-    let mut attempts = found.remove(&trial.trial_id).unwrap_or_default();
-    attempts.sort_by_key(|(_, block, part, attempt)| (*block, attempt.attempt, part.shard));
-    let tries = attempts.iter().map(|(_, block, _, attempt)| (*block, attempt.attempt, attempt.validity.valid));
-    let counts = counted_attempt(tries);
-    let attempts = attempts.iter().map(|(part, block, body, attempt)| CollectedAttempt {
-        attempt: attempt.attempt,
-        block: *block,
-        shard: body.shard,
-        part: *part,
-        counted: counts == Some((*block, attempt.attempt)),
-        samples: Count(coverage.samples(*block, &attempt.window)),
-        gaps: coverage.gaps(*block, &attempt.window),
-    });
-    CollectedTrial { trial_id: trial.trial_id.clone(), counted: counts.is_some(), attempts: attempts.collect() }
+/// What is held against the attempts.
+struct Evidence<'a> {
+    plan: &'a Plan,
+    coverage: Coverage<'a>,
+    endpoints: Endpoints,
+}
+
+impl Evidence<'_> {
+    /// A planned trial with everything that was found of it, and which attempt counts.
+    fn collected(&self, trial: &PlannedTrial, found: &mut Found<'_>) -> Result<CollectedTrial, Failure> {
+        let mut attempts = found.remove(&trial.trial_id).unwrap_or_default();
+        attempts.sort_by_key(|executed| (executed.key(), executed.body.shard));
+        check_schedules(&trial.trial_id, &attempts)?;
+        let counts = counted_attempt(tries(&attempts));
+        let collected = attempts.iter().map(|executed| {
+            let shards: Vec<_> = attempts.iter().filter(|other| other.key() == executed.key()).collect();
+            // All shards are checked together, and the first one says what was found.
+            let is_first = shards.first().is_some_and(|first| first.body.shard == executed.body.shard);
+            let shards: Vec<_> = shards.iter().map(|shard| shard.attempt).collect();
+            self.attempt(executed, counts, if is_first { &shards } else { &[] })
+        });
+        Ok(CollectedTrial { trial_id: trial.trial_id.clone(), counted: counts.is_some(), attempts: collected.collect() })
+    }
+
+    fn attempt(&self, executed: &Executed<'_>, counts: Option<(Block, u32)>, shards: &[&Attempt]) -> CollectedAttempt {
+        let Executed { part, body, attempt } = *executed;
+        let serving = serving_of(self.plan, attempt);
+        let source = serving.map(|(target, _)| endpoint_source(target));
+        let cross_checks: Vec<CrossCheck> = match serving {
+            Some((target, work)) if !shards.is_empty() => self.endpoints.cross_checks(body.block, target, work, shards),
+            _ => Vec::new(),
+        };
+        CollectedAttempt {
+            attempt: attempt.attempt,
+            block: body.block,
+            shard: body.shard,
+            part,
+            counted: counts == Some(executed.key()),
+            samples: Count(self.coverage.samples(body.block, &attempt.window)),
+            gaps: self.coverage.gaps(body.block, &attempt.window, source.as_deref()),
+            cross_checks,
+        }
+    }
 }
 
 /// Every raw artifact of the run, sorted by name; equal ones once.

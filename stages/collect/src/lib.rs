@@ -1,9 +1,15 @@
 //! Collect: observes the host while execute runs, and afterwards completes, checks and freezes the raw evidence.
 
+mod counters;
 mod coverage;
+mod cross_check;
 mod drift;
+mod endpoint;
 mod freeze;
 mod record;
+mod scrape;
+mod series;
+mod shards;
 
 pub use freeze::Collect;
 pub use record::{Record, RecordParameters};

@@ -1,4 +1,5 @@
-//! The recorder: reads the host's counters at a fixed interval until it is told to stop, then signs what it saw.
+//! The recorder: reads the host's counters and asks the endpoints for theirs, at a fixed interval until it is told to stop, then
+//! signs what it saw.
 
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
@@ -7,14 +8,17 @@ use std::time::Duration;
 
 use assay_host::Root;
 use assay_manifest::{Block, Count, Environment, Gap, Instant, Recording, Series, Window};
-use assay_stage::{Clock, Context, Event, Failure, Inputs, Stage, StageName};
+use assay_stage::{Clock, Context, Event, Failure, Inputs, Stage, StageName, Stopwatch};
 use serde::{Deserialize, Serialize};
 
+use crate::scrape::{Scrapers, Scrapes};
+use crate::series::{HOST, endpoint_source};
+
 /// The interval between readings.
-const INTERVAL: Duration = Duration::from_secs(1);
+pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
 
 /// A reading that comes this many intervals after the one before it leaves a gap.
-const GAP_INTERVALS: u64 = 3;
+pub(crate) const GAP_INTERVALS: u64 = 3;
 
 /// The longest recording: a day of readings. A longer run makes several.
 const MAX_SAMPLES: u64 = 86_400;
@@ -42,24 +46,29 @@ impl Stage for Record {
     const ENDS_BY_SIGNAL: bool = true;
 
     fn run(&self, inputs: &Inputs, parameters: &RecordParameters, ctx: &Context) -> Result<Recording, Failure> {
-        let (_, plan_digest) = inputs.plan()?;
+        let (plan, plan_digest) = inputs.plan()?;
         let environment = &inputs.one::<Environment>()?.body;
         let block = Block { index: parameters.block, incarnation: parameters.incarnation };
         if environment.block != block {
             return Err(Failure::verification("other_block", "the environment is not of the block that is to be recorded"));
         }
-        let tape = Tape::record(ctx)?;
-        let name = format!("recordings/{}-{}-{}/host.jsonl", block.index, block.incarnation, parameters.sequence);
-        let artifact = ctx.put_file(name, "application/jsonl", &tape.path)?;
-        Ok(Recording {
-            plan_digest,
-            block,
-            sequence: parameters.sequence,
-            window: tape.window,
-            interval_ns: Count(INTERVAL.as_nanos() as u64),
-            series: vec![Series { source: "host".to_owned(), samples: Count(tape.samples), artifact }],
-            gaps: tape.gaps,
-        })
+        let watch = ctx.clock().start();
+        let scrapers = Scrapers::start(ctx, plan, environment, watch)?;
+        let tape = Tape::record(ctx, watch, &scrapers)?;
+        let scrapes = scrapers.stop()?;
+
+        let folder = format!("recordings/{}-{}-{}", block.index, block.incarnation, parameters.sequence);
+        let artifact = ctx.put_file(format!("{folder}/host.jsonl"), "application/jsonl", &tape.path)?;
+        let mut series = vec![Series { source: HOST.to_owned(), samples: Count(tape.samples), artifact }];
+        let mut gaps = tape.gaps;
+        for Scrapes { target, path, samples, gaps: left } in scrapes {
+            let name = format!("{folder}/endpoint-{target}.jsonl.zst");
+            let artifact = ctx.put_file(name, "application/jsonl+zstd", &path)?;
+            series.push(Series { source: endpoint_source(&target), samples: Count(samples), artifact });
+            gaps.extend(left);
+        }
+        let interval_ns = Count(INTERVAL.as_nanos() as u64);
+        Ok(Recording { plan_digest, block, sequence: parameters.sequence, window: tape.window, interval_ns, series, gaps })
     }
 }
 
@@ -80,11 +89,10 @@ struct Tape {
 }
 
 impl Tape {
-    fn record(ctx: &Context) -> Result<Self, Failure> {
+    fn record(ctx: &Context, watch: Stopwatch, scrapers: &Scrapers) -> Result<Self, Failure> {
         let path = ctx.scratch().join("host.jsonl");
         let root = Root::host();
         let mut out = BufWriter::new(File::create(&path).map_err(|error| unwritable(&path, &error))?);
-        let watch = ctx.clock().start();
         let mut samples = 0;
         let mut gaps = Vec::new();
         let mut last: Option<(u64, Instant)> = None;
@@ -96,9 +104,11 @@ impl Tape {
                 .map_err(|error| unwritable(&path, &error))?;
             samples += 1;
             if samples == 1 {
-                // The runner starts execute only once the first reading is on the tape.
+                // The runner starts execute only once the first readings are on the tape.
+                scrapers.wait_for_first(ctx);
                 ctx.emit(Event::Recording);
             }
+            scrapers.pass_notes(ctx);
             if samples >= MAX_SAMPLES || ctx.cancel().wait_timeout(until_next(watch.elapsed_ns())) {
                 break;
             }
@@ -112,7 +122,7 @@ impl Tape {
 }
 
 /// The time to the next whole interval, so that readings do not drift with the time that they take.
-fn until_next(elapsed_ns: u64) -> Duration {
+pub(crate) fn until_next(elapsed_ns: u64) -> Duration {
     let interval = INTERVAL.as_nanos() as u64;
     Duration::from_nanos(interval - elapsed_ns % interval)
 }

@@ -1,6 +1,6 @@
 //! What the stage has finished so far, kept in signed checkpoints so that a resumed stage can trust it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{Attempt, AttemptStatus, Block, Checkpoint, Digest, InputRef, Instant, Prepared, TrialId};
 use assay_stage::{Context, Failure};
@@ -19,6 +19,8 @@ pub(crate) struct Journal {
     prepared: BTreeMap<String, Prepared>,
     resumed: Vec<InputRef>,
     begun: BTreeMap<(TrialId, u32), Instant>,
+    /// Attempts that are valid here and not in every shard.
+    overruled: BTreeSet<(TrialId, u32)>,
 }
 
 impl Journal {
@@ -55,6 +57,21 @@ impl Journal {
         self.attempts.iter().filter(|attempt| attempt.status == AttemptStatus::Interrupted).count()
     }
 
+    /// Whether nothing has been begun yet.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.begun.is_empty() && self.attempts.is_empty()
+    }
+
+    /// The attempts that are over, and whether they are valid here.
+    pub(crate) fn finished(&self) -> Vec<(TrialId, u32, bool)> {
+        self.attempts.iter().map(|done| (done.trial_id.clone(), done.attempt, done.validity.valid)).collect()
+    }
+
+    /// Another shard's part of the attempt is not valid, so the attempt is not.
+    pub(crate) fn overrule(&mut self, trial: &TrialId, attempt: u32) {
+        self.overruled.insert((trial.clone(), attempt));
+    }
+
     fn of(&self, trial: &TrialId) -> impl Iterator<Item = &Attempt> {
         self.attempts.iter().filter(move |attempt| attempt.trial_id == *trial)
     }
@@ -63,7 +80,10 @@ impl Journal {
     /// outside does not spend it; a failed preparation is not worth a repeat.
     pub(crate) fn wants_attempt(&self, trial: &TrialId, retry_budget: u32) -> bool {
         let spent = self.of(trial).filter(|attempt| !is_cut_short(attempt.status)).count() as u64;
-        let over = |attempt: &Attempt| attempt.validity.valid || attempt.status == AttemptStatus::NotPrepared;
+        let stands = |attempt: &Attempt| !self.overruled.contains(&(trial.clone(), attempt.attempt));
+        let over = |attempt: &Attempt| {
+            (attempt.validity.valid && stands(attempt)) || attempt.status == AttemptStatus::NotPrepared
+        };
         spent <= u64::from(retry_budget) && !self.of(trial).any(over)
     }
 
@@ -156,6 +176,7 @@ mod tests {
             status,
             validity: Validity::from_reasons(reasons),
             indicator: None,
+            serving: None,
             host_before: None,
             host_after: None,
             evidence: Vec::new(),

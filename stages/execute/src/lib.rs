@@ -6,6 +6,7 @@ mod attempt;
 mod capture;
 mod journal;
 mod judge;
+mod serving;
 mod workspace;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,11 +16,13 @@ use assay_manifest::{
     Attempt, AttemptStatus, Block, Environment, ExecutionPart, Fact, FrozenWorkload, HostRole, Plan, PlannedTrial, Reason,
     TrialId, Validity, Window,
 };
-use assay_stage::{Context, Event, Failure, Inputs, Stage, StageName};
+use assay_probe::{Client, Headers, Identity};
+use assay_stage::{Context, Event, Exit, Failure, Inputs, Stage, StageName};
 use serde::{Deserialize, Serialize};
 
 use crate::attempt::Runner;
 use crate::journal::{CheckpointOf, Journal};
+use crate::serving::{Barrier, ServingTrial, Tokenizers};
 use crate::workspace::Workspace;
 
 /// How often the trials of a run may be cut short by something outside of them before the stage gives up: a machine that goes
@@ -56,10 +59,20 @@ impl Stage for Execute {
         check_block(environment, block)?;
         check_runnable(plan)?;
         let of = CheckpointOf { plan: plan_digest, block };
-        let mut block = BlockRun { plan, of, ctx, journal: Journal::default(), workspaces: BTreeMap::new() };
+        let mut block = BlockRun {
+            plan,
+            environment,
+            of,
+            ctx,
+            journal: Journal::default(),
+            workspaces: BTreeMap::new(),
+            tokenizers: Tokenizers::new(),
+        };
         block.resume(parameters)?;
         if !parameters.close {
             check_drift(environment, &assay_host::facts(&assay_host::Root::host()).boot_id)?;
+            block.check_targets()?;
+            block.agree_on_earlier()?;
             block.run_trials(parameters)?;
         }
         Ok(block.finish())
@@ -79,13 +92,13 @@ fn check_block(environment: &Environment, block: Block) -> Result<(), Failure> {
 
 /// Refuses by name what this stage cannot run.
 fn check_runnable(plan: &Plan) -> Result<(), Failure> {
-    match plan.workloads.iter().find(|workload| workload.indicator.is_none()) {
+    match plan.workloads.iter().find(|workload| workload.indicator.is_none() && workload.serving.is_none()) {
         None => Ok(()),
         Some(FrozenWorkload { name, workload_type, .. }) => Err(Failure::definition(
             "workload_type",
             format!("execute cannot run workload `{name}`: its type `{workload_type}` is not one that this version runs"),
         )
-        .hint("this version runs workloads of type `indicator`")),
+        .hint("this version runs workloads of type `serving` and `indicator`")),
     }
 }
 
@@ -107,10 +120,12 @@ fn check_drift(environment: &Environment, here: &Fact<String>) -> Result<(), Fai
 /// One block being run.
 struct BlockRun<'a> {
     plan: &'a Plan,
+    environment: &'a Environment,
     of: CheckpointOf,
     ctx: &'a Context,
     journal: Journal,
     workspaces: BTreeMap<String, Rc<Workspace>>,
+    tokenizers: Tokenizers,
 }
 
 impl BlockRun<'_> {
@@ -131,6 +146,7 @@ impl BlockRun<'_> {
                 status: AttemptStatus::Interrupted,
                 validity: Validity::from_reasons(vec![reason]),
                 indicator: None,
+                serving: None,
                 host_before: None,
                 host_after: None,
                 evidence: Vec::new(),
@@ -145,6 +161,35 @@ impl BlockRun<'_> {
             .hint("find out what ends the processes of this machine, then start a new run")),
             _ => Ok(()),
         }
+    }
+
+    /// Before trials are added to earlier ones, the targets are shown to be the same. A first process has nothing to add to, and
+    /// provision has just asked.
+    fn check_targets(&self) -> Result<(), Failure> {
+        if self.journal.is_empty() {
+            return Ok(());
+        }
+        for found in &self.environment.targets {
+            let Some(target) = self.plan.target(&found.id) else { continue };
+            let Some(address) = &found.address else { continue };
+            let headers = Headers::read(&target.headers).map_err(|error| Failure::of(Exit::Environment, "header", &error))?;
+            if let Some(difference) = Identity::ask(&Client::new(headers), address).differs_from(found) {
+                return Err(Failure::environment("drift", format!("the target `{}` is not the one provisioned: {difference}", found.id))
+                    .hint("the block has to be provisioned anew; `assay run` with the same run id does so"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The attempts of an earlier process count only where they are valid in every shard.
+    fn agree_on_earlier(&mut self) -> Result<(), Failure> {
+        for (trial, attempt, valid) in self.journal.finished() {
+            let planned = self.planned(&trial)?;
+            if !Barrier::of(self.ctx, planned, attempt).agree(self.ctx, valid)? {
+                self.journal.overrule(&trial, attempt);
+            }
+        }
+        Ok(())
     }
 
     fn planned(&self, trial: &TrialId) -> Result<&PlannedTrial, Failure> {
@@ -180,12 +225,20 @@ impl BlockRun<'_> {
                 valid: done.validity.valid,
                 duration_ns: done.window.duration_ns.0,
             });
+            let valid = done.validity.valid;
             self.journal.save_attempt(self.ctx, self.of, done)?;
+            if !Barrier::of(self.ctx, trial, attempt).agree(self.ctx, valid)? {
+                self.journal.overrule(&trial.trial_id, attempt);
+            }
         }
         Ok(())
     }
 
     fn attempt(&mut self, trial: &PlannedTrial, attempt: u32) -> Result<Attempt, Failure> {
+        if let Some(serving) = ServingTrial::new(self.ctx, self.plan, self.environment, trial, &mut self.tokenizers)? {
+            self.ctx.mark_attempt(&trial.trial_id, attempt)?;
+            return serving.run(self.ctx, attempt);
+        }
         let (workload, runner) = Runner::new(self.plan, trial)?;
         let workspace = self.workspace(workload)?;
         self.ctx.mark_attempt(&trial.trial_id, attempt)?;
@@ -219,11 +272,13 @@ impl BlockRun<'_> {
 
     fn finish(self) -> ExecutionPart {
         let (prepared, attempts, resumed) = self.journal.into_parts();
+        // Attempts of one trial share their schedule but for request ids, which are not in its digest.
+        let schedules = attempts.iter().filter_map(|attempt| Some((attempt.trial_id.clone(), attempt.serving.as_ref()?.schedule_digest)));
         ExecutionPart {
+            schedule_digests: schedules.collect(),
             plan_digest: self.of.plan,
             block: self.of.block,
             shard: self.ctx.shard(),
-            schedule_digests: BTreeMap::new(),
             prepared,
             attempts,
             resumed,

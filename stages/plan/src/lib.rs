@@ -3,6 +3,7 @@
 mod fetch;
 mod image;
 mod pin;
+mod serving;
 #[cfg(test)]
 mod server;
 
@@ -10,11 +11,11 @@ use std::collections::BTreeMap;
 
 use assay_git::{OfflineFile, Oid, RawObject, check_offline};
 use assay_manifest::{
-    Control, ControlFact, ControlState, Count, FrozenWorkload, IndicatorWork, MAX_MANIFEST_BYTES, Metric, Name, OriginKind,
+    Control, ControlFact, ControlState, Count, EnvVar, FrozenWorkload, IndicatorWork, MAX_MANIFEST_BYTES, Metric, Name, OriginKind,
     PinnedFile, PipelineRef, Plan, Prepare, Source, SourceFile, SourceRef, Target, TrialOrder, TrialPolicy, Variant,
 };
 use assay_schedule::{OrderRules, order_digest, order_seed, order_trials};
-use assay_spec::{Closure, ClosureError, ControlAsk, Parameter, Work, Workload, closure, expand};
+use assay_spec::{Closure, ClosureError, ControlAsk, Parameter, SecretRef, Work, Workload, closure, expand};
 use assay_stage::{Context, Exit, Failure, Inputs, Stage, StageName};
 use serde::{Deserialize, Serialize};
 
@@ -57,7 +58,8 @@ impl Stage for Planner {
         let workloads = closure.workloads.iter().map(|workload| freeze(ctx, &mut pinner, source, &closure, workload));
         let workloads = workloads.collect::<Result<Vec<_>, _>>()?;
         let targets = spec.targets.iter().map(|target| plan_target(&mut pinner, target)).collect::<Result<_, _>>()?;
-        let cases = expand(&closure.pipeline, &closure.workloads).map_err(|problems| Failure::invalid(&problems))?;
+        let mut cases = expand(&closure.pipeline, &closure.workloads).map_err(|problems| Failure::invalid(&problems))?;
+        serving::pin_load(&mut cases, &workloads)?;
         let digests = workloads.iter().map(|workload| workload.workload_spec_digest);
         let seed = order_seed(spec.trials.order_seed.as_deref(), digests)
             .map_err(|error| Failure::of(Exit::Definition, "order_seed", &error))?;
@@ -184,6 +186,10 @@ fn freeze(
         Work::Indicator(executable) => indicator(source, workload, executable, fetched)?,
         Work::Serving(_) | Work::Training(_) => None,
     };
+    let serving = match &workload.spec.work {
+        Work::Serving(serving) => Some(serving::work(ctx, source, workload, serving)?),
+        Work::Indicator(_) | Work::Training(_) => None,
+    };
     Ok(FrozenWorkload {
         name: workload.name.clone(),
         workload_type: workload.workload_type(),
@@ -193,6 +199,7 @@ fn freeze(
         metrics: workload.spec.metrics.iter().map(metric).collect(),
         image,
         indicator,
+        serving,
     })
 }
 
@@ -261,11 +268,22 @@ fn plan_target(pinner: &mut Pinner<'_>, target: &assay_spec::Target) -> Result<T
         url: target.url.clone(),
         command: target.command.clone(),
         env: target.env.clone(),
+        headers: target.headers.iter().map(|(name, secret)| header(name, secret)).collect(),
+        config: target.config.clone(),
         ready_http: target.ready.http.clone(),
         ready_timeout_ns: nanoseconds(target.ready.timeout),
         image: target.image.as_deref().map(|reference| pinner.image(reference)).transpose()?,
         hardware: target.hardware.clone(),
     })
+}
+
+/// A header of each request: a reference, because it carries a credential.
+fn header(name: &str, secret: &SecretRef) -> EnvVar {
+    let (from_env, from_file) = match secret {
+        SecretRef::Env(name) => (Some(name.clone()), None),
+        SecretRef::File(path) => (None, Some(path.clone())),
+    };
+    EnvVar { name: name.to_owned(), value: None, from_env, from_file }
 }
 
 /// What the pipeline says of the environment controls; what has to be proved is not known before provision.

@@ -1,6 +1,8 @@
 //! Provision: brings the targets of a block up, or proves that they are there, and records what they run on.
 
+mod models;
 mod ready;
+mod simulator;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,6 +11,7 @@ use assay_manifest::{
     Artifact, Block, Control, ControlFact, ControlState, Count, EnvVar, Environment, Fact, Host, HostFacts, HostRole, Image,
     Name, Plan, Probe, ProvisionedTarget, Target, TargetKind,
 };
+use assay_probe::{Client, Headers, Identity};
 use assay_stage::{Context, Event, Failure, HoldRequest, Inputs, Stage, StageName};
 use serde::{Deserialize, Serialize};
 
@@ -38,7 +41,7 @@ impl Stage for Provision {
         let (plan, plan_digest) = inputs.plan()?;
         let block = Block { index: parameters.block, incarnation: parameters.incarnation };
         let targets = targets_of(plan, block.index)?;
-        let provisioned = targets.iter().map(|target| provision(ctx, target)).collect::<Result<Vec<_>, _>>()?;
+        let provisioned = targets.iter().map(|target| provision(ctx, plan, target)).collect::<Result<Vec<_>, _>>()?;
         let root = Root::host();
         let facts = assay_host::facts(&root);
         Ok(Environment {
@@ -78,40 +81,79 @@ fn targets_of(plan: &Plan, block: u32) -> Result<Vec<&Target>, Failure> {
     names.into_iter().map(target).collect()
 }
 
-fn provision(ctx: &Context, target: &Target) -> Result<ProvisionedTarget, Failure> {
-    let (hosts, probes) = match target.kind {
-        TargetKind::Host => (vec![LOCAL.to_owned()], Vec::new()),
+fn provision(ctx: &Context, plan: &Plan, target: &Target) -> Result<ProvisionedTarget, Failure> {
+    let found = match target.kind {
+        TargetKind::Host => Found::unasked(target),
+        TargetKind::Endpoint => Found::ask(ctx, plan, target, address_of(target)?, target.ready_http.as_deref())?,
         TargetKind::Process => {
-            ctx.emit(Event::Hold(hold(target)));
-            (vec![LOCAL.to_owned()], ready::wait(ctx.clock(), ctx.cancel(), target)?)
+            ctx.emit(Event::Hold(hold(target, target.command.clone())));
+            Found::ask(ctx, plan, target, address_of(target)?, target.ready_http.as_deref())?
         }
-        TargetKind::Endpoint => (vec![target.name.to_string()], ready::wait(ctx.clock(), ctx.cancel(), target)?),
         TargetKind::Simulator => {
-            return Err(Failure::definition("target_kind", format!("target `{}`: this version has no simulator", target.name))
-                .hint("this version provisions targets of kind `host`, `process` and `endpoint`"));
+            let address = simulator::start(ctx, plan, target, |command| Event::Hold(hold(target, command)))?;
+            Found::ask(ctx, plan, target, address, target.ready_http.as_deref().or(Some(simulator::READY_PATH)))?
         }
     };
+    let host = if target.kind == TargetKind::Endpoint { target.name.to_string() } else { LOCAL.to_owned() };
     let image = target.image.as_ref().map(|image| Image { reference: image.reference.clone(), digest: image.digest });
     Ok(ProvisionedTarget {
         id: target.name.clone(),
         kind: target.kind,
-        hosts,
-        address: target.url.clone(),
-        version: Fact::unknown(format!("a target of kind `{}` gives no version", target.kind)),
-        models: Vec::new(),
+        hosts: vec![host],
+        address: found.address,
+        version: found.version,
+        models: found.models,
         image,
-        probes,
+        probes: found.probes,
+    })
+}
+
+/// What was found of a target.
+struct Found {
+    address: Option<String>,
+    version: Fact<String>,
+    models: Vec<String>,
+    probes: Vec<Probe>,
+}
+
+impl Found {
+    /// A target that nobody asks anything.
+    fn unasked(target: &Target) -> Self {
+        let version = Fact::unknown(format!("a target of kind `{}` gives no version", target.kind));
+        Self { address: target.url.clone(), version, models: Vec::new(), probes: Vec::new() }
+    }
+
+    /// Waits until the target is ready, then asks what it is. It fails where the target lists its models and not the plan's.
+    fn ask(ctx: &Context, plan: &Plan, target: &Target, address: String, ready: Option<&str>) -> Result<Self, Failure> {
+        let client = Client::new(headers_of(target)?);
+        let probe = ready::wait(ctx.clock(), ctx.cancel(), &client, target, &address, ready)?;
+        let identity = Identity::ask(&client, &address);
+        models::check(target, &models::asked_of(plan, target), &identity)?;
+        let models = identity.listed().to_vec();
+        Ok(Self { address: Some(address), version: identity.version, models, probes: vec![probe] })
+    }
+}
+
+fn address_of(target: &Target) -> Result<String, Failure> {
+    let nowhere =
+        || Failure::definition("target_url", format!("target `{}` has no address at which it could be asked", target.name));
+    target.url.clone().ok_or_else(nowhere)
+}
+
+fn headers_of(target: &Target) -> Result<Headers, Failure> {
+    Headers::read(&target.headers).map_err(|error| {
+        Failure::environment("secret_absent", format!("the headers of target `{}` cannot be sent", target.name)).because(&error)
     })
 }
 
 /// What the runner holds for the following stages.
-fn hold(target: &Target) -> HoldRequest {
+fn hold(target: &Target, command: Vec<String>) -> HoldRequest {
     let pick = |of: fn(&EnvVar) -> Option<&String>| -> BTreeMap<String, String> {
         target.env.iter().filter_map(|variable| Some((variable.name.clone(), of(variable)?.clone()))).collect()
     };
     HoldRequest {
         target: target.name.to_string(),
-        command: target.command.clone(),
+        command,
         env: pick(|variable| variable.value.as_ref()),
         env_from: pick(|variable| variable.from_env.as_ref()),
         env_files: pick(|variable| variable.from_file.as_ref()),
@@ -120,7 +162,7 @@ fn hold(target: &Target) -> HoldRequest {
 
 /// This machine, and one host for every endpoint: its hardware is unknown until somebody declares or probes it.
 fn hosts(mut facts: HostFacts, targets: &[&Target]) -> Vec<Host> {
-    let is_local = |target: &&&Target| matches!(target.kind, TargetKind::Host | TargetKind::Process);
+    let is_local = |target: &&&Target| target.kind != TargetKind::Endpoint;
     let mut roles = vec![HostRole::Client, HostRole::Stage];
     let local: Vec<_> = targets.iter().filter(is_local).collect();
     if !local.is_empty() {
@@ -180,11 +222,6 @@ fn controls(declared: &[ControlFact], observed: &[ControlFact]) -> Vec<ControlFa
         },
     };
     Control::ALL.iter().map(best).collect()
-}
-
-/// A probe that was answered.
-fn answered(question: String, answer: String, waited_ns: u64) -> Probe {
-    Probe { question, ready: true, answer, waited_ns: Count(waited_ns) }
 }
 
 #[cfg(test)]

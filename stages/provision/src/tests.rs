@@ -47,7 +47,8 @@ fn what_a_pipeline_calls_proved_is_not_proved_by_that() {
 
 #[test]
 fn the_runner_is_told_what_to_hold_and_never_a_secret() {
-    let request = hold(&target("process", &[]));
+    let target = target("process", &[]);
+    let request = hold(&target, target.command.clone());
     let pair = |name: &str, value: &str| BTreeMap::from([(name.to_owned(), value.to_owned())]);
     assert_eq!(request.command, ["serve", "--port", "80"]);
     assert_eq!((request.env, request.env_from, request.env_files), (pair("A", "1"), pair("B", "TOKEN"), pair("C", "/run/token")));
@@ -61,6 +62,8 @@ fn names_and_roles(targets: &[&Target]) -> Vec<(String, Vec<HostRole>)> {
 fn this_machine_is_a_target_only_where_something_runs_on_it() {
     use HostRole::{Client, Stage, Target};
     let (process, host, endpoint) = (target("process", &[]), target("host", &[]), target("endpoint", &[]));
+    let simulator = target("simulator", &[]);
+    assert_eq!(names_and_roles(&[&simulator]), [("local".to_owned(), vec![Target, Client, Stage])]);
     assert_eq!(names_and_roles(&[&host]), [("local".to_owned(), vec![Target, Client, Stage])]);
     assert_eq!(names_and_roles(&[&process]), [("local".to_owned(), vec![Target, Client, Stage])]);
     let remote = [("local".to_owned(), vec![Client, Stage]), ("t".to_owned(), vec![Target])];
@@ -126,4 +129,21 @@ fn a_block_has_the_targets_of_its_trials() {
     insta::assert_snapshot!(of(2).expect_err("no such block"), @"error[no_such_block]: the plan has no trial in block 2");
     let lost = Plan { targets: Vec::new(), ..plan.clone() };
     insta::assert_snapshot!(targets_of(&lost, 0).expect_err("the plan lost it"), @"error[plan]: the plan has no target `b`");
+}
+
+#[test]
+fn a_secret_that_is_not_there_is_named() {
+    let mut target = target("endpoint", &[]);
+    target.headers = vec![EnvVar {
+        name: "authorization".to_owned(),
+        value: None,
+        from_env: Some("ASSAY_TEST_NO_SUCH_VARIABLE".to_owned()),
+        from_file: None,
+    }];
+    insta::assert_snapshot!(headers_of(&target).expect_err("absent"), @r"
+    error[secret_absent]: the headers of target `t` cannot be sent
+      because: the header `authorization` comes from the environment variable `ASSAY_TEST_NO_SUCH_VARIABLE`, which cannot be read
+    ");
+    target.url = None;
+    insta::assert_snapshot!(address_of(&target).expect_err("nowhere").message, @"target `t` has no address at which it could be asked");
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use assay_claim::Evidence;
 use assay_envelope::{PublicKey, TrustPolicy, Verified};
 use assay_manifest::{
-    Artifact, Collection, Document, Environment, FrozenWorkload, Grade, Kind, ListedRun, Name, Plan, Publication, Role, Summary,
+    Artifact, Collection, Document, Environment, FrozenWorkload, Grade, Kind, ListedRun, Name, Plan, Publication, Role, Summary, Views,
     canonical_json,
 };
 use assay_report::{Report, SignedBy};
@@ -18,6 +18,9 @@ use serde::{Deserialize, Serialize};
 
 /// The largest trust policy.
 const MAX_POLICY_BYTES: u64 = 1 << 20;
+
+/// The largest document of views: a thousand points with their curves and timelines.
+const MAX_VIEWS_BYTES: u64 = 256 << 20;
 
 /// The largest frozen workload.
 const MAX_SPEC_BYTES: u64 = 16 << 20;
@@ -89,12 +92,16 @@ fn reports(
 ) -> Result<Vec<Artifact>, Failure> {
     let plan = &inputs.one::<Plan>()?.body;
     let policy = ctx.policy();
+    let summary = &inputs.one::<Summary>()?.body;
+    let views = views(ctx, summary)?;
     let report = Report::build(&assay_report::Inputs {
         run_id: ctx.run_id(),
         plan,
         environments,
         collection: &inputs.one::<Collection>()?.body,
-        summary: &inputs.one::<Summary>()?.body,
+        summary,
+        views: views.as_ref(),
+        verified: None,
         grade,
         runs,
         signers: &signers(inputs),
@@ -106,6 +113,15 @@ fn reports(
         ctx.put("report.md", "text/markdown", report.markdown().as_bytes())?,
         ctx.put("report.html", "text/html", report.html().as_bytes())?,
     ])
+}
+
+/// What the pictures of serving are drawn from.
+fn views(ctx: &Context, summary: &Summary) -> Result<Option<Views>, Failure> {
+    let Some(artifact) = &summary.views else { return Ok(None) };
+    let bytes = ctx.get(artifact, MAX_VIEWS_BYTES)?;
+    let views = serde_json::from_slice(&bytes)
+        .map_err(|error| Failure::verification("views", "the summary's views are damaged").because(&error))?;
+    Ok(Some(views))
 }
 
 /// The frozen workloads, readable.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{
-    Case, Count, Digest, Exclusion, FrozenWorkload, Interval, Metric, MetricSummary, Point, PointSummary, Stability, TrialValue,
+    Better, Case, Count, Digest, Exclusion, FrozenWorkload, Interval, Metric, MetricSummary, Point, PointSummary, Stability, TrialValue,
 };
 use assay_stage::Failure;
 use assay_stats::{DEFAULT_NOISE_LIMIT, Estimate, Samples, Verdict, estimate, stability};
@@ -37,6 +37,7 @@ pub(crate) fn summarise(
         trials_counted: counted.len() as u32,
         attempts: trials.iter().map(|attempts| attempts.len() as u32).sum(),
         excluded: excluded.map(exclusion).collect(),
+        serving: None,
         metrics: metrics.collect::<Result<_, _>>()?,
     })
 }
@@ -50,7 +51,22 @@ fn exclusion(evidence: &Evidence<'_>) -> Exclusion {
 pub(crate) struct Reported {
     pub(crate) path: String,
     pub(crate) unit: String,
-    pub(crate) declared: Option<Metric>,
+    pub(crate) better: Option<Better>,
+    pub(crate) primary: bool,
+}
+
+impl Reported {
+    fn declared(metric: &Metric) -> Self {
+        Self { path: metric.path.clone(), unit: metric.unit.clone(), better: Some(metric.better), primary: metric.primary }
+    }
+
+    fn found(path: &str) -> Self {
+        Self { path: path.to_owned(), unit: UNKNOWN_UNIT.to_owned(), better: None, primary: false }
+    }
+
+    fn is_declared(&self) -> bool {
+        self.better.is_some()
+    }
 }
 
 /// The declared metrics in their order, then whatever else is numeric, sorted: kept raw, of unknown unit, never gated.
@@ -58,17 +74,12 @@ pub(crate) fn metrics(declared: &[Metric], evidence: &[&Evidence<'_>]) -> Vec<Re
     let known: BTreeSet<&str> = declared.iter().map(|metric| metric.path.as_str()).collect();
     let outputs = evidence.iter().filter_map(|evidence| evidence.output.as_ref());
     let others: BTreeSet<&str> = outputs.flat_map(numeric_paths).filter(|path| !known.contains(path)).collect();
-    let declared = declared.iter().map(|metric| Reported {
-        path: metric.path.clone(),
-        unit: metric.unit.clone(),
-        declared: Some(metric.clone()),
-    });
-    let others = others.into_iter().map(|path| Reported { path: path.to_owned(), unit: UNKNOWN_UNIT.to_owned(), declared: None });
-    declared.chain(others).collect()
+    let others = others.into_iter().map(Reported::found);
+    declared.iter().map(Reported::declared).chain(others).collect()
 }
 
 /// The seed of a metric's resampling: from what is measured, never from the run's name or time.
-fn seed(collection: Digest, case: &Case, point: &Point, metric: &str) -> [u8; 32] {
+pub(crate) fn seed(collection: Digest, case: &Case, point: &Point, metric: &str) -> [u8; 32] {
     let text = format!("assay.dev/v1alpha1 bootstrap {collection} {} {} {metric}", case.case_id, point.point_id);
     *Digest::of(text.as_bytes()).as_bytes()
 }
@@ -79,9 +90,11 @@ fn summarise_metric(metric: &Reported, counted: &[&Evidence<'_>], seed: [u8; 32]
     for evidence in counted {
         trials.extend(trial_value(metric, evidence, seed)?);
     }
-    if trials.is_empty() {
-        return Ok(None);
-    }
+    if trials.is_empty() { Ok(None) } else { across(metric, trials, seed).map(Some) }
+}
+
+/// The statistics of a metric over the values of its trials, of which there is at least one.
+pub(crate) fn across(metric: &Reported, mut trials: Vec<TrialValue>, seed: [u8; 32]) -> Result<MetricSummary, Failure> {
     let values: Vec<f64> = trials.iter().map(|trial| trial.value).collect();
     let unusable = |error| Failure::unexpected("samples", format!("`{}` cannot be summarised", metric.path)).because(&error);
     let across = estimate(&values, seed).map_err(unusable)?;
@@ -89,17 +102,17 @@ fn summarise_metric(metric: &Reported, counted: &[&Evidence<'_>], seed: [u8; 32]
     for (index, trial) in trials.iter_mut().enumerate() {
         trial.flagged = across.flagged.contains(&index);
     }
-    Ok(Some(metric_summary(metric, &across, &verdict, trials)))
+    Ok(metric_summary(metric, &across, &verdict, trials))
 }
 
 /// The median of a trial's samples; absent where the trial does not have the metric.
 fn trial_value(metric: &Reported, evidence: &Evidence<'_>, seed: [u8; 32]) -> Result<Option<TrialValue>, Failure> {
     let Some(samples) = evidence.output.as_ref().and_then(|output| samples(output, &metric.path)) else { return Ok(None) };
-    let within = match (estimate(samples, seed), &metric.declared) {
+    let within = match (estimate(samples, seed), metric.is_declared()) {
         (Ok(within), _) => within,
-        (Err(error), Some(_)) => return Err(unusable(metric, evidence, &error)),
+        (Err(error), true) => return Err(unusable(metric, evidence, &error)),
         // Nobody has asked for it: it stays in the raw evidence.
-        (Err(_), None) => return Ok(None),
+        (Err(_), false) => return Ok(None),
     };
     let attempt = &evidence.found.attempt;
     Ok(Some(TrialValue {
@@ -133,8 +146,8 @@ fn metric_summary(
     MetricSummary {
         metric: metric.path.clone(),
         unit: metric.unit.clone(),
-        better: metric.declared.as_ref().map(|declared| declared.better),
-        primary: metric.declared.as_ref().is_some_and(|declared| declared.primary),
+        better: metric.better,
+        primary: metric.primary,
         n: Count(across.n as u64),
         median: across.median,
         mean: across.mean,

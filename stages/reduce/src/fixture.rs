@@ -39,7 +39,7 @@ pub(crate) struct Run {
     outputs: BTreeMap<(String, u32), Output>,
 }
 
-fn digest(text: &str) -> Digest {
+pub(crate) fn digest(text: &str) -> Digest {
     Digest::of(text.as_bytes())
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn run(trials: &[&[Printed]]) -> Run {
     Run { name: "nightly".parse().expect("a run id"), plan, collection, attempts: Attempts(found), outputs }
 }
 
-fn collected(number: u32, counted: bool) -> CollectedAttempt {
+pub(crate) fn collected(number: u32, counted: bool) -> CollectedAttempt {
     let block = Block { index: 0, incarnation: 0 };
     CollectedAttempt {
         attempt: number,
@@ -71,10 +71,11 @@ fn collected(number: u32, counted: bool) -> CollectedAttempt {
         counted,
         samples: Count(2),
         gaps: Vec::new(),
+        cross_checks: Vec::new(),
     }
 }
 
-fn attempt(planned: &PlannedTrial, number: u32, valid: bool) -> Attempt {
+pub(crate) fn attempt(planned: &PlannedTrial, number: u32, valid: bool) -> Attempt {
     let start = Instant::from_unix_ns(i64::from(planned.index) * 100 + i64::from(number));
     let end = Instant::from_unix_ns(start.unix_ns() + 50);
     let reasons = if valid { vec![] } else { vec![Reason::new("cpu_throttled", "60 %")] };
@@ -87,6 +88,7 @@ fn attempt(planned: &PlannedTrial, number: u32, valid: bool) -> Attempt {
         status: AttemptStatus::Completed,
         validity: Validity::from_reasons(reasons),
         indicator: None,
+        serving: None,
         host_before: None,
         host_after: None,
         evidence: Vec::new(),
@@ -110,7 +112,7 @@ fn collection(found: &[(PlannedTrial, Vec<Found>)]) -> Collection {
     }
 }
 
-fn plan(trials: usize) -> Plan {
+pub(crate) fn plan(trials: usize) -> Plan {
     let artifact = json!({"name": "a", "digest": digest("a"), "size": "1", "media_type": "text/plain"});
     let metric =
         |path: &str, unit: &str, primary: bool| json!({"path": path, "unit": unit, "better": "higher", "primary": primary});
@@ -140,6 +142,12 @@ fn plan(trials: usize) -> Plan {
 }
 
 impl Run {
+    /// A run of a plan whose trials had these attempts.
+    pub(crate) fn found(plan: Plan, found: Vec<(PlannedTrial, Vec<Found>)>) -> Self {
+        let collection = collection(&found);
+        Self { name: "nightly".parse().expect("a run id"), plan, collection, attempts: Attempts(found), outputs: BTreeMap::new() }
+    }
+
     /// The trials of its one point with what they printed.
     pub(crate) fn trials(&self) -> Vec<Trial<'_>> {
         let case = &self.plan.cases[0];

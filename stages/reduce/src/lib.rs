@@ -6,19 +6,22 @@ mod aggregate;
 mod dimensions;
 mod evidence;
 mod rows;
+mod serving;
 
 use assay_claim::Evidence;
 use assay_manifest::{
-    Artifact, Case, Collection, Count, CuratedFile, Environment, InputRef, Intent, Kind, Point, PointSummary, Reason, RunStatus,
-    Summary,
+    Artifact, Case, Collection, Count, CuratedFile, Environment, InputRef, Intent, Kind, Point, PointSummary, PointView, Reason,
+    RunStatus, Summary, Views, WorkloadType, canonical_json,
 };
 use assay_stage::{Context, Exit, Failure, Inputs, Stage, StageName};
-use assay_warehouse::{BENCHMARK_RUN_FACT, OUTCOME_FACT, Row, Table};
+use assay_warehouse::records::RecordFile;
+use assay_warehouse::{BENCHMARK_RUN_FACT, OUTCOME_FACT, Row, SERVING_OUTCOME_FACT, Table};
 use serde::{Deserialize, Serialize};
 
 use crate::dimensions::Dimensions;
 use crate::evidence::{Attempts, read_output};
 use crate::rows::{Findings, RowContext};
+pub use crate::serving::{FirstPass, TrialRecords};
 
 /// Reduce has no parameters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,7 +56,7 @@ impl Stage for Reduce {
             reduce_binary: ctx.binary(),
         };
         let dimensions = Dimensions::of(&context)?;
-        let (points, outcomes) = outcomes(ctx, &context, &dimensions)?;
+        let Outcomes { points, file, serving, views } = outcomes(ctx, &context, &dimensions)?;
         let status = status(&points);
         let evidence = Evidence { plan, environments: &environments, collection, status, points: &points };
         let findings = Findings {
@@ -64,7 +67,8 @@ impl Stage for Reduce {
         // In the order in which tables are published.
         let tables = dimensions.into_files().into_iter().map(|(table, rows)| write_file(ctx, table, rows));
         let dimension_files = tables.collect::<Result<Vec<_>, _>>()?;
-        let files = dimension_files.into_iter().chain([outcomes, write_file(ctx, &BENCHMARK_RUN_FACT, runs)?]);
+        let serving = write_file(ctx, &SERVING_OUTCOME_FACT, serving)?;
+        let files = dimension_files.into_iter().chain([file, serving, write_file(ctx, &BENCHMARK_RUN_FACT, runs)?]);
         Ok(Summary {
             plan_digest,
             artifact_manifest_digest: collected.manifest,
@@ -73,24 +77,45 @@ impl Stage for Reduce {
             issues: findings.issues,
             points,
             files: files.filter(|file| file.rows.0 > 0).collect(),
+            views: write_views(ctx, views)?,
         })
     }
 }
 
-/// The statistics of every point, in the plan's order, and the file of their rows. Points are taken one at a time and their rows
-/// written as they come, so that memory holds the outputs of one point and a batch of rows.
-fn outcomes(
-    ctx: &Context,
-    context: &RowContext<'_>,
-    dimensions: &Dimensions,
-) -> Result<(Vec<PointSummary>, CuratedFile), Failure> {
+/// What is found of all points.
+struct Outcomes {
+    /// Their statistics, in the plan's order.
+    points: Vec<PointSummary>,
+    /// The rows of those statistics.
+    file: CuratedFile,
+    /// The rows of serving points.
+    serving: Vec<Row>,
+    /// What is drawn of serving points.
+    views: Vec<PointView>,
+}
+
+/// What is found of one point.
+struct Reduced {
+    summary: PointSummary,
+    rows: Vec<Row>,
+    serving: Option<(Row, PointView)>,
+}
+
+/// Points are taken one at a time and their rows written as they come, so that memory holds the outputs of one point and a batch of
+/// rows.
+fn outcomes(ctx: &Context, context: &RowContext<'_>, dimensions: &Dimensions) -> Result<Outcomes, Failure> {
     let mut points = Vec::new();
+    let (mut serving, mut views) = (Vec::new(), Vec::new());
     let mut stopped = None;
     let all = context.plan.cases.iter().flat_map(|case| case.points.iter().map(move |point| (case, point)));
     let rows = all.map_while(|(case, point)| match reduce_point(ctx, context, dimensions, case, point) {
-        Ok((summary, rows)) => {
-            points.push(summary);
-            Some(rows)
+        Ok(reduced) => {
+            points.push(reduced.summary);
+            for (row, view) in reduced.serving {
+                serving.push(row);
+                views.push(view);
+            }
+            Some(reduced.rows)
         }
         Err(failure) => {
             stopped = Some(failure);
@@ -100,7 +125,7 @@ fn outcomes(
     let file = write_file(ctx, &OUTCOME_FACT, rows.flatten())?;
     match stopped {
         Some(failure) => Err(failure),
-        None => Ok((points, file)),
+        None => Ok(Outcomes { points, file, serving, views }),
     }
 }
 
@@ -110,14 +135,36 @@ fn reduce_point(
     dimensions: &Dimensions,
     case: &Case,
     point: &Point,
-) -> Result<(PointSummary, Vec<Row>), Failure> {
+) -> Result<Reduced, Failure> {
     ctx.check_cancelled()?;
     let lost = || Failure::verification("plan", format!("the plan has no workload `{}`", case.workload));
     let workload = context.plan.workload(&case.workload).ok_or_else(lost)?;
+    if workload.workload_type == WorkloadType::Serving {
+        let open = |artifact: &Artifact| open_records(ctx, artifact);
+        let reduced = serving::reduce(context, dimensions, (workload, case, point), &open)?;
+        let serving = Some((reduced.fact, reduced.view));
+        return Ok(Reduced { summary: reduced.summary, rows: reduced.outcomes, serving });
+    }
     let trials = context.attempts.of_point(&case.case_id, &point.point_id, |attempt| read_output(ctx, attempt))?;
     let mut summary = aggregate::summarise(workload, case, point, &trials, context.collection_manifest)?;
     let rows = rows::outcome_rows(context, dimensions, &trials, &mut summary)?;
-    Ok((summary, rows))
+    Ok(Reduced { summary, rows, serving: None })
+}
+
+/// The records behind an artifact. The file stays readable after its name is gone from scratch.
+fn open_records(ctx: &Context, artifact: &Artifact) -> Result<RecordFile, Failure> {
+    let file = ctx.materialise(artifact)?.open()?;
+    let unreadable = |error| Failure::verification("records", format!("`{}` cannot be read", artifact.name)).because(&error);
+    RecordFile::open(file).map_err(unreadable)
+}
+
+fn write_views(ctx: &Context, points: Vec<PointView>) -> Result<Option<Artifact>, Failure> {
+    if points.is_empty() {
+        return Ok(None);
+    }
+    let bytes = canonical_json(&Views { points });
+    let bytes = bytes.map_err(|error| Failure::unexpected("views", "the views have no canonical form").because(&error))?;
+    ctx.put("views.json", "application/json", &bytes).map(Some)
 }
 
 fn reference(inputs: &Inputs, kind: Kind) -> Result<InputRef, Failure> {

@@ -52,7 +52,7 @@ pub(crate) fn outcome_rows(
 }
 
 /// The columns that every fact of a case has.
-fn fact(
+pub(crate) fn fact(
     table: &'static Table,
     context: &RowContext<'_>,
     dimensions: &Dimensions,
@@ -71,19 +71,19 @@ fn fact(
 }
 
 /// One statistic of one metric.
-struct Outcome<'a> {
-    attempt: Option<&'a Attempt>,
-    metric: &'a str,
-    unit: &'a str,
-    better: Option<Better>,
-    primary: bool,
-    statistic: &'a str,
-    value: f64,
-    n: u64,
-    valid: bool,
+pub(crate) struct Outcome<'a> {
+    pub(crate) attempt: Option<&'a Attempt>,
+    pub(crate) metric: &'a str,
+    pub(crate) unit: &'a str,
+    pub(crate) better: Option<Better>,
+    pub(crate) primary: bool,
+    pub(crate) statistic: &'a str,
+    pub(crate) value: f64,
+    pub(crate) n: u64,
+    pub(crate) valid: bool,
 }
 
-fn outcome(
+pub(crate) fn outcome(
     context: &RowContext<'_>,
     dimensions: &Dimensions,
     point: &PointSummary,
@@ -108,7 +108,7 @@ fn outcome(
 }
 
 /// The id of a sealed row, as a digest.
-fn id_of(row: &Row) -> Result<Digest, Failure> {
+pub(crate) fn id_of(row: &Row) -> Result<Digest, Failure> {
     let text = row.text(assay_warehouse::ROW_ID).unwrap_or_default();
     Digest::from_hex(text).map_err(|error| Failure::unexpected("row", "a row has no id").because(&error))
 }
@@ -162,8 +162,8 @@ fn attempt_rows(
                 attempt: Some(attempt),
                 metric: &metric.path,
                 unit: &metric.unit,
-                better: metric.declared.as_ref().map(|declared| declared.better),
-                primary: metric.declared.as_ref().is_some_and(|declared| declared.primary),
+                better: metric.better,
+                primary: metric.primary,
                 statistic,
                 value,
                 n: within.n as u64,
@@ -188,7 +188,7 @@ fn note_trial_row(point: &mut PointSummary, metric: &Reported, attempt: &Attempt
 }
 
 /// The rows of statistics across counted trials.
-fn point_rows(context: &RowContext<'_>, dimensions: &Dimensions, point: &mut PointSummary) -> Result<Vec<Row>, Failure> {
+pub(crate) fn point_rows(context: &RowContext<'_>, dimensions: &Dimensions, point: &mut PointSummary) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
     let mut summaries = std::mem::take(&mut point.metrics);
     for summary in &mut summaries {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use assay_envelope::{Trust, Verified};
-use assay_manifest::{Collection, Document, Environment, Plan, Publication, RunId, Summary};
+use assay_manifest::{Collection, Document, Environment, Plan, Publication, RunId, Summary, Views};
 use assay_report::{Inputs, Report, SignedBy};
 use assay_runner::{Config, default_store};
 use assay_stage::Failure;
@@ -15,6 +15,9 @@ use crate::trust::{establish, keys_beside_run, keys_in_folder};
 
 /// The largest frozen workload.
 const MAX_SPEC_BYTES: u64 = 16 << 20;
+
+/// The largest document of views.
+const MAX_VIEWS_BYTES: u64 = 256 << 20;
 
 /// Where a run is looked for, and whom to believe.
 #[derive(clap::Args, Clone, Debug)]
@@ -97,12 +100,15 @@ impl Opened {
             Trust::Policy(policy) => Some((policy.name.clone(), publication.body.trust_policy)),
             Trust::None { .. } => None,
         };
+        let views = self.views(&summary.body)?;
         Ok(Some(Report::build(&Inputs {
             run_id: &chain.run_id,
             plan: &plan.body,
             environments: &environments,
             collection: &collection.body,
             summary: &summary.body,
+            views: views.as_ref(),
+            verified: Some(assay_report::Verified { level: "1 (chain)".to_owned(), by: "assay show".to_owned() }),
             grade: &publication.body.grade,
             runs: &publication.body.runs,
             signers: &chain.documents.iter().map(signed).collect::<Vec<_>>(),
@@ -110,6 +116,15 @@ impl Opened {
             workload_specs: self.workload_specs(&plan.body)?,
             verify_hint: format!("assay verify {}", chain.run_id),
         })))
+    }
+
+    /// What the pictures of serving are drawn from; none where it is not at hand.
+    fn views(&self, summary: &Summary) -> Result<Option<Views>, Failure> {
+        let Some(artifact) = &summary.views else { return Ok(None) };
+        let Some(bytes) = self.blobs.get(&artifact.digest, MAX_VIEWS_BYTES)? else { return Ok(None) };
+        let views = serde_json::from_slice(&bytes)
+            .map_err(|error| Failure::verification("views", "the summary's views are damaged").because(&error))?;
+        Ok(Some(views))
     }
 
     fn workload_specs(&self, plan: &Plan) -> Result<BTreeMap<assay_manifest::Name, String>, Failure> {

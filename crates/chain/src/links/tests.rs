@@ -63,6 +63,7 @@ fn attempt(trial: &str, attempt: u32, reasons: Vec<Reason>) -> Attempt {
         status: AttemptStatus::Completed,
         validity: Validity::from_reasons(reasons),
         indicator: None,
+        serving: None,
         host_before: None,
         host_after: None,
         evidence: Vec::new(),
@@ -96,7 +97,7 @@ fn recording(plan_digest: Digest) -> Recording {
 
 fn collected(part: Digest, attempt: u32, counted: bool) -> CollectedAttempt {
     let block = Block { index: 0, incarnation: 0 };
-    CollectedAttempt { attempt, block, shard: Shard::ONLY, part, counted, samples: 0.into(), gaps: Vec::new() }
+    CollectedAttempt { attempt, block, shard: Shard::ONLY, part, counted, samples: 0.into(), gaps: Vec::new(), cross_checks: Vec::new() }
 }
 
 fn collection(plan_digest: Digest, part: Digest) -> Collection {

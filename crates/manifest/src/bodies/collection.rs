@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::document::body;
-use crate::{Artifact, Block, Count, Digest, Gap, Shard, TrialId};
+use crate::{Artifact, Block, Count, CrossCheck, Digest, Gap, Shard, TrialId};
 
 /// Which attempt of which execution part counts for a trial.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -24,6 +24,9 @@ pub struct CollectedAttempt {
     pub samples: Count,
     /// Stretches of its window without readings.
     pub gaps: Vec<Gap>,
+    /// For serving: what the client counted against what the endpoint counted.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub cross_checks: Vec<CrossCheck>,
 }
 
 /// A planned trial and what was found of it.

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::document::{body, words};
-use crate::{Artifact, Block, CaseId, Count, Digest, InputRef, Instant, Name, PointId, Shard, TrialId, Validity, Window};
+use crate::{Artifact, Block, CaseId, Count, Digest, InputRef, Instant, Name, PointId, ServingOutcome, Shard, TrialId, Validity, Window};
 
 words!(
     /// What became of an attempt.
@@ -142,6 +142,9 @@ pub struct Attempt {
     /// For indicators: what it did.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub indicator: Option<IndicatorOutcome>,
+    /// For serving: what this shard did.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub serving: Option<ServingOutcome>,
     /// The host before it; absent where the attempt was interrupted.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub host_before: Option<HostState>,

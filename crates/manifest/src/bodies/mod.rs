@@ -8,5 +8,6 @@ pub(crate) mod plan;
 pub(crate) mod publication;
 pub(crate) mod recording;
 pub(crate) mod run_end;
+pub(crate) mod serving;
 pub(crate) mod source;
 pub(crate) mod summary;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::document::{body, words};
 use crate::{
     Artifact, Better, CaseId, Claim, ControlFact, Count, Digest, Image, Intent, Isolation, Name, OriginKind, Placement, PointId,
-    Pricing, TrialId, WorkloadType,
+    Pricing, ServingWork, TrialId, WorkloadType,
 };
 
 words!(
@@ -158,7 +158,7 @@ pub struct IndicatorWork {
 }
 
 /// A workload, frozen.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FrozenWorkload {
     /// Its name.
@@ -179,6 +179,9 @@ pub struct FrozenWorkload {
     /// For indicators: what runs.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub indicator: Option<IndicatorWork>,
+    /// For serving: what is asked of the endpoint.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub serving: Option<ServingWork>,
 }
 
 /// An environment variable of a target or variant. A secret is a reference; its value never comes here.
@@ -213,6 +216,12 @@ pub struct Target {
     pub command: Vec<String>,
     /// Its environment.
     pub env: Vec<EnvVar>,
+    /// Headers of each request to it; what is secret is a reference.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub headers: Vec<EnvVar>,
+    /// Settings of a simulator, by option.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub config: BTreeMap<String, String>,
     /// Where readiness is asked, relative to the address.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub ready_http: Option<String>,
@@ -360,6 +369,8 @@ body!(Plan, |plan| {
             artifacts.push(&work.script.artifact);
             artifacts.extend(work.files.iter().map(|file| &file.artifact));
         }
+        let tokenizer = workload.serving.as_ref().and_then(|work| work.tokenizer.file.as_ref());
+        artifacts.extend(tokenizer.map(|file| &file.artifact));
     }
     artifacts.extend(plan.queries.iter().map(|file| &file.artifact));
     artifacts

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::document::{body, words};
-use crate::{Artifact, Better, CaseId, Count, Digest, PointId, Reason, TrialId, WorkloadType};
+use crate::{Artifact, Better, CaseId, Count, Digest, PointId, Reason, ServingPoint, TrialId, WorkloadType};
 
 words!(
     /// Whether the trials of a point agree with each other.
@@ -52,9 +52,9 @@ pub struct TrialValue {
     pub trial_id: TrialId,
     /// The attempt that counts.
     pub attempt: u32,
-    /// The median of the trial's samples.
+    /// The trial's value: for an indicator the median of its samples, for serving the statistic that the metric names.
     pub value: f64,
-    /// How many samples it is the median of.
+    /// How many samples it was computed from.
     pub n: Count,
     /// Whether it lies far from the other trials; flagged values are kept.
     pub flagged: bool,
@@ -141,6 +141,9 @@ pub struct PointSummary {
     pub attempts: u32,
     /// The attempts that do not count.
     pub excluded: Vec<Exclusion>,
+    /// For serving: what the requests came to.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub serving: Option<ServingPoint>,
     /// The metrics, declared ones first.
     pub metrics: Vec<MetricSummary>,
 }
@@ -175,9 +178,12 @@ pub struct Summary {
     pub points: Vec<PointSummary>,
     /// The curated files.
     pub files: Vec<CuratedFile>,
+    /// What pictures are drawn from (`Views` as canonical JSON), where there is serving.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub views: Option<Artifact>,
 }
 
-body!(Summary, |summary| summary.files.iter().map(|file| &file.artifact).collect());
+body!(Summary, |summary| summary.files.iter().map(|file| &file.artifact).chain(&summary.views).collect());
 
 impl MetricSummary {
     /// The statistics across trials by name, those that could be computed.

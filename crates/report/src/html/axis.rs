@@ -25,12 +25,9 @@ pub(crate) struct Axis {
 impl Axis {
     /// An axis that holds all finite `values`; none where there are none.
     pub(crate) fn holding(values: impl IntoIterator<Item = f64>) -> Option<Self> {
-        let finite: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
-        let low = finite.iter().copied().reduce(f64::min)?;
-        let high = finite.iter().copied().reduce(f64::max)?;
+        let (low, high) = ends(values)?;
         if low > 0.0 && high / low >= LOG_RATIO {
-            let margin = (high.ln() - low.ln()) * MARGIN;
-            return Some(Self { low: low.ln() - margin, high: high.ln() + margin, log: true });
+            return Self::logarithmic([low, high]);
         }
         // Where all values agree there is no length; a tenth of the value makes one.
         let length = if high > low { high - low } else { (high.abs() * 0.1).max(f64::MIN_POSITIVE) };
@@ -38,6 +35,28 @@ impl Axis {
         let from_zero = low >= 0.0 && low <= high * ZERO_SHARE && high > 0.0;
         let low = if from_zero { 0.0 } else { low - margin };
         Some(Self { low, high: high + margin, log: false })
+    }
+
+    /// A linear axis from zero that holds all finite `values`; none where there are none, or where one is below zero.
+    pub(crate) fn from_zero(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let (low, high) = ends(values)?;
+        let high = if high > 0.0 { high } else { 1.0 };
+        (low >= 0.0).then(|| Self { low: 0.0, high: high * (1.0 + MARGIN), log: false })
+    }
+
+    /// A logarithmic axis that holds all finite `values` above zero; none where there are none.
+    pub(crate) fn logarithmic(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let (low, high) = ends(values.into_iter().filter(|value| *value > 0.0))?;
+        // Where all values agree there is no length; a factor of two makes one.
+        let (low, high) = if high > low { (low.ln(), high.ln()) } else { (low.ln() - 0.35, low.ln() + 0.35) };
+        let margin = (high - low) * MARGIN;
+        Some(Self { low: low - margin, high: high + margin, log: true })
+    }
+
+    /// A linear axis from the smallest of `values` to the largest, for stretches of time.
+    pub(crate) fn spanning(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let (low, high) = ends(values)?;
+        Some(Self { low, high: if high > low { high } else { low + 1.0 }, log: false })
     }
 
     /// Where `value` lies, in percent of the axis; its ends for what lies beyond.
@@ -87,6 +106,13 @@ impl Axis {
         ticks.retain(|tick| (self.low..=self.high).contains(&tick.ln()));
         ticks
     }
+}
+
+/// The smallest and the largest finite value.
+fn ends(values: impl IntoIterator<Item = f64>) -> Option<(f64, f64)> {
+    let mut finite = values.into_iter().filter(|value| value.is_finite());
+    let first = finite.next()?;
+    Some(finite.fold((first, first), |(low, high), value| (low.min(value), high.max(value))))
 }
 
 /// The ticks' labels, with as many digits as it takes to tell each from its neighbours.

@@ -5,10 +5,12 @@
 use std::collections::BTreeMap;
 
 use super::axis::{Axis, tick_labels};
+use super::plot::{pc, px};
 use super::writer::Writer;
 use crate::Report;
 use crate::model::{CaseSection, Measured, PointSection, Row, Trial};
 use crate::number::percent;
+use crate::serving::metric_name;
 use crate::terminal::deviations;
 use crate::text::{align_points, counted};
 
@@ -78,6 +80,9 @@ fn grouped(report: &Report) -> Vec<Figure<'_>> {
     let mut places: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     for (case, point, row) in report.rows() {
         let Ok(measured) = &row.measured else { continue };
+        if case.serving.is_some() && !is_spread(case, &row.metric) {
+            continue;
+        }
         let several = sides.get(case.workload.as_str()).is_some_and(|sides| sides.len() > 1);
         let strip = Strip { label: strip_label(case, point, several), point, measured };
         let place = *places.entry((&case.workload, &row.metric)).or_insert_with(|| {
@@ -91,6 +96,14 @@ fn grouped(report: &Report) -> Vec<Figure<'_>> {
     figures
 }
 
+/// Whether the spread of a serving metric is drawn: tail latency, decoding and throughput, the first that the case has of each.
+fn is_spread(case: &CaseSection, metric: &str) -> bool {
+    const SPREADS: [&[&str]; 3] =
+        [&["ttft_ms_p99", "e2e_ms_p99"], &["tpot_ms_p50"], &["output_tokens_per_s", "request_throughput_per_s"]];
+    let has = |metric: &&&str| case.points.iter().any(|point| point.measured(metric).is_some());
+    SPREADS.iter().filter_map(|choices| choices.iter().find(has)).any(|drawn| *drawn == metric)
+}
+
 fn strip_label(case: &CaseSection, point: &PointSection, several: bool) -> String {
     if several { format!("{}: {}", case.side, point.label) } else { point.label.clone() }
 }
@@ -101,7 +114,7 @@ impl Figure<'_> {
         let Some(axis) = Axis::holding(shown.iter().flat_map(|strip| extent(strip.measured))) else { return };
         page.element("figure", &[], |page| {
             page.element("figcaption", &[], |page| {
-                page.leaf("h3", &[], &format!("{}: {}", self.workload, self.metric.metric));
+                page.leaf("h3", &[], &format!("{}: {}", self.workload, metric_name(&self.metric.metric)));
                 page.leaf("p", &[("class", "quiet")], &self.caption(&axis, shown));
             });
             page.element("div", &[("class", "strips")], |page| {
@@ -197,6 +210,7 @@ fn write_strip(page: &mut Writer, strip: &Strip<'_>, axis: &Axis, unit: &str) {
 
 /// A number that opens its lineage.
 pub(crate) fn number_link(page: &mut Writer, measured: &Measured) {
+    page.links_to(measured.address.row());
     let target = format!("#r-{}", measured.address.row());
     page.leaf("a", &[("class", "number"), ("href", &target)], &measured.median_text);
 }
@@ -323,16 +337,3 @@ fn data_rows(page: &mut Writer, strip: &Strip<'_>) {
     }
 }
 
-/// A position along the width: two decimals are a tenth of a pixel on the widest screen.
-fn pc(percentage: f64) -> String {
-    format!("{}%", trimmed(percentage))
-}
-
-fn px(pixels: f64) -> String {
-    trimmed(pixels)
-}
-
-fn trimmed(value: f64) -> String {
-    let text = format!("{value:.2}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}

@@ -6,6 +6,9 @@
 mod axis;
 mod figure;
 mod panel;
+mod plot;
+mod serving;
+mod serving_table;
 mod table;
 mod writer;
 
@@ -30,6 +33,9 @@ const MAX_PAGE: usize = 1_900_000;
 
 /// Bytes of workloads with their artifacts and specs; of workloads beyond it the digest alone stands, and says so.
 const MAX_WORKLOADS: usize = 300_000;
+
+/// Bytes that the short panel of a linked number takes.
+const LINKED: usize = 1_000;
 
 const SPEC_LEFT_OUT: &str = "The text of the spec is not part of this page; its digest is.";
 
@@ -62,24 +68,33 @@ impl Report {
         let mut below = Writer::default();
         section(&mut below, "evidence", "Evidence", |page| self.evidence(page));
         section(&mut below, "fine-print", "Fine print", |page| self.fine_print(page));
-        let mut panels = Writer::default();
+        let mut panels = panel::Panels::default();
         page.element("main", &[], |page| {
             self.header(page);
             section(page, "state", "State", |page| page.element("dl", &[("class", "strip-items")], |page| self.state(page)));
+            if self.cases.iter().any(|case| case.serving.is_some()) {
+                section(page, "throughput", "Throughput against latency", |page| serving::throughput_figures(page, self));
+                section(page, "distributions", "Distributions", |page| serving::distribution_figures(page, self));
+            }
             section(page, "trials", "Trials", |page| {
                 let mut figures = Writer::default();
                 figure::figures(&mut figures, self);
                 page.append(figures);
             });
-            let room = MAX_PAGE.saturating_sub(page.len() + below.len());
+            if serving::has_timelines(self) {
+                section(page, "requests", "Requests in time", |page| serving::timeline_figures(page, self));
+            }
+            let room = MAX_PAGE.saturating_sub(page.len() + below.len() + page.links().len() * LINKED);
             section(page, "results", "Results", |page| table::tables(page, &mut panels, self, room));
             page.append(below);
         });
-        page.element("aside", &[("aria-label", "Lineage of each number")], |page| page.append(panels));
+        panels.write_missing(self, page.links());
+        page.element("aside", &[("aria-label", "Lineage of each number")], |page| page.append(panels.into_page()));
     }
 
     fn header(&self, page: &mut Writer) {
         page.element("header", &[], |page| {
+            theme(page);
             page.element("p", &[("class", "eyebrow")], |page| {
                 page.text("Run ");
                 page.leaf("code", &[], self.run_id.as_str());
@@ -111,7 +126,7 @@ impl Report {
         page.element("p", &[], |page| {
             page.text("Every number above walks back by digest and signature to the bytes that it came from. The commands below are run in the published folder.");
         });
-        page.leaf("h3", &[], "Check it");
+        page.leaf("h3", &[("id", "check")], "Check it");
         let trace = self.example_address().map(|address| format!("assay trace {address}"));
         for command in self.verify_hint.iter().cloned().chain(trace) {
             command_line(page, &command);
@@ -137,6 +152,23 @@ impl Report {
     }
 }
 
+/// Light or dark as the system says, or as the reader says: radio buttons that the style sheet looks at, without a script.
+fn theme(page: &mut Writer) {
+    page.element("fieldset", &[("class", "theme")], |page| {
+        page.leaf("legend", &[], "Theme");
+        for (id, name) in [("theme-auto", "Auto"), ("theme-light", "Light"), ("theme-dark", "Dark")] {
+            page.element("label", &[("for", id)], |page| {
+                let attributes = [("type", "radio"), ("name", "theme"), ("id", id)];
+                match id {
+                    "theme-auto" => page.void("input", &[attributes[0], attributes[1], attributes[2], ("checked", "")]),
+                    _ => page.void("input", &attributes),
+                }
+                page.text(name);
+            });
+        }
+    });
+}
+
 fn section(page: &mut Writer, id: &str, title: &str, inside: impl FnOnce(&mut Writer)) {
     page.newline();
     page.element("section", &[("id", id)], |page| {
@@ -150,6 +182,7 @@ fn write_sentence(page: &mut Writer, sentence: &Sentence) {
         page.text(&sentence.to_string());
         return;
     };
+    page.links_to(address.row());
     page.text(&sentence.metric);
     page.text(" ");
     page.leaf("a", &[("class", "number headline"), ("href", &format!("#r-{}", address.row()))], number);
@@ -319,7 +352,7 @@ mod tests {
     use crate::fixture;
 
     /// Elements that HTML gives no end tag.
-    const VOID: [&str; 1] = ["meta"];
+    const VOID: [&str; 2] = ["meta", "input"];
 
     /// What begins an escape sequence of a terminal.
     const ESCAPE: char = '\u{1b}';
@@ -409,6 +442,127 @@ mod tests {
             before = level;
         }
         assert_eq!(html.matches("<h1").count(), 1);
+    }
+
+    #[test]
+    fn a_serving_page_is_well_formed_and_every_link_arrives() {
+        let html = fixture::serving::whole().report().html();
+        check_balance(&html).expect("well formed");
+        let targets = ids(&html, " id=\"");
+        let unique: std::collections::BTreeSet<_> = targets.iter().collect();
+        assert_eq!(unique.len(), targets.len(), "an id stands twice");
+        for link in ids(&html, "href=\"#") {
+            assert!(unique.contains(&link), "nothing is called {link}");
+        }
+        for forbidden in ["<script", "<link", "<img", " src=", "url(", "@import", "href=\"http"] {
+            assert!(!html.contains(forbidden), "{forbidden}");
+        }
+    }
+
+    #[test]
+    fn every_number_of_serving_opens_its_lineage() {
+        let report = fixture::serving::small().report();
+        let html = report.html();
+        let numbers: Vec<_> = report.rows().filter_map(|(_, _, row)| row.measured.as_ref().ok()).collect();
+        assert!(numbers.len() > 40, "{}", numbers.len());
+        for measured in numbers {
+            assert!(html.contains(&format!("id=\"r-{}\"", measured.address.row())), "{}", measured.address);
+        }
+    }
+
+    #[test]
+    fn serving_pictures_say_what_they_show_and_what_they_do_not() {
+        let html = fixture::serving::small().report().html();
+        assert!(html.contains("Not drawn: vllm at 128 streams: none of 5 trials counts (client_stalled × 5)"));
+        assert!(html.contains("vllm: no counted trial"));
+        assert!(html.contains("1.6 % failed"), "a curve ends at the share of failed requests");
+        assert!(html.contains("SLO TTFT 500 ms"));
+        assert!(html.contains("48 of 160 requests, thinned: 1 in 2 requests, and all failed ones; of those, evenly chosen"));
+        assert_eq!(html.matches("class=\"failed\"").count(), 2, "a cross for each failed request of the drawn trial");
+        for picture in html.split("<svg role=\"img\"").skip(1) {
+            let title = picture.split_once("<title>").and_then(|(_, rest)| rest.split_once("</title>")).expect("a title").0;
+            assert!(title.len() > 10, "{title}");
+        }
+    }
+
+    #[test]
+    fn hollow_is_what_is_unstable_or_incomplete() {
+        let mut model = fixture::serving::small();
+        let hollow = |model: &fixture::Model| model.report().html().matches("class=\"mark hollow\"").count();
+        assert_eq!(hollow(&model), 0);
+        model.summary.points[0].trials_counted = 4;
+        assert_eq!(hollow(&model), 3, "one for each of TTFT, TPOT and E2E");
+    }
+
+    #[test]
+    fn a_thousand_loads_stay_under_two_megabytes_with_all_their_rows() {
+        let html = fixture::serving::many(1_000).report().html();
+        assert!(html.len() < 2_000_000, "{}", html.len());
+        assert!(!html.contains("rows are left out"));
+        assert_eq!(html.matches("<section id=\"p-0-").count(), 1_000);
+        assert!(html.contains("12 of 1000 loads, evenly chosen."));
+        assert!(html.contains("6 of 1000 loads, evenly chosen."));
+        assert!(html.contains("Of more than 60 loads of a case, 60 evenly chosen ones are drawn."));
+        check_balance(&html).expect("well formed");
+        let targets: std::collections::BTreeSet<_> = ids(&html, " id=\"").into_iter().collect();
+        for link in ids(&html, "href=\"#") {
+            assert!(targets.contains(link), "nothing is called {link}");
+        }
+    }
+
+    /// A serving fixture whose every free text is `text`.
+    fn infected_serving(text: &str) -> crate::Report {
+        let mut model = fixture::serving::small();
+        let own = || text.to_owned();
+        for work in model.plan.workloads.iter_mut().filter_map(|workload| workload.serving.as_mut()) {
+            work.model = own();
+        }
+        for point in &mut model.summary.points {
+            for metric in &mut point.metrics {
+                metric.stability = assay_manifest::Stability::Unstable;
+                metric.stability_reason = own();
+            }
+            for reason in point.excluded.iter_mut().flat_map(|excluded| &mut excluded.reasons) {
+                (reason.code, reason.detail) = (own(), own());
+            }
+            if let Some(serving) = &mut point.serving {
+                serving.outcomes.insert(own(), assay_manifest::Count(3));
+                serving.latency_from = own();
+                serving.absent.insert(own(), own());
+                serving.absent.insert("e2e_ms_p99_with_failures".to_owned(), own());
+            }
+        }
+        for view in model.views.iter_mut().flat_map(|views| &mut views.points) {
+            for curve in &mut view.curves {
+                curve.quantiles.insert(0, [f64::NAN, f64::INFINITY]);
+            }
+            if let Some(timeline) = &mut view.timeline {
+                timeline.thinning = own();
+                for request in &mut timeline.shown {
+                    request.outcome = own();
+                    request.end_ms = Some(f64::INFINITY);
+                }
+            }
+        }
+        for check in model.collection.trials.iter_mut().flat_map(|trial| &mut trial.attempts).flat_map(|tried| &mut tried.cross_checks) {
+            check.what = own();
+            check.agrees = false;
+        }
+        model.verified = Some(crate::Verified { level: own(), by: own() });
+        model.report()
+    }
+
+    #[test]
+    fn hostile_texts_of_serving_reach_no_rendering_as_markup() {
+        let report = infected_serving("</text></svg><script>alert(1)</script>\"' onload=x \u{1b}]0;owned\u{7}");
+        let html = report.html();
+        check_balance(&html).expect("well formed");
+        assert!(!html.contains("<script"));
+        assert!(html.contains("&lt;script&gt;"));
+        for text in [report.terminal(100, false), report.markdown(), html] {
+            assert!(!text.contains(['\u{1b}', '\u{7}']));
+            assert!(!text.contains("NaN") && !text.contains("<script"));
+        }
     }
 
     #[test]

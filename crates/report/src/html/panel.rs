@@ -1,13 +1,77 @@
 //! The lineage panel of one number: each step back to the commit, with its check.
 
+use std::collections::BTreeSet;
+
+use super::serving_table::numbers;
 use super::writer::Writer;
 use super::{Face, command_line, pairs};
 use crate::Report;
 use crate::lineage::Lineage;
 use crate::model::{CaseSection, Measured, PointSection, Row};
+use crate::serving::{Column, metric_name};
 
-/// Writes the panel of `measured`; `full` spells out the steps that all numbers share.
-pub(crate) fn write(
+/// The panels of a page, each written once.
+#[derive(Default)]
+pub(super) struct Panels {
+    page: Writer,
+    written: BTreeSet<String>,
+}
+
+impl Panels {
+    /// Bytes so far.
+    pub(super) fn len(&self) -> usize {
+        self.page.len()
+    }
+
+    pub(super) fn into_page(self) -> Writer {
+        self.page
+    }
+
+    /// Writes the panel of `measured`, if it is not there yet; `full` spells out the steps that all numbers share.
+    pub(super) fn write(&mut self, report: &Report, case: &CaseSection, point: &PointSection, row: &Row, measured: &Measured, full: bool) {
+        if self.written.insert(measured.address.row().to_owned()) {
+            write(&mut self.page, report, case, point, row, measured, full);
+        }
+    }
+
+    /// Writes the panel that all numbers of a load share: the row of each.
+    pub(super) fn write_load(&mut self, id: &str, case: &CaseSection, point: &PointSection, columns: &[&Column]) {
+        self.page.newline();
+        let title = format!("{}, {}", point.label, case.side);
+        self.page.element("section", &[("id", id), ("class", "lineage"), ("aria-label", &title)], |page| {
+            // A thousand of these are half of the page: as few letters as say it.
+            page.leaf("a", &[("class", "close"), ("href", "#results")], "Close");
+            page.leaf("h2", &[], &title);
+            page.element("p", &[], |page| {
+                page.text("The rows of its numbers; ");
+                page.leaf("a", &[("href", "#check")], "how to walk one back");
+            });
+            page.element("dl", &[("class", "rows")], |page| {
+                for (name, row) in numbers(point, columns) {
+                    page.leaf("dt", &[], &name);
+                    page.leaf("dd", &[], row);
+                }
+            });
+        });
+    }
+
+    /// Writes the panels of those rows that are linked to and have none yet.
+    pub(super) fn write_missing(&mut self, report: &Report, linked: &BTreeSet<String>) {
+        for (case, point, row) in report.rows() {
+            if let Ok(measured) = &row.measured
+                && linked.contains(measured.address.row())
+            {
+                self.write(report, case, point, row, measured, false);
+            }
+        }
+    }
+}
+
+fn close(page: &mut Writer) {
+    page.leaf("a", &[("class", "close"), ("href", "#results"), ("aria-label", "Close the lineage panel")], "Close");
+}
+
+fn write(
     panels: &mut Writer,
     report: &Report,
     case: &CaseSection,
@@ -20,10 +84,10 @@ pub(crate) fn write(
     let title = format!("t-{}", measured.address.row());
     panels.newline();
     panels.element("section", &[("id", &id), ("class", "lineage"), ("aria-labelledby", &title)], |page| {
-        page.leaf("a", &[("class", "close"), ("href", "#results"), ("aria-label", "Close the lineage panel")], "Close");
+        close(page);
         page.element("h2", &[("id", &title)], |page| {
             page.text(&format!("{} {} ", measured.median_text, row.unit));
-            page.leaf("span", &[("class", "quiet")], &format!("{}, {}", row.metric, point.label));
+            page.leaf("span", &[("class", "quiet")], &format!("{}, {}", metric_name(&row.metric), point.label));
         });
         page.leaf("p", &[("class", "quiet")], case.case_id.as_str());
         number(page, measured, full);

@@ -3,11 +3,13 @@
 use assay_manifest::Stability;
 
 use super::figure::number_link;
-use super::panel;
+use super::panel::Panels;
+use super::serving_table::{Detail, serving_table};
 use super::writer::Writer;
 use super::{FIGURE_SPACE, PUNCTUATION_SPACE};
 use crate::Report;
 use crate::model::{CaseSection, Group, Measured, PointSection, Row};
+use crate::serving::columns;
 use crate::terminal::remarks;
 
 /// Rows up to which each lineage panel spells out every step; above it a panel holds its own steps and points to the shared ones.
@@ -20,11 +22,19 @@ const COLUMNS: &str = "8";
 const MAX_REMARKS: usize = 60;
 
 /// Writes all tables to `page` and the lineage panels of their numbers to `panels`, in about `room` bytes together.
-pub(crate) fn tables(page: &mut Writer, panels: &mut Writer, report: &Report, room: usize) {
-    let full = report.rows().count() <= MAX_FULL_PANELS;
+pub(crate) fn tables(page: &mut Writer, panels: &mut Panels, report: &Report, room: usize) {
+    let in_tables = |case: &&CaseSection| match case.serving {
+        Some(_) => case.points.len() * columns(case).len(),
+        None => case.points.iter().map(|point| point.rows.len()).sum(),
+    };
+    let full = report.cases.iter().map(|case| in_tables(&case)).sum::<usize>() <= MAX_FULL_PANELS;
+    let detail = Detail::of(report);
     let mut budget = Budget { end: page.len() + room, panels, full, left_out: 0 };
-    for case in &report.cases {
-        table(page, &mut budget, case, report);
+    for (place, case) in report.cases.iter().enumerate() {
+        match case.serving {
+            Some(_) => serving_table(page, &mut budget, (place, case), report, detail),
+            None => table(page, &mut budget, case, report),
+        }
     }
     let left_out = budget.left_out;
     if left_out > 0 {
@@ -36,16 +46,16 @@ pub(crate) fn tables(page: &mut Writer, panels: &mut Writer, report: &Report, ro
     }
 }
 
-struct Budget<'a> {
+pub(super) struct Budget<'a> {
     /// The length of page and panels together at which no further row is begun.
     end: usize,
-    panels: &'a mut Writer,
-    full: bool,
-    left_out: usize,
+    pub(super) panels: &'a mut Panels,
+    pub(super) full: bool,
+    pub(super) left_out: usize,
 }
 
 impl Budget<'_> {
-    fn is_spent(&self, page: &Writer) -> bool {
+    pub(super) fn is_spent(&self, page: &Writer) -> bool {
         page.len() + self.panels.len() > self.end
     }
 }
@@ -72,7 +82,7 @@ fn table(page: &mut Writer, budget: &mut Budget<'_>, case: &CaseSection, report:
     write_remarks(page, budget, case);
 }
 
-fn group_rows(page: &mut Writer, budget: &mut Budget<'_>, case: &CaseSection, group: &Group<'_>, report: &Report) {
+pub(super) fn group_rows(page: &mut Writer, budget: &mut Budget<'_>, case: &CaseSection, group: &Group<'_>, report: &Report) {
     page.element("tr", &[("class", "group")], |page| {
         page.element("th", &[("scope", "rowgroup"), ("colspan", COLUMNS)], |page| page.text(&group.title()));
     });
@@ -84,12 +94,13 @@ fn group_rows(page: &mut Writer, budget: &mut Budget<'_>, case: &CaseSection, gr
         }
         write_row(page, point, row, median);
         if let Ok(measured) = &row.measured {
-            panel::write(budget.panels, report, case, point, row, measured, budget.full);
+            let full = budget.full && case.serving.is_none();
+            budget.panels.write(report, case, point, row, measured, full);
         }
     }
 }
 
-fn header(page: &mut Writer) {
+pub(super) fn header(page: &mut Writer) {
     let titles = [
         ("point", ""),
         ("median", "n"),

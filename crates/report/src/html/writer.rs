@@ -1,5 +1,7 @@
 //! Writes HTML that is well formed and escaped by construction: names of tags are constants, everything else passes [`escape`].
 
+use std::collections::BTreeSet;
+
 /// Attributes of an element.
 pub(crate) type Attributes<'a> = &'a [(&'static str, &'a str)];
 
@@ -7,6 +9,7 @@ pub(crate) type Attributes<'a> = &'a [(&'static str, &'a str)];
 #[derive(Default)]
 pub(crate) struct Writer {
     out: String,
+    links: BTreeSet<String>,
 }
 
 impl Writer {
@@ -69,6 +72,17 @@ impl Writer {
     /// Adds a piece that was written apart.
     pub(crate) fn append(&mut self, piece: Self) {
         self.out.push_str(&piece.out);
+        self.links.extend(piece.links);
+    }
+
+    /// Remembers that the page links to the lineage of a row.
+    pub(crate) fn links_to(&mut self, row: &str) {
+        self.links.insert(row.to_owned());
+    }
+
+    /// The rows whose lineage the page links to.
+    pub(crate) fn links(&self) -> &BTreeSet<String> {
+        &self.links
     }
 
     pub(crate) fn finish(self) -> String {
@@ -77,7 +91,7 @@ impl Writer {
 
     /// The first thing of a document.
     pub(crate) fn doctype() -> Self {
-        Self { out: "<!doctype html>\n".to_owned() }
+        Self { out: "<!doctype html>\n".to_owned(), links: BTreeSet::new() }
     }
 
     fn open(&mut self, tag: &'static str, attributes: Attributes<'_>, end: &'static str) {

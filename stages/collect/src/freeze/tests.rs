@@ -26,6 +26,7 @@ fn attempt(number: u32, valid: bool) -> Attempt {
         status: if valid { AttemptStatus::Completed } else { AttemptStatus::Failed },
         validity: Validity::from_reasons(if valid { vec![] } else { vec![Reason::new("exit_code", "1")] }),
         indicator: None,
+        serving: None,
         host_before: None,
         host_after: None,
         evidence: vec![artifact(&format!("trials/{number}/stdout"))],
@@ -44,18 +45,23 @@ fn part(incarnation: u32, attempts: Vec<Attempt>) -> ExecutionPart {
     }
 }
 
-/// The trial as it is collected from parts: incarnation, attempt and whether it counts.
-fn collect(parts: &[ExecutionPart]) -> (bool, Vec<(u32, u32, bool)>) {
+/// The trial as it is collected from parts.
+fn collected(parts: &[ExecutionPart]) -> Result<CollectedTrial, Failure> {
     let mut found = Found::new();
-    let trial = trial();
-    for (index, part) in parts.iter().enumerate() {
-        let digest = Digest::of(&[index as u8]);
-        let attempts = part.attempts.iter().map(|attempt| (digest, part.block, part, attempt));
-        found.entry(&trial.trial_id).or_default().extend(attempts);
+    let (trial, plan) = (trial(), plan());
+    for (index, body) in parts.iter().enumerate() {
+        let part = Digest::of(&[index as u8]);
+        found.entry(&trial.trial_id).or_default().extend(body.attempts.iter().map(|attempt| Executed { part, body, attempt }));
     }
-    let coverage = Coverage::none();
-    let collected = collected(&trial, &mut found, &coverage);
+    let evidence = Evidence { plan: &plan, coverage: Coverage::none(), endpoints: Endpoints::default() };
+    let collected = evidence.collected(&trial, &mut found);
     assert!(found.is_empty(), "what was taken is accounted for");
+    collected
+}
+
+/// Whether the trial counts, and its attempts: incarnation, number and whether it is the one.
+fn collect(parts: &[ExecutionPart]) -> (bool, Vec<(u32, u32, bool)>) {
+    let collected = collected(parts).expect("collected");
     let attempts = collected.attempts.iter().map(|found| (found.block.incarnation, found.attempt, found.counted));
     (collected.counted, attempts.collect())
 }
@@ -81,11 +87,52 @@ fn a_trial_without_a_valid_attempt_does_not_count() {
     assert_eq!(collect(&[part(0, vec![attempt(0, false)])]), (false, vec![(0, 0, false)]));
 }
 
+/// A part of one of two shards.
+fn shard(index: u32, attempts: Vec<Attempt>) -> ExecutionPart {
+    ExecutionPart { shard: Shard { index, count: 2 }, ..part(0, attempts) }
+}
+
 #[test]
-fn a_lost_shard_makes_the_attempt_count_in_none() {
-    let shard = |index, valid| ExecutionPart { shard: Shard { index, count: 2 }, ..part(0, vec![attempt(0, valid)]) };
-    assert_eq!(collect(&[shard(0, true), shard(1, false)]), (false, vec![(0, 0, false), (0, 0, false)]));
-    assert_eq!(collect(&[shard(0, true), shard(1, true)]), (true, vec![(0, 0, true), (0, 0, true)]));
+fn an_attempt_counts_when_it_is_valid_in_every_shard() {
+    let both = |one, other| collect(&[shard(0, vec![attempt(0, one)]), shard(1, vec![attempt(0, other)])]);
+    assert_eq!(both(true, false), (false, vec![(0, 0, false), (0, 0, false)]));
+    assert_eq!(both(true, true), (true, vec![(0, 0, true), (0, 0, true)]));
+}
+
+#[test]
+fn a_lost_shard_makes_its_attempt_count_for_nothing() {
+    assert_eq!(collect(&[shard(0, vec![attempt(0, true)])]), (false, vec![(0, 0, false)]), "the other has no part at all");
+    let parts = [shard(0, vec![attempt(0, true), attempt(1, true)]), shard(1, vec![attempt(1, true)])];
+    assert_eq!(collect(&parts), (true, vec![(0, 0, false), (0, 1, true), (0, 1, true)]), "the other has lost its first attempt");
+}
+
+#[test]
+fn shards_of_an_attempt_follow_one_schedule() {
+    let following = |index: u32, schedule: &str| {
+        let digests = BTreeMap::from([(trial().trial_id, Digest::of(schedule.as_bytes()))]);
+        ExecutionPart { schedule_digests: digests, ..shard(index, vec![attempt(0, true)]) }
+    };
+    assert!(collected(&[following(0, "a"), following(1, "a")]).is_ok());
+    let failure = collected(&[following(0, "a"), following(1, "b")]).expect_err("two schedules");
+    assert_eq!(failure.code, "schedule_differs");
+    let message = ["a", "b"]
+        .iter()
+        .fold(failure.message, |text, name| text.replace(&Digest::of(name.as_bytes()).to_string(), &format!("<{name}>")));
+    insta::assert_snapshot!(message, @"in attempt 0 of trial `w.t.default.one.t0`, shard 0 followed schedule <a> and shard 1 followed <b>");
+    let later = ExecutionPart { attempts: vec![attempt(1, true)], ..following(1, "b") };
+    assert!(collected(&[following(0, "a"), later]).is_ok(), "they made no attempt together");
+}
+
+#[test]
+fn the_parts_of_a_block_are_those_of_one_execution() {
+    let refused = |parts: &[ExecutionPart]| check_parts(parts).expect_err("refused").to_string();
+    assert_eq!(
+        check_parts(&[shard(0, vec![]), shard(1, vec![]), part(1, vec![])]),
+        Ok(()),
+        "incarnations are blocks of their own"
+    );
+    insta::assert_snapshot!(refused(&[shard(0, vec![]), part(0, vec![])]), @"error[shard_count_differs]: block 0.0 has parts of 2 and of 1 shards");
+    insta::assert_snapshot!(refused(&[shard(1, vec![]), shard(1, vec![])]), @"error[shard_twice]: block 0.0 has two parts of shard 1");
 }
 
 #[test]

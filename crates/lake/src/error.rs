@@ -1,0 +1,191 @@
+//! What can go wrong with the warehouse, named by what the reader of the message can do about it.
+
+use std::any::Any;
+
+use assay_manifest::{Digest, RunId};
+
+/// Another library's account of a failure.
+pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why the warehouse could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] assay_store::Error),
+    /// There is no such table.
+    #[error("there is no table `{0}` in the warehouse")]
+    NoTable(String),
+    /// The table in the store is not the table that this program knows.
+    #[error("the warehouse's table `{table}` has another schema: {problem}")]
+    OtherSchema {
+        /// The table.
+        table: &'static str,
+        /// Which column, and how it differs.
+        problem: String,
+    },
+    /// The table's log cannot be read or added to.
+    #[error("failed to {action} the log of the warehouse's table `{table}`")]
+    Log {
+        /// What was tried, as a verb.
+        action: &'static str,
+        /// The table.
+        table: &'static str,
+        /// The library's account.
+        #[source]
+        source: Cause,
+    },
+    /// Other writers were faster, again and again.
+    #[error("failed to commit to the warehouse's table `{table}`: other writers came first {attempts} times in a row")]
+    Contended {
+        /// The table.
+        table: &'static str,
+        /// How often.
+        attempts: usize,
+    },
+    /// A run without rows of its own would stay invisible for ever.
+    #[error("run `{run}` has no curated file of `benchmark_run_fact`, which makes a run visible")]
+    NoRunRows {
+        /// The run.
+        run: RunId,
+    },
+    /// The log says that the run is there, with other files.
+    #[error("the warehouse holds other files of run `{run}` in table `{table}` than those of this Summary")]
+    OtherFiles {
+        /// The run.
+        run: RunId,
+        /// The table.
+        table: &'static str,
+    },
+    /// A curated file is not what the Summary says of it.
+    #[error("curated file {digest} of table `{table}` is not what its Summary says: {problem}")]
+    BadFile {
+        /// The table.
+        table: String,
+        /// The file.
+        digest: Digest,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The caller asked to stop.
+    #[error("stopped after {steps} steps of the commit; the rest is done by committing the run again")]
+    Stopped {
+        /// How many steps were done.
+        steps: usize,
+    },
+    /// The version is not in the table's log.
+    #[error("the warehouse's table `{table}` has no version {version}")]
+    NoVersion {
+        /// The table.
+        table: &'static str,
+        /// The version that was asked for.
+        version: u64,
+    },
+    /// A file is in a table at the pinned version that no verified Summary names.
+    #[error("file `{file}` of the warehouse's table `{table}` at version {version} is no subject of a verified Summary")]
+    Unlisted {
+        /// The table.
+        table: &'static str,
+        /// Its path in the table.
+        file: String,
+        /// The version.
+        version: u64,
+    },
+    /// A file's bytes are not those of its name.
+    #[error("file {expected} of the warehouse's table `{table}` was changed: its bytes are {found}")]
+    Changed {
+        /// The table.
+        table: &'static str,
+        /// The digest that its name says.
+        expected: Digest,
+        /// The digest of what is there.
+        found: Digest,
+    },
+    /// A file that the table's log names is gone.
+    #[error("file {digest} of the warehouse's table `{table}` is missing")]
+    Missing {
+        /// The table.
+        table: &'static str,
+        /// The file.
+        digest: Digest,
+    },
+    /// A run is visible, but a part of it is not in the tables.
+    #[error("run `{run}` is in the warehouse without its file {digest} of table `{table}`")]
+    Incomplete {
+        /// The run.
+        run: RunId,
+        /// The table that lacks a file.
+        table: String,
+        /// The file.
+        digest: Digest,
+    },
+    /// The text is not a query that may be asked here.
+    #[error("the query is refused: {0}")]
+    Refused(String),
+    /// The query does not parse, or names what is not there.
+    #[error("the query is wrong: {0}")]
+    BadQuery(String),
+    /// The query names a table that was not opened for it.
+    #[error("the query reads table `{0}`, which was not opened for it")]
+    NotOpened(String),
+    /// The query needs more than it may have.
+    #[error("the query goes over its limit of {limit} {what}")]
+    OverLimit {
+        /// What there was too much of.
+        what: &'static str,
+        /// The limit.
+        limit: u64,
+    },
+    /// The query failed while it ran.
+    #[error("the query failed: {0}")]
+    Failed(String),
+    /// A result cannot be written as Parquet.
+    #[error("failed to write the result")]
+    Write(#[source] Cause),
+    /// A library gave up in the middle, which malformed files can make it do.
+    #[error("a library gave up while it worked on the warehouse: {0}")]
+    GaveUp(String),
+    /// The thread or runtime that carries a query cannot be started.
+    #[error("failed to start what carries the query")]
+    Start(#[source] std::io::Error),
+}
+
+impl Error {
+    /// Whether this says that the warehouse holds what the chain of trust does not know: exit 20.
+    pub fn fails_verification(&self) -> bool {
+        matches!(
+            self,
+            Self::Unlisted { .. }
+                | Self::Changed { .. }
+                | Self::Missing { .. }
+                | Self::Incomplete { .. }
+                | Self::BadFile { .. }
+                | Self::OtherFiles { .. }
+                | Self::Store(assay_store::Error::Absent { .. } | assay_store::Error::Corrupt { .. })
+        )
+    }
+
+    /// What a person can do about it, where there is something.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Store(error) => error.hint(),
+            Self::OtherSchema { .. } => Some("give this version of Assay a store, or a `warehouse/` folder, of its own"),
+            Self::Contended { .. } => Some("publish again: what was committed is found and not added twice"),
+            Self::Stopped { .. } => Some("publish again: it goes on where it stopped"),
+            Self::Changed { .. } | Self::Missing { .. } => {
+                Some("the blob of the same digest may still be whole: copy it to where the file should be")
+            }
+            Self::Unlisted { .. } => Some("`assay query` reads such files and says that they are unverified"),
+            Self::OverLimit { .. } => Some("ask for less, or raise the limit"),
+            Self::Refused(_) => Some("a query is one `SELECT`, `WITH` or `EXPLAIN` that depends on the rows alone"),
+            _ => None,
+        }
+    }
+}
+
+/// What a library said when it gave up.
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("no reason given").chars().take(300).collect()
+}

@@ -1,0 +1,40 @@
+//! What a curated file must be before anything is done with it: a Parquet file of its table's columns.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use arrow_schema::{Field, Schema, SchemaRef};
+use assay_store::ScratchFile;
+use assay_warehouse::{Column, Table};
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
+
+use crate::error::panic_text;
+
+/// The Arrow schema of a table, names and types alone.
+pub(crate) fn plain_schema(table: &Table) -> SchemaRef {
+    let field = |column: &Column| Field::new(column.name, column.kind.arrow(), column.nullable);
+    Schema::new(table.columns().map(field).collect::<Vec<_>>()).into()
+}
+
+/// Looks at a file's footer: how many rows it has, or why it is no file of the table.
+pub(crate) fn check_file(table: &Table, file: &ScratchFile) -> Result<u64, String> {
+    let look = AssertUnwindSafe(|| {
+        let file = file.open().map_err(|error| error.to_string())?;
+        // The Arrow schema that the writer embeds would be one more thing to mistrust.
+        let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+        ArrowReaderMetadata::load(&file, options).map_err(|error| error.to_string())
+    });
+    let footer = catch_unwind(look).unwrap_or_else(|panic| Err(panic_text(&*panic)))?;
+    difference(&plain_schema(table), footer.schema()).map_or(Ok(()), Err)?;
+    u64::try_from(footer.metadata().file_metadata().num_rows()).map_err(|_| "it has less than no rows".to_owned())
+}
+
+fn difference(expected: &Schema, found: &Schema) -> Option<String> {
+    let mut found = found.fields().iter();
+    for expected in expected.fields() {
+        let Some(field) = found.next() else { return Some(format!("column `{}` is missing", expected.name())) };
+        if field.name() != expected.name() || field.data_type() != expected.data_type() || field.is_nullable() != expected.is_nullable() {
+            return Some(format!("column `{}` is not what the table has there", field.name().chars().take(80).collect::<String>()));
+        }
+    }
+    found.next().map(|field| format!("column `{}` is one too many", field.name().chars().take(80).collect::<String>()))
+}

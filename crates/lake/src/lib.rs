@@ -1,0 +1,33 @@
+//! The warehouse: curated files as Delta Lake tables in the artifact store, and SQL over them.
+//!
+//! The only crate that knows Delta and DataFusion. Both stay behind its own types: whoever uses it sees runs, files, versions and
+//! results.
+//!
+//! * A [`Lake`] is the ten tables under `warehouse/` of a store. [`commit_run`] adds a run's curated files to them: dimensions
+//!   first, outcomes next, `benchmark_run_fact` last. A run is visible when that row is.
+//! * A [`Reading`] is what a query sees: the files of a pinned [`Snapshot`], or one run's files before they are committed. Every file
+//!   was hashed on its way into private scratch, so no parser meets bytes that are not what their name says.
+//! * A [`Query`] is one `SELECT` that was checked, and a [`ResultTable`] is what it gives: the same bytes from run to run.
+
+mod commit;
+mod engine;
+mod error;
+mod format;
+mod log;
+mod query;
+mod reading;
+mod result;
+mod session;
+mod views;
+
+pub use commit::{Action, Step, commit_run};
+pub use error::Error;
+pub use log::{CHECKPOINT_INTERVAL, Lake, MAX_COMMIT_ATTEMPTS, PREFIX, Snapshot, TableFile};
+pub use query::{MAX_SQL_BYTES, MAX_SQL_TOKENS, Query};
+pub use reading::{Reading, Subjects, Unverified};
+pub use result::{Cell, Kind, ResultColumn, ResultTable};
+pub use session::Limits;
+pub use views::{VIEWS, View};
+
+/// A result with this crate's error.
+pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,0 +1,371 @@
+//! The tables and their logs: made on first use, looked into at a version, added to one commit at a time.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Int64Array, MapArray, RecordBatch, StringArray, StructArray, new_null_array};
+
+use arrow_schema::{DataType as ArrowType, Fields, Schema};
+use assay_manifest::{Count, Digest};
+use assay_store::{Area, Store};
+use assay_warehouse::{TABLES, Table, Type};
+use delta_kernel::arrow::buffer::OffsetBuffer;
+use delta_kernel::committer::FileSystemCommitter;
+use delta_kernel::engine::arrow_conversion::TryIntoArrow as _;
+use delta_kernel::engine::arrow_data::ArrowEngineData;
+use delta_kernel::scan::state::ScanFile;
+use delta_kernel::schema::{DataType, MetadataValue, StructField, StructType};
+use delta_kernel::snapshot::SnapshotRef;
+use delta_kernel::transaction::{CommitResult, UpdateTableOperation};
+use delta_kernel::{KernelError, KernelResult, Snapshot as LogSnapshot};
+use serde_json::json;
+
+use crate::engine::{AreaEngine, table_url};
+use crate::error::panic_text;
+use crate::{Error, Result};
+
+/// Where the tables lie in a store.
+pub const PREFIX: &str = "warehouse";
+/// How often other writers may come first before a commit gives up: each time, one of them got its commit done.
+pub const MAX_COMMIT_ATTEMPTS: usize = 1_000;
+/// Every so many commits of a table, its log is summed up in a checkpoint: a reader opens one file and fewer commits than that.
+pub const CHECKPOINT_INTERVAL: u64 = 20;
+/// Who writes, in the logs.
+const ENGINE: &str = "assay";
+
+/// A version of each table: what a number was read from.
+pub type Snapshot = BTreeMap<String, Count>;
+
+/// A data file as a table's log names it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TableFile {
+    /// Its path below the table.
+    pub path: String,
+    /// The digest that its name says, where it has one of ours: `<64 digits>.parquet`.
+    pub digest: Option<Digest>,
+    /// Why Assay cannot have added it, whatever its name says.
+    pub foreign: Option<&'static str>,
+}
+
+/// The warehouse of a store: ten Delta tables under `warehouse/`. Cheap to clone.
+#[derive(Clone)]
+pub struct Lake {
+    store: Store,
+    area: Area,
+    engine: Arc<AreaEngine>,
+}
+
+impl std::fmt::Debug for Lake {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lake").field("store", &self.store).finish_non_exhaustive()
+    }
+}
+
+/// Data files and the transaction ids under which they are added.
+pub(crate) struct Addition<'a> {
+    pub(crate) files: Vec<(&'a Digest, u64, u64)>,
+    pub(crate) transactions: Vec<(String, i64)>,
+}
+
+/// What a commit came to.
+pub(crate) enum Committed {
+    /// It is in the log.
+    Done(OpenTable),
+    /// Another writer took the version.
+    Conflict,
+}
+
+impl Lake {
+    /// The warehouse of `store`. Nothing is read or written yet.
+    pub fn open(store: &Store) -> Result<Self> {
+        let area = store.area(PREFIX)?;
+        let engine = Arc::new(AreaEngine::new(area.clone()));
+        Ok(Self { store: store.clone(), area, engine })
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    pub(crate) fn area(&self) -> &Area {
+        &self.area
+    }
+
+    /// Makes the tables that are not there yet, all ten of them. Of many that do so at a time each is made once.
+    pub fn create_tables(&self) -> Result<()> {
+        TABLES.into_iter().try_for_each(|table| self.latest_or_new(table).map(|_| ()))
+    }
+
+    /// The newest version of every table that is there.
+    pub fn latest(&self) -> Result<Snapshot> {
+        let mut versions = Snapshot::new();
+        for table in TABLES {
+            if let Some(open) = self.open_latest(table)? {
+                versions.insert(table.name.to_owned(), Count(open.version()));
+            }
+        }
+        Ok(versions)
+    }
+
+    /// The data files of a table at a version, in the order of their paths.
+    pub fn files(&self, table: &'static Table, version: u64) -> Result<Vec<TableFile>> {
+        self.open_at(table, version)?.files(self)
+    }
+
+    /// Runs a piece of work of the kernel's, whose failures and panics become this crate's errors.
+    fn kernel<T>(&self, table: &'static Table, action: &'static str, work: impl FnOnce(&AreaEngine) -> KernelResult<T>) -> Result<T> {
+        let done = catch_unwind(AssertUnwindSafe(|| work(&self.engine)));
+        let done = done.map_err(|panic| Error::GaveUp(panic_text(&*panic)))?;
+        done.map_err(|source| Error::Log { action, table: table.name, source: Box::new(source) })
+    }
+
+    pub(crate) fn open_at(&self, table: &'static Table, version: u64) -> Result<OpenTable> {
+        let newest = self.open_latest(table)?.ok_or(Error::NoVersion { table: table.name, version })?;
+        if newest.version() < version {
+            return Err(Error::NoVersion { table: table.name, version });
+        }
+        let at = self.kernel(table, "read", |engine| LogSnapshot::builder_for(table_url(table.name)).at_version(version).build(engine))?;
+        OpenTable::checked(table, at)
+    }
+
+    fn open_latest(&self, table: &'static Table) -> Result<Option<OpenTable>> {
+        let opened = catch_unwind(AssertUnwindSafe(|| LogSnapshot::builder_for(table_url(table.name)).build(&*self.engine)));
+        let failed = match opened.map_err(|panic| Error::GaveUp(panic_text(&*panic)))? {
+            Ok(snapshot) => return OpenTable::checked(table, snapshot).map(Some),
+            Err(error) => error,
+        };
+        // The kernel has several errors for a table that is not there; an empty log has one meaning.
+        if self.area.list(&format!("{}/_delta_log", table.name), None)?.is_empty() {
+            return Ok(None);
+        }
+        Err(Error::Log { action: "read", table: table.name, source: Box::new(failed) })
+    }
+
+    pub(crate) fn latest_or_new(&self, table: &'static Table) -> Result<OpenTable> {
+        if let Some(open) = self.open_latest(table)? {
+            return Ok(open);
+        }
+        // Whoever comes second finds the same bytes there, so who was first does not matter.
+        self.area.create(&format!("{}/_delta_log/{:020}.json", table.name, 0), first_commit(table).as_bytes())?;
+        self.open_latest(table)?.ok_or_else(|| Error::NoTable(table.name.to_owned()))
+    }
+
+    /// The version that a transaction id was committed with, if it was.
+    pub(crate) fn transaction(&self, open: &OpenTable, id: &str) -> Result<Option<i64>> {
+        self.kernel(open.table, "read", |engine| open.snapshot.get_app_id_version(id, engine))
+    }
+
+    /// Tries to add files as the version after the one that is open.
+    pub(crate) fn commit(&self, open: &OpenTable, addition: &Addition<'_>) -> Result<Committed> {
+        let result = self.kernel(open.table, "add to", |engine| {
+            let snapshot = Arc::clone(&open.snapshot);
+            let builder = snapshot.update_table(UpdateTableOperation::Write, ENGINE, true);
+            let mut transaction = builder.build(engine, Box::new(FileSystemCommitter::new()))?;
+            for (id, version) in &addition.transactions {
+                transaction = transaction.with_transaction_id(id.clone(), *version);
+            }
+            let schema = transaction.add_files_schema();
+            transaction.add_files(Box::new(ArrowEngineData::new(add_actions(schema, &addition.files)?)));
+            transaction.commit(engine)
+        })?;
+        match result {
+            CommitResult::Committed(committed) => {
+                let snapshot = match committed.post_commit_snapshot() {
+                    Some(snapshot) => Arc::clone(snapshot),
+                    None => self.kernel(open.table, "read", |engine| {
+                        LogSnapshot::builder_for(table_url(open.table.name)).at_version(committed.commit_version()).build(engine)
+                    })?,
+                };
+                Ok(Committed::Done(OpenTable { table: open.table, snapshot }))
+            }
+            CommitResult::Conflicted(_) => Ok(Committed::Conflict),
+            CommitResult::Retryable(failed) => {
+                Err(Error::Log { action: "add to", table: open.table.name, source: Box::new(failed.error) })
+            }
+        }
+    }
+
+    /// Sums the log up where it is time to. The commit stands whether this succeeds or not.
+    pub(crate) fn checkpoint_if_due(&self, open: &OpenTable) {
+        if !open.version().is_multiple_of(CHECKPOINT_INTERVAL) {
+            return;
+        }
+        let written = self.kernel(open.table, "sum up", |engine| open.snapshot.checkpoint(engine, None));
+        if let Err(error) = written {
+            let cause = std::error::Error::source(&error).map(ToString::to_string);
+            tracing::warn!(table = open.table.name, version = open.version(), %error, cause, "no checkpoint of a warehouse table");
+        }
+    }
+}
+
+/// A table at a version, whose schema is the table's.
+#[derive(Clone)]
+pub(crate) struct OpenTable {
+    table: &'static Table,
+    snapshot: SnapshotRef,
+}
+
+impl OpenTable {
+    fn checked(table: &'static Table, snapshot: SnapshotRef) -> Result<Self> {
+        match difference(&schema(table), &snapshot.schema()) {
+            None => Ok(Self { table, snapshot }),
+            Some(problem) => Err(Error::OtherSchema { table: table.name, problem }),
+        }
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.snapshot.version()
+    }
+
+    pub(crate) fn files(&self, lake: &Lake) -> Result<Vec<TableFile>> {
+        let found = lake.kernel(self.table, "read", |engine| {
+            let scan = Arc::clone(&self.snapshot).scan_builder().build()?;
+            let mut files = BTreeSet::new();
+            for batch in scan.scan_metadata(engine)? {
+                files = batch?.visit_scan_files(files, |files, file| {
+                    files.insert(table_file(&file));
+                })?;
+            }
+            Ok(files)
+        })?;
+        Ok(found.into_iter().collect())
+    }
+}
+
+fn table_file(file: &ScanFile) -> TableFile {
+    let digest = file.path.strip_suffix(".parquet").and_then(|hex| Digest::from_hex(hex).ok());
+    let foreign = if file.dv_info.has_vector() {
+        Some("rows of it are marked as deleted")
+    } else if !file.partition_values.is_empty() {
+        Some("it belongs to a partition")
+    } else if digest.is_none() {
+        Some("its name is no digest")
+    } else {
+        None
+    };
+    TableFile { path: file.path.chars().take(200).collect(), digest, foreign }
+}
+
+/// The path of a data file below the area.
+pub(crate) fn data_path(table: &Table, digest: &Digest) -> String {
+    format!("{}/{}.parquet", table.name, digest.hex())
+}
+
+fn field(column: &assay_warehouse::Column) -> StructField {
+    let kind = match column.kind {
+        Type::Bool => DataType::BOOLEAN,
+        Type::Int | Type::Instant => DataType::LONG,
+        Type::Float => DataType::DOUBLE,
+        Type::Text => DataType::STRING,
+    };
+    let mut notes = HashMap::from([("comment", MetadataValue::String(column.doc.to_owned()))]);
+    if let Some(unit) = column.unit {
+        notes.insert("unit", MetadataValue::String(unit.to_owned()));
+    }
+    StructField::new(column.name, kind, column.nullable).with_metadata(notes)
+}
+
+/// The schema of a table as Delta has it, each column with its meaning as comment.
+fn schema(table: &Table) -> Vec<StructField> {
+    table.columns().map(field).collect()
+}
+
+/// What is different in the schema of a table that was found. Comments may differ: they are for people.
+fn difference(expected: &[StructField], found: &StructType) -> Option<String> {
+    let mut found = found.fields();
+    for expected in expected {
+        let Some(field) = found.next() else { return Some(format!("column `{}` is missing", expected.name())) };
+        let name: String = field.name().chars().take(80).collect();
+        if field.name() != expected.name() {
+            return Some(format!("column `{name}` stands where `{}` should", expected.name()));
+        }
+        if field.data_type() != expected.data_type() || field.is_nullable() != expected.is_nullable() {
+            let null = if field.is_nullable() { "nullable" } else { "not null" };
+            return Some(format!("column `{name}` is {} and {null}", field.data_type()));
+        }
+    }
+    found.next().map(|field| format!("column `{}` is one too many", field.name().chars().take(80).collect::<String>()))
+}
+
+/// The first commit of a table, the same bytes whoever writes it: no clock and no random id, unlike what the kernel would write.
+///
+/// Protocol 1 and 2 are the oldest that know append-only tables, so that every reader of Delta tables reads these. Logs are kept:
+/// a pinned version must stay readable when another program writes a checkpoint and tidies up.
+fn first_commit(table: &Table) -> String {
+    let columns: Vec<_> = schema(table)
+        .iter()
+        .zip(table.columns())
+        .map(|(field, column)| {
+            let mut notes = json!({ "comment": column.doc });
+            if let Some(unit) = column.unit {
+                notes["unit"] = unit.into();
+            }
+            json!({ "name": column.name, "type": field.data_type().to_string(), "nullable": column.nullable, "metadata": notes })
+        })
+        .collect();
+    let schema = json!({ "type": "struct", "fields": columns }).to_string();
+    let hex = Digest::of(format!("assay table {}\n{schema}", table.name).as_bytes()).hex();
+    let id = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..32]].join("-");
+    let configuration = json!({
+        "delta.appendOnly": "true",
+        "delta.checkpointInterval": CHECKPOINT_INTERVAL.to_string(),
+        "delta.logRetentionDuration": "interval 36500 days",
+    });
+    let actions = [
+        json!({ "commitInfo": { "timestamp": 0, "operation": "CREATE TABLE", "operationParameters": {}, "engineInfo": ENGINE } }),
+        json!({ "protocol": { "minReaderVersion": 1, "minWriterVersion": 2 } }),
+        json!({ "metaData": {
+            "id": id,
+            "name": table.name,
+            "description": table.doc,
+            "format": { "provider": "parquet", "options": {} },
+            "schemaString": schema,
+            "partitionColumns": [],
+            "configuration": configuration,
+            "createdTime": 0,
+        } }),
+    ];
+    actions.iter().map(|action| format!("{action}\n")).collect()
+}
+
+/// The add actions of files, `(digest, bytes, rows)`, in the columns that the kernel asks for.
+fn add_actions(schema: &StructType, files: &[(&Digest, u64, u64)]) -> KernelResult<RecordBatch> {
+    let schema: Schema = schema.try_into_arrow()?;
+    let whole = |number: u64| i64::try_from(number).map_err(KernelError::generic_err);
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |now| now.as_millis());
+    let now = i64::try_from(now).map_err(KernelError::generic_err)?;
+    let sizes = files.iter().map(|(_, bytes, _)| whole(*bytes)).collect::<KernelResult<Int64Array>>()?;
+    let rows = files.iter().map(|(_, _, rows)| whole(*rows)).collect::<KernelResult<Int64Array>>()?;
+    let columns = schema.fields().iter().map(|field| -> KernelResult<ArrayRef> {
+        Ok(match field.name().as_str() {
+            "path" => Arc::new(files.iter().map(|(digest, ..)| Some(format!("{}.parquet", digest.hex()))).collect::<StringArray>()),
+            "partitionValues" => no_partitions(field.data_type(), files.len())?,
+            "size" => Arc::new(sizes.clone()),
+            "modificationTime" => Arc::new(Int64Array::from_value(now, files.len())),
+            "stats" => stats(field.data_type(), &rows)?,
+            _ => new_null_array(field.data_type(), files.len()),
+        })
+    });
+    let columns = columns.collect::<KernelResult<Vec<_>>>()?;
+    Ok(RecordBatch::try_new(Arc::new(schema), columns)?)
+}
+
+fn no_partitions(kind: &ArrowType, count: usize) -> KernelResult<ArrayRef> {
+    let ArrowType::Map(entries, sorted) = kind else { return Err(KernelError::generic("partition values are a map")) };
+    let ArrowType::Struct(fields) = entries.data_type() else { return Err(KernelError::generic("a map has entries")) };
+    let none = StructArray::new_null(fields.clone(), 0);
+    let offsets = OffsetBuffer::new_zeroed(count);
+    Ok(Arc::new(MapArray::try_new(Arc::clone(entries), offsets, none, None, *sorted)?))
+}
+
+/// What the log says of a file's rows: their number. Their ranges are in the file itself.
+fn stats(kind: &ArrowType, rows: &Int64Array) -> KernelResult<ArrayRef> {
+    let ArrowType::Struct(fields) = kind else { return Err(KernelError::generic("statistics are a struct")) };
+    let fields: &Fields = fields;
+    let arrays = fields.iter().map(|field| match field.name().as_str() {
+        "numRecords" => Arc::new(rows.clone()) as ArrayRef,
+        _ => new_null_array(field.data_type(), rows.len()),
+    });
+    Ok(Arc::new(StructArray::try_new(fields.clone(), arrays.collect(), None)?))
+}

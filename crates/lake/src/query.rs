@@ -1,0 +1,183 @@
+//! A query that was checked: one statement that only reads, and whose result depends on the rows alone.
+
+use std::collections::BTreeSet;
+
+use assay_warehouse::{Table, table};
+use datafusion::sql::parser::{DFParser, Statement};
+use datafusion::sql::resolve::resolve_table_references;
+use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+
+use crate::views::view;
+use crate::{Error, Result};
+
+/// The longest query, in bytes.
+pub const MAX_SQL_BYTES: usize = 64 * 1024;
+/// The most words and signs of a query. Planning goes as deep as an expression is nested, and this bounds how deep that can be.
+pub const MAX_SQL_TOKENS: usize = 4_000;
+/// The schema of the tables that describe the tables.
+const INFORMATION_SCHEMA: &str = "information_schema";
+
+/// One `SELECT`, `WITH` or `EXPLAIN`.
+#[derive(Clone, Debug)]
+pub struct Query {
+    sql: String,
+    pub(crate) statement: Statement,
+    tables: BTreeSet<&'static str>,
+}
+
+impl Query {
+    /// Checks the text of a query, such as the content of a file in Git.
+    ///
+    /// Fails with [`Error::Refused`] for anything but one reading statement, and with [`Error::BadQuery`] where it does not parse or
+    /// names a table that there is not. Tables and views are those of the warehouse, and `information_schema`.
+    pub fn parse(sql: &str) -> Result<Self> {
+        check_size(sql)?;
+        let mut statements = DFParser::parse_sql(sql).map_err(|error| Error::BadQuery(error.strip_backtrace()))?;
+        let (Some(statement), None) = (statements.pop_front(), statements.pop_front()) else {
+            return Err(Error::Refused("it is not one statement".to_owned()));
+        };
+        check_kind(&statement)?;
+        let tables = tables_of(&statement)?;
+        Ok(Self { sql: sql.to_owned(), statement, tables })
+    }
+
+    /// The text as it was given: what its digest is computed from.
+    pub fn sql(&self) -> &str {
+        &self.sql
+    }
+
+    /// The tables that it reads, those behind views included, in the order of their names.
+    pub fn tables(&self) -> impl Iterator<Item = &'static Table> {
+        self.tables.iter().filter_map(|name| table(name))
+    }
+}
+
+fn check_size(sql: &str) -> Result<()> {
+    if sql.len() > MAX_SQL_BYTES {
+        return Err(Error::OverLimit { what: "bytes of SQL", limit: MAX_SQL_BYTES as u64 });
+    }
+    let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize().map_err(|error| Error::BadQuery(error.to_string()))?;
+    let words = tokens.iter().filter(|token| !matches!(token, Token::Whitespace(_))).count();
+    if words > MAX_SQL_TOKENS {
+        return Err(Error::OverLimit { what: "words and signs of SQL", limit: MAX_SQL_TOKENS as u64 });
+    }
+    Ok(())
+}
+
+fn check_kind(statement: &Statement) -> Result<()> {
+    match statement {
+        Statement::Statement(inner) if matches!(**inner, SqlStatement::Query(_)) => Ok(()),
+        Statement::Explain(explain) if explain.to_string().to_uppercase().starts_with("EXPLAIN ANALYZE") => {
+            Err(Error::Refused("`EXPLAIN ANALYZE` tells times, which differ from run to run".to_owned()))
+        }
+        Statement::Explain(explain) => check_kind(&explain.statement),
+        other => Err(Error::Refused(format!("`{}` does more than read", kind_of(other)))),
+    }
+}
+
+/// The first word of a statement, which says what it does.
+fn kind_of(statement: &Statement) -> String {
+    let text = statement.to_string();
+    text.split_whitespace().next().unwrap_or("an empty statement").chars().take(40).collect::<String>().to_uppercase()
+}
+
+fn tables_of(statement: &Statement) -> Result<BTreeSet<&'static str>> {
+    let (references, _) = resolve_table_references(statement, true).map_err(|error| Error::BadQuery(error.strip_backtrace()))?;
+    let mut tables = BTreeSet::new();
+    for reference in references {
+        if reference.schema() == Some(INFORMATION_SCHEMA) {
+            continue;
+        }
+        let name = reference.table();
+        if reference.schema().is_some() {
+            return Err(Error::BadQuery(format!("there is no table `{reference}`")));
+        } else if let Some(view) = view(name) {
+            tables.extend(view.tables);
+        } else if let Some(table) = table(name) {
+            tables.insert(table.name);
+        } else if !is_function(name) {
+            return Err(Error::BadQuery(format!("there is no table or view `{}`", name.chars().take(80).collect::<String>())));
+        }
+    }
+    Ok(tables)
+}
+
+/// Functions that stand where a table does. They are refused or planned by name later on.
+fn is_function(name: &str) -> bool {
+    matches!(name, "range" | "generate_series" | "unnest")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(sql: &str) -> String {
+        Query::parse(sql).expect_err("a query that is refused").to_string()
+    }
+
+    fn tables(sql: &str) -> Vec<&'static str> {
+        Query::parse(sql).expect("a query").tables().map(|table| table.name).collect()
+    }
+
+    #[test]
+    fn a_query_knows_its_tables() {
+        assert_eq!(tables("SELECT 1"), [""; 0]);
+        assert_eq!(tables("SELECT value FROM outcome_fact"), ["outcome_fact"]);
+        assert_eq!(tables("WITH o AS (SELECT * FROM outcomes) SELECT * FROM o JOIN workload_dim ON true"), [
+            "benchmark_run_fact",
+            "outcome_fact",
+            "workload_dim"
+        ]);
+        assert_eq!(tables("SELECT * FROM information_schema.columns"), [""; 0]);
+        assert_eq!(tables("EXPLAIN SELECT * FROM Outcome_Fact"), ["outcome_fact"]);
+        assert_eq!(tables("SELECT (SELECT max(value) FROM outcome_fact)"), ["outcome_fact"]);
+        assert_eq!(tables("SELECT 1 -- a comment\n;"), [""; 0]);
+    }
+
+    #[test]
+    fn what_does_more_than_read_is_refused_by_name() {
+        insta::assert_snapshot!(refusal("DROP TABLE outcome_fact"), @"the query is refused: `DROP` does more than read");
+        insta::assert_snapshot!(refusal("CREATE TABLE x AS SELECT 1"), @"the query is refused: `CREATE` does more than read");
+        insta::assert_snapshot!(refusal("INSERT INTO outcome_fact SELECT * FROM outcome_fact"), @"the query is refused: `INSERT` does more than read");
+        insta::assert_snapshot!(refusal("UPDATE outcome_fact SET value = 1"), @"the query is refused: `UPDATE` does more than read");
+        insta::assert_snapshot!(refusal("DELETE FROM outcome_fact"), @"the query is refused: `DELETE` does more than read");
+        insta::assert_snapshot!(refusal("COPY outcome_fact TO '/tmp/x.csv'"), @"the query is refused: `COPY` does more than read");
+        insta::assert_snapshot!(refusal("CREATE EXTERNAL TABLE x STORED AS CSV LOCATION '/etc/passwd'"), @"the query is refused: `CREATE` does more than read");
+        insta::assert_snapshot!(refusal("SET datafusion.execution.target_partitions = 8"), @"the query is refused: `SET` does more than read");
+        insta::assert_snapshot!(refusal("EXPLAIN DELETE FROM outcome_fact"), @"the query is refused: `DELETE` does more than read");
+        insta::assert_snapshot!(refusal("EXPLAIN ANALYZE SELECT 1"), @"the query is refused: `EXPLAIN ANALYZE` tells times, which differ from run to run");
+        insta::assert_snapshot!(refusal("SELECT 1; SELECT 2"), @"the query is refused: it is not one statement");
+        insta::assert_snapshot!(refusal(""), @"the query is refused: it is not one statement");
+    }
+
+    #[test]
+    fn what_is_not_there_is_named() {
+        insta::assert_snapshot!(refusal("SELECT * FROM outcome_facts"), @"the query is wrong: there is no table or view `outcome_facts`");
+        insta::assert_snapshot!(refusal("SELECT * FROM '/etc/passwd'"), @"the query is wrong: there is no table or view `/etc/passwd`");
+        insta::assert_snapshot!(refusal("SELECT * FROM other.outcome_fact"), @"the query is wrong: there is no table `other.outcome_fact`");
+        assert!(refusal("SELEC 1").starts_with("the query is wrong: "));
+    }
+
+    #[test]
+    fn a_query_has_limits() {
+        assert!(matches!(Query::parse(&"x".repeat(MAX_SQL_BYTES + 1)), Err(Error::OverLimit { what: "bytes of SQL", .. })));
+        let long = |terms: usize| format!("SELECT {}", vec!["1"; terms].join("+"));
+        assert!(Query::parse(&long(MAX_SQL_TOKENS / 2)).is_ok());
+        assert!(matches!(Query::parse(&long(MAX_SQL_TOKENS)), Err(Error::OverLimit { what: "words and signs of SQL", .. })));
+        assert!(Query::parse(&format!("SELECT {}1{}", "(".repeat(1_900), ")".repeat(1_900))).is_err());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_makes_the_check_panic(sql in "\\PC{0,200}") {
+            let _ = Query::parse(&sql);
+        }
+
+        #[test]
+        fn no_row_of_words_makes_the_check_panic(words in proptest::collection::vec("(SELECT|FROM|WITH|a|1|\\(|\\)|,|\\*|'|AS|JOIN|EXPLAIN|;)", 0..40)) {
+            let _ = Query::parse(&words.join(" "));
+        }
+    }
+}

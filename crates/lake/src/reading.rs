@@ -1,0 +1,203 @@
+//! What a query sees: files that were hashed before any parser looks into them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use assay_manifest::{CuratedFile, Digest, RunId};
+use assay_store::{Scratch, ScratchFile, Store};
+use assay_warehouse::{BENCHMARK_RUN_FACT, Table, table};
+
+use crate::format::check_file;
+use crate::log::{Lake, Snapshot, TableFile, data_path};
+use crate::session::{self, Limits};
+use crate::{Error, Query, Result, ResultTable};
+
+/// What verified Summaries name: the only files that a trusted reading opens.
+#[derive(Clone, Debug, Default)]
+pub struct Subjects {
+    files: BTreeSet<(String, Digest)>,
+    runs: BTreeMap<RunId, Vec<(String, Digest)>>,
+}
+
+impl Subjects {
+    /// None at all.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds the curated files of one run's Summary. The Summary must have been verified; that is the caller's to know.
+    pub fn add(&mut self, run: &RunId, files: &[CuratedFile]) {
+        let names: Vec<_> = files.iter().map(|file| (file.table.clone(), file.artifact.digest)).collect();
+        self.files.extend(names.iter().cloned());
+        self.runs.insert(run.clone(), names);
+    }
+
+    /// Whether a verified Summary names this file of this table.
+    pub fn contains(&self, table: &str, digest: &Digest) -> bool {
+        self.files.contains(&(table.to_owned(), *digest))
+    }
+}
+
+/// A file of a table that is read although no verified Summary names it, or that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unverified {
+    /// The table.
+    pub table: &'static str,
+    /// The file's path below the table.
+    pub file: String,
+    /// What is known against it.
+    pub reason: String,
+    /// Whether its rows are part of what is read all the same.
+    pub read: bool,
+}
+
+/// Files of some tables, in private scratch, ready to be asked. A table's files stand in the order of their digests, whatever the
+/// order in which they were committed.
+#[derive(Debug)]
+pub struct Reading {
+    pub(crate) tables: BTreeMap<&'static str, Vec<(Digest, ScratchFile)>>,
+    unverified: Vec<Unverified>,
+}
+
+impl Reading {
+    /// The files of a run, or of several, straight from the store's blobs: what publish asks before the run is committed.
+    ///
+    /// The tables are those that `query` reads. Fails where a blob is absent, corrupt or no file of its table.
+    pub fn of_files(store: &Store, files: &[CuratedFile], query: &Query, scratch: &Scratch) -> Result<Self> {
+        let mut reading = Self::empty(query);
+        for file in files {
+            let table = table(&file.table).ok_or_else(|| Error::NoTable(file.table.chars().take(80).collect()))?;
+            let Some(opened) = reading.tables.get_mut(table.name) else { continue };
+            let digest = file.artifact.digest;
+            let blob = store.materialise(&digest, scratch)?;
+            check_file(table, &blob).map_err(|problem| Error::BadFile { table: file.table.clone(), digest, problem })?;
+            opened.push((digest, blob));
+        }
+        reading.sort();
+        Ok(reading)
+    }
+
+    /// The tables that `query` reads at a pinned version, all of whose files must be subjects of verified Summaries.
+    ///
+    /// Fails by name ([`Error::fails_verification`]) where a file is no subject, where its bytes are not those of its name, where it
+    /// is gone, or where a run that is visible at that version lacks one of its files in a table that is read.
+    pub fn trusted(lake: &Lake, snapshot: &Snapshot, subjects: &Subjects, query: &Query, scratch: &Scratch) -> Result<Self> {
+        let mut reading = Self::empty(query);
+        for (name, opened) in &mut reading.tables {
+            let (table, version) = pinned(name, snapshot)?;
+            for file in lake.files(table, version)? {
+                let digest = listed(table, version, &file, subjects)?;
+                opened.push((digest, fetch(lake, table, &digest, scratch)?));
+            }
+        }
+        reading.sort();
+        check_complete(lake, snapshot, subjects, &reading)?;
+        Ok(reading)
+    }
+
+    /// The tables that `query` reads at a version, whoever wrote their files. [`Reading::unverified`] names every file that a
+    /// trusted reading would refuse. Files that are not what their name says, or not of the table's columns, are left out.
+    pub fn unverified_too(lake: &Lake, snapshot: &Snapshot, subjects: &Subjects, query: &Query, scratch: &Scratch) -> Result<Self> {
+        let mut reading = Self::empty(query);
+        for (name, opened) in &mut reading.tables {
+            // A warehouse that nothing was published to has no tables yet.
+            let Some(version) = snapshot.get(*name) else { continue };
+            let (table, _) = pinned(name, snapshot)?;
+            for file in lake.files(table, version.0)? {
+                let problem = listed(table, version.0, &file, subjects).err();
+                let (fetched, failure) = match fetch_any(lake, table, &file, scratch) {
+                    Ok(fetched) => (Some(fetched), None),
+                    Err(error) => (None, Some(error)),
+                };
+                if let Some(reason) = failure.as_ref().or(problem.as_ref()) {
+                    let (reason, read) = (reason.to_string(), fetched.is_some());
+                    reading.unverified.push(Unverified { table: table.name, file: file.path, reason, read });
+                }
+                opened.extend(fetched);
+            }
+        }
+        reading.sort();
+        Ok(reading)
+    }
+
+    fn empty(query: &Query) -> Self {
+        Self { tables: query.tables().map(|table| (table.name, Vec::new())).collect(), unverified: Vec::new() }
+    }
+
+    fn sort(&mut self) {
+        for files in self.tables.values_mut() {
+            files.sort_by_key(|(digest, _)| *digest);
+            files.dedup_by_key(|(digest, _)| *digest);
+        }
+    }
+
+    /// The files that no verified Summary names. Empty for trusted readings.
+    pub fn unverified(&self) -> &[Unverified] {
+        &self.unverified
+    }
+
+    /// The digests of the files that are read, by table: what the result depends on, beside the query.
+    pub fn files(&self) -> impl Iterator<Item = (&'static str, Digest)> {
+        self.tables.iter().flat_map(|(table, files)| files.iter().map(|(digest, _)| (*table, *digest)))
+    }
+
+    /// Asks the query. The result depends on the rows and the query alone: the same bytes from run to run.
+    pub fn ask(&self, query: &Query, limits: Limits) -> Result<ResultTable> {
+        session::ask(self, query, limits)
+    }
+}
+
+fn pinned(name: &str, snapshot: &Snapshot) -> Result<(&'static Table, u64)> {
+    let no_table = || Error::NoTable(name.to_owned());
+    let version = snapshot.get(name).ok_or_else(no_table)?;
+    Ok((table(name).ok_or_else(no_table)?, version.0))
+}
+
+/// The digest of a file that a verified Summary names.
+fn listed(table: &'static Table, version: u64, file: &TableFile, subjects: &Subjects) -> Result<Digest> {
+    let known = file.digest.filter(|digest| file.foreign.is_none() && subjects.contains(table.name, digest));
+    known.ok_or_else(|| Error::Unlisted { table: table.name, file: file.path.clone(), version })
+}
+
+/// A table's file in private scratch, hashed on its way.
+fn fetch(lake: &Lake, table: &'static Table, digest: &Digest, scratch: &Scratch) -> Result<ScratchFile> {
+    match lake.area().materialise(&data_path(table, digest), scratch)? {
+        None => Err(Error::Missing { table: table.name, digest: *digest }),
+        Some((found, _)) if found != *digest => Err(Error::Changed { table: table.name, expected: *digest, found }),
+        Some((_, file)) => Ok(file),
+    }
+}
+
+fn fetch_any(lake: &Lake, table: &'static Table, file: &TableFile, scratch: &Scratch) -> Result<(Digest, ScratchFile)> {
+    let unreadable = |problem: &str| Error::Failed(format!("file `{}` of table `{}`: {problem}", file.path, table.name));
+    if let Some(reason) = file.foreign.filter(|_| file.digest.is_some()) {
+        return Err(unreadable(reason));
+    }
+    let (digest, fetched) = match &file.digest {
+        Some(digest) => (*digest, fetch(lake, table, digest, scratch)?),
+        None => {
+            let found = lake.area().materialise(&format!("{}/{}", table.name, file.path), scratch)?;
+            found.ok_or_else(|| unreadable("it is missing"))?
+        }
+    };
+    check_file(table, &fetched).map_err(|problem| unreadable(&problem))?;
+    Ok((digest, fetched))
+}
+
+/// A run whose row is there has all of its files there: a log that lost some of them would else give quieter numbers.
+fn check_complete(lake: &Lake, snapshot: &Snapshot, subjects: &Subjects, reading: &Reading) -> Result<()> {
+    let (table, version) = pinned(BENCHMARK_RUN_FACT.name, snapshot)?;
+    let visible: BTreeSet<_> = lake.files(table, version)?.into_iter().filter_map(|file| file.digest).collect();
+    for (run, files) in &subjects.runs {
+        let is_visible = files.iter().any(|(name, digest)| name == table.name && visible.contains(digest));
+        if !is_visible {
+            continue;
+        }
+        for (name, digest) in files {
+            let lacks = |read: &Vec<(Digest, ScratchFile)>| !read.iter().any(|(found, _)| found == digest);
+            if reading.tables.get(name.as_str()).is_some_and(lacks) {
+                return Err(Error::Incomplete { run: run.clone(), table: name.clone(), digest: *digest });
+            }
+        }
+    }
+    Ok(())
+}

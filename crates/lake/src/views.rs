@@ -1,0 +1,54 @@
+//! The shipped views: rows of visible runs with what is asked of them most.
+
+/// A shipped view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct View {
+    /// Its name.
+    pub name: &'static str,
+    /// What it shows.
+    pub doc: &'static str,
+    /// The query behind it.
+    pub sql: &'static str,
+    /// The tables that it reads.
+    pub tables: &'static [&'static str],
+}
+
+/// Every view. All but `runs` join on `benchmark_run_fact`, which is committed last: rows of a run that is not whole yet are in the
+/// tables, and in no view. Two files of a dimension may hold the same row, so dimensions are taken once per row id.
+pub const VIEWS: [View; 5] = [
+    View {
+        name: "runs",
+        doc: "One row for each case of a visible run, with the software, hardware, place and workload that it was measured on.",
+        sql: include_str!("views/runs.sql"),
+        tables: &["benchmark_run_fact", "workload_dim", "hardware_topology_dim", "software_version_dim", "cluster_region_dim"],
+    },
+    View {
+        name: "outcomes",
+        doc: "The rows of `outcome_fact` of visible runs.",
+        sql: include_str!("views/outcomes.sql"),
+        tables: &["outcome_fact", "benchmark_run_fact"],
+    },
+    View {
+        name: "serving",
+        doc: "The rows of `serving_outcome_fact` of visible runs.",
+        sql: include_str!("views/serving.sql"),
+        tables: &["serving_outcome_fact", "benchmark_run_fact"],
+    },
+    View {
+        name: "training",
+        doc: "The rows of `training_outcome_fact` of visible runs.",
+        sql: include_str!("views/training.sql"),
+        tables: &["training_outcome_fact", "benchmark_run_fact"],
+    },
+    View {
+        name: "telemetry",
+        doc: "The rows of `telemetry_slice_fact` of visible runs.",
+        sql: include_str!("views/telemetry.sql"),
+        tables: &["telemetry_slice_fact", "benchmark_run_fact"],
+    },
+];
+
+/// The view of that name.
+pub(crate) fn view(name: &str) -> Option<&'static View> {
+    VIEWS.iter().find(|view| view.name == name)
+}

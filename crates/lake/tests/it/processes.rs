@@ -1,0 +1,90 @@
+//! Writers that race, and writers that are killed: real processes over one folder.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use assay_lake::{Lake, commit_run};
+
+use crate::support::{Place, check_logs_are_dense, expected_rows, found_rows, go_on, open, run_files, run_id, scratch};
+
+const FOLDER: &str = "ASSAY_LAKE_TEST_FOLDER";
+const RUNS: &str = "ASSAY_LAKE_TEST_RUNS";
+
+/// What a child does: commits the runs that it is told, once the gate is open. Nothing without being told.
+#[test]
+fn child() {
+    let (Some(folder), Ok(runs)) = (std::env::var_os(FOLDER).map(PathBuf::from), std::env::var(RUNS)) else { return };
+    let store = open(&folder);
+    let lake = Lake::open(&store).expect("a lake");
+    let scratch = scratch();
+    for run in runs.split(',').map(|run| run.parse::<u64>().expect("a number")) {
+        let files = run_files(&store, run);
+        commit_run(&lake, &run_id(run), &files, &scratch, &mut go_on).expect("committed");
+        std::fs::write(folder.join(format!("done-{run}")), b"").expect("said");
+    }
+}
+
+fn start(folder: &Path, runs: &[u64]) -> Child {
+    let runs: Vec<_> = runs.iter().map(u64::to_string).collect();
+    Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", "processes::child"])
+        .env(FOLDER, folder)
+        .env(RUNS, runs.join(","))
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("a child")
+}
+
+#[test]
+fn sixteen_processes_write_each_row_exactly_once() {
+    let place = Place::new();
+    // Each brings a run of its own, one that a neighbour brings as well, and the dimensions that all share.
+    let mut children: Vec<_> = (0..16).map(|index| start(place.root(), &[index + 1, (index + 1) % 16 + 1])).collect();
+    for child in &mut children {
+        assert!(child.wait().expect("waited").success());
+    }
+    assert_eq!(found_rows(&place), expected_rows(16));
+    check_logs_are_dense(&place);
+    let versions = place.lake.latest().expect("versions");
+    assert_eq!(versions.get("outcome_fact").map(|version| version.0), Some(16), "a commit for each run, none in vain");
+    assert_eq!(versions.get("hardware_topology_dim").map(|version| version.0), Some(1));
+}
+
+#[test]
+fn sixteen_threads_write_each_row_exactly_once() {
+    let place = Place::new();
+    std::thread::scope(|scope| {
+        for index in 1..=16 {
+            let place = &place;
+            scope.spawn(move || place.commit(index));
+        }
+    });
+    assert_eq!(found_rows(&place), expected_rows(16));
+    check_logs_are_dense(&place);
+}
+
+#[test]
+fn a_writer_killed_anywhere_is_finished_by_the_next() {
+    let place = Place::new();
+    let mut delay = Duration::from_millis(5);
+    let (mut killed, mut run) = (0, 1);
+    // Delays grow from nothing done to everything done, so that kills fall everywhere in between, however fast this machine is.
+    while !place.root().join(format!("done-{run}")).exists() || killed < 12 {
+        if place.root().join(format!("done-{run}")).exists() {
+            run += 1;
+            delay = Duration::from_millis(5);
+        }
+        let mut child = start(place.root(), &[run]);
+        std::thread::sleep(delay);
+        child.kill().expect("killed");
+        child.wait().expect("waited");
+        killed += 1;
+        delay = delay.mul_f64(1.35);
+    }
+    for index in 1..=run {
+        place.commit(index);
+    }
+    assert_eq!(found_rows(&place), expected_rows(run), "{killed} kills");
+    check_logs_are_dense(&place);
+}

@@ -1,0 +1,229 @@
+//! Only what verified Summaries name is read, and only with the bytes that they name.
+
+use std::fs;
+
+use assay_lake::{Error, Limits, Query, Reading, Snapshot, Subjects};
+use assay_manifest::{Count, Digest};
+use assay_warehouse::{BENCHMARK_RUN_FACT, OUTCOME_FACT};
+
+use crate::support::{Place, put, row, run_files, run_id};
+
+const SUM: &str = "SELECT run_id, round(sum(value), 6) AS total FROM outcomes GROUP BY run_id ORDER BY run_id";
+
+fn query() -> Query {
+    Query::parse(SUM).expect("a query")
+}
+
+fn trusted(place: &Place, snapshot: &Snapshot, subjects: &Subjects) -> Result<Reading, Error> {
+    Reading::trusted(&place.lake, snapshot, subjects, &query(), &place.scratch)
+}
+
+/// Two runs, the newest versions, and what their Summaries name.
+fn two_runs() -> (Place, Snapshot, Subjects) {
+    let place = Place::new();
+    place.commit(1);
+    let snapshot = place.commit(2);
+    let subjects = place.subjects(1..=2);
+    (place, snapshot, subjects)
+}
+
+fn outcome_file(place: &Place, run: u64) -> Digest {
+    let files = run_files(&place.store, run);
+    files.iter().find(|file| file.table == OUTCOME_FACT.name).expect("a file").artifact.digest
+}
+
+/// The name of an error without the digests in it.
+fn named(error: &Error, place: &Place) -> String {
+    assert!(error.fails_verification(), "{error}");
+    (1..=2).fold(error.to_string(), |text, run| text.replace(&outcome_file(place, run).to_string(), &format!("<run {run}>")))
+}
+
+#[test]
+fn a_pinned_version_of_verified_files_is_read() {
+    let (place, snapshot, subjects) = two_runs();
+    let reading = trusted(&place, &snapshot, &subjects).expect("trusted");
+    assert!(reading.unverified().is_empty());
+    assert_eq!(reading.files().filter(|(table, _)| *table == "outcome_fact").count(), 2);
+    let table = reading.ask(&query(), Limits::default()).expect("an answer");
+    assert_eq!(table.csv(), "run_id,total\nrun-1,3260.8\nrun-2,6460.8\n");
+}
+
+#[test]
+fn a_pinned_version_does_not_see_what_came_later() {
+    let place = Place::new();
+    let first = place.commit(1);
+    place.commit(2);
+    let reading = trusted(&place, &first, &place.subjects([1])).expect("trusted");
+    assert_eq!(reading.ask(&query(), Limits::default()).expect("an answer").csv(), "run_id,total\nrun-1,3260.8\n");
+}
+
+#[test]
+fn a_run_whose_summary_is_not_verified_is_named() {
+    let (place, snapshot, _) = two_runs();
+    let error = trusted(&place, &snapshot, &place.subjects([1])).expect_err("refused");
+    assert!(matches!(&error, Error::Unlisted { .. }) && error.fails_verification(), "{error}");
+    assert!(error.to_string().ends_with("at version 2 is no subject of a verified Summary"), "{error}");
+    assert!(trusted(&place, &snapshot, &Subjects::new()).is_err());
+}
+
+#[test]
+fn a_subject_of_one_table_is_no_subject_of_another() {
+    let (place, snapshot, _) = two_runs();
+    let mut files: Vec<_> = (1..=2).flat_map(|run| run_files(&place.store, run)).collect();
+    for file in &mut files {
+        if file.table == OUTCOME_FACT.name {
+            file.table = "serving_outcome_fact".to_owned();
+        }
+    }
+    let mut subjects = Subjects::new();
+    subjects.add(&run_id(1), &files);
+    assert!(matches!(trusted(&place, &snapshot, &subjects), Err(Error::Unlisted { table: "outcome_fact", .. })));
+}
+
+#[test]
+fn a_swapped_file_is_found_before_it_is_parsed() {
+    let (place, snapshot, subjects) = two_runs();
+    let files = place.table(&OUTCOME_FACT);
+    let path = |run| files.join(format!("{}.parquet", outcome_file(&place, run).hex()));
+    fs::copy(path(1), path(2)).expect("swapped");
+    let error = trusted(&place, &snapshot, &subjects).expect_err("refused");
+    insta::assert_snapshot!(named(&error, &place), @"file <run 2> of the warehouse's table `outcome_fact` was changed: its bytes are <run 1>");
+    fs::write(path(2), b"PAR1 not really PAR1").expect("swapped");
+    assert!(matches!(trusted(&place, &snapshot, &subjects), Err(Error::Changed { .. })));
+}
+
+#[test]
+fn every_changed_byte_is_found() {
+    let (place, snapshot, subjects) = two_runs();
+    let path = place.table(&OUTCOME_FACT).join(format!("{}.parquet", outcome_file(&place, 1).hex()));
+    let bytes = fs::read(&path).expect("a file");
+    for index in (0..bytes.len()).step_by(997).chain([bytes.len() - 1]) {
+        let mut changed = bytes.clone();
+        changed[index] ^= 1;
+        fs::write(&path, changed).expect("changed");
+        assert!(matches!(trusted(&place, &snapshot, &subjects), Err(Error::Changed { .. })), "byte {index}");
+    }
+    fs::write(&path, &bytes[..bytes.len() - 1]).expect("cut");
+    assert!(matches!(trusted(&place, &snapshot, &subjects), Err(Error::Changed { .. })));
+}
+
+#[test]
+fn a_removed_file_is_named() {
+    let (place, snapshot, subjects) = two_runs();
+    fs::remove_file(place.table(&OUTCOME_FACT).join(format!("{}.parquet", outcome_file(&place, 1).hex()))).expect("removed");
+    let error = trusted(&place, &snapshot, &subjects).expect_err("refused");
+    insta::assert_snapshot!(named(&error, &place), @"file <run 1> of the warehouse's table `outcome_fact` is missing");
+}
+
+/// Writes a commit into a table's log as another program would.
+fn foreign_commit(place: &Place, action: &str) -> u64 {
+    let version = place.lake.latest().expect("versions").get("outcome_fact").expect("a version").0 + 1;
+    let log = place.table(&OUTCOME_FACT).join("_delta_log");
+    fs::write(log.join(format!("{version:020}.json")), format!("{action}\n")).expect("written");
+    version
+}
+
+fn add_action(path: &str, size: u64) -> String {
+    format!(r#"{{"add":{{"path":"{path}","partitionValues":{{}},"size":{size},"modificationTime":0,"dataChange":true}}}}"#)
+}
+
+#[test]
+fn an_added_file_is_named_and_read_only_when_that_is_asked_for() {
+    let (place, mut snapshot, subjects) = two_runs();
+    // Rows that look like a verified run's, under a name that is their digest.
+    let file = put(&place.store, &OUTCOME_FACT, (100..110).map(|seed| row(&OUTCOME_FACT, 1, seed)));
+    let name = format!("{}.parquet", file.artifact.digest.hex());
+    let bytes = place.store.get(&file.artifact.digest, 1 << 20).expect("bytes");
+    fs::write(place.table(&OUTCOME_FACT).join(&name), &bytes).expect("written");
+    let version = foreign_commit(&place, &add_action(&name, bytes.len() as u64));
+
+    assert!(trusted(&place, &snapshot, &subjects).is_ok(), "the pinned version does not have it");
+    snapshot.insert("outcome_fact".to_owned(), Count(version));
+    let error = trusted(&place, &snapshot, &subjects).expect_err("refused");
+    assert_eq!(
+        error.to_string(),
+        format!("file `{name}` of the warehouse's table `outcome_fact` at version 3 is no subject of a verified Summary")
+    );
+    let reading = Reading::unverified_too(&place.lake, &snapshot, &subjects, &query(), &place.scratch).expect("read");
+    let [unverified] = reading.unverified() else { panic!("one file: {:?}", reading.unverified()) };
+    assert_eq!((unverified.table, unverified.file.as_str(), unverified.read), ("outcome_fact", name.as_str(), true));
+    assert_eq!(unverified.reason, error.to_string());
+    let count = Query::parse("SELECT count(*) FROM outcome_fact").expect("a query");
+    assert_eq!(reading.ask(&count, Limits::default()).expect("an answer").csv(), "count(*)\n90\n");
+}
+
+#[test]
+fn a_file_without_a_digest_for_a_name_is_named() {
+    let (place, mut snapshot, subjects) = two_runs();
+    let source = place.table(&OUTCOME_FACT).join(format!("{}.parquet", outcome_file(&place, 1).hex()));
+    fs::copy(&source, place.table(&OUTCOME_FACT).join("part-00000.parquet")).expect("copied");
+    let version = foreign_commit(&place, &add_action("part-00000.parquet", fs::metadata(&source).expect("a file").len()));
+    snapshot.insert("outcome_fact".to_owned(), Count(version));
+    let error = trusted(&place, &snapshot, &subjects).expect_err("refused");
+    assert!(matches!(&error, Error::Unlisted { file, .. } if file == "part-00000.parquet"), "{error}");
+}
+
+#[test]
+fn a_path_that_leads_out_of_the_table_is_never_opened() {
+    let (place, mut snapshot, subjects) = two_runs();
+    for path in ["../serving_outcome_fact/x.parquet", "/etc/passwd", "file:///etc/passwd", "a%2F..%2Fb.parquet", "..%2F..%2Fx"] {
+        let version = foreign_commit(&place, &add_action(path, 1));
+        snapshot.insert("outcome_fact".to_owned(), Count(version));
+        assert!(trusted(&place, &snapshot, &subjects).is_err_and(|error| error.fails_verification()), "{path}");
+        let reading = Reading::unverified_too(&place.lake, &snapshot, &subjects, &query(), &place.scratch).expect("read");
+        assert!(reading.unverified().iter().all(|file| !file.read), "{path}");
+    }
+}
+
+#[test]
+fn a_file_that_the_log_forgot_is_named() {
+    let (place, mut snapshot, subjects) = two_runs();
+    let path = format!("{}.parquet", outcome_file(&place, 1).hex());
+    let remove = format!(r#"{{"remove":{{"path":"{path}","deletionTimestamp":0,"dataChange":true}}}}"#);
+    let version = foreign_commit(&place, &remove);
+    snapshot.insert("outcome_fact".to_owned(), Count(version));
+    let error = trusted(&place, &snapshot, &subjects).expect_err("refused");
+    insta::assert_snapshot!(named(&error, &place), @"run `run-1` is in the warehouse without its file <run 1> of table `outcome_fact`");
+}
+
+#[test]
+fn a_file_with_deleted_rows_is_named() {
+    let (place, mut snapshot, subjects) = two_runs();
+    let path = format!("{}.parquet", outcome_file(&place, 1).hex());
+    let vector = r#""deletionVector":{"storageType":"u","pathOrInlineDv":"ab^-aqEH.-t@S}K{vb[*k^","offset":4,"sizeInBytes":40,"cardinality":6}"#;
+    let add = add_action(&path, 1).replace(r#""dataChange":true"#, &format!(r#""dataChange":true,{vector}"#));
+    let version = foreign_commit(&place, &add);
+    snapshot.insert("outcome_fact".to_owned(), Count(version));
+    assert!(trusted(&place, &snapshot, &subjects).is_err_and(|error| error.fails_verification()));
+}
+
+#[test]
+fn a_version_that_is_not_there_is_named() {
+    let (place, mut snapshot, subjects) = two_runs();
+    snapshot.insert("outcome_fact".to_owned(), Count(9));
+    let error = trusted(&place, &snapshot, &subjects).expect_err("refused");
+    insta::assert_snapshot!(error, @"the warehouse's table `outcome_fact` has no version 9");
+    snapshot.remove("outcome_fact");
+    insta::assert_snapshot!(trusted(&place, &snapshot, &subjects).expect_err("refused"), @"there is no table `outcome_fact` in the warehouse");
+}
+
+#[test]
+fn an_empty_warehouse_has_nothing_unverified() {
+    let place = Place::new();
+    let reading = Reading::unverified_too(&place.lake, &Snapshot::new(), &Subjects::new(), &query(), &place.scratch).expect("read");
+    assert_eq!(reading.ask(&query(), Limits::default()).expect("an answer").csv(), "run_id,total\n");
+}
+
+#[test]
+fn a_run_s_own_files_are_asked_before_it_is_committed() {
+    let place = Place::new();
+    let files = run_files(&place.store, 7);
+    let reading = Reading::of_files(&place.store, &files, &query(), &place.scratch).expect("read");
+    assert_eq!(reading.ask(&query(), Limits::default()).expect("an answer").csv(), "run_id,total\nrun-7,22460.8\n");
+    assert!(place.lake.latest().expect("versions").is_empty(), "nothing was written");
+    let digest = files.iter().find(|file| file.table == BENCHMARK_RUN_FACT.name).expect("a file").artifact.digest;
+    let hex = digest.hex();
+    fs::write(place.root().join("blobs/sha256").join(&hex[..2]).join(&hex), b"other").expect("changed");
+    let error = Reading::of_files(&place.store, &files, &query(), &place.scratch).expect_err("refused");
+    assert!(error.fails_verification(), "{error}");
+}

@@ -1,0 +1,220 @@
+//! The body of an answer out of its frames: a length, chunks, or whatever comes until the connection closes.
+
+use super::head::Framing;
+
+/// Most bytes of a chunk's size line, extensions and all.
+const MAX_SIZE_LINE: usize = 1 << 10;
+/// Most bytes of what may follow the last chunk.
+const MAX_TRAILER: usize = 16 << 10;
+
+/// Takes a body out of its frames, as bytes come.
+#[derive(Debug)]
+pub(crate) struct Body {
+    place: Place,
+    /// Bytes of the piece under way that are still to come.
+    left: u64,
+    /// Bytes of the size line, or of the trailer, so far.
+    line: usize,
+}
+
+/// Where in the frames the next byte stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// In a body of a given length.
+    Length,
+    /// In a body that ends with the connection.
+    Close,
+    /// In the digits of a chunk's size.
+    Size,
+    /// Behind them, before the line feed.
+    Extension,
+    /// In a chunk.
+    Chunk,
+    /// Between a chunk and the carriage return behind it.
+    ChunkReturn,
+    /// Between that and its line feed.
+    ChunkFeed,
+    /// At the start of a line of the trailer.
+    Trailer,
+    /// In a line of the trailer.
+    TrailerLine,
+    /// Behind the carriage return of a blank line of the trailer.
+    TrailerEnd,
+    /// Behind the body.
+    Over,
+}
+
+/// What a step took out.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Piece<'a> {
+    /// Bytes of the body; may be none.
+    pub(crate) body: &'a [u8],
+    /// What was not looked at.
+    pub(crate) rest: &'a [u8],
+}
+
+impl Body {
+    /// The start of a body.
+    pub(crate) fn new(framing: Framing) -> Self {
+        let (place, left) = match framing {
+            Framing::Length(0) => (Place::Over, 0),
+            Framing::Length(length) => (Place::Length, length),
+            Framing::Chunked => (Place::Size, 0),
+            Framing::Close => (Place::Close, 0),
+        };
+        Self { place, left, line: 0 }
+    }
+
+    /// Whether all of it came.
+    pub(crate) fn is_over(&self) -> bool {
+        self.place == Place::Over
+    }
+
+    /// Whether the closing of the connection is its proper end.
+    pub(crate) fn ends_with_connection(&self) -> bool {
+        self.place == Place::Close
+    }
+
+    /// Takes the next piece out of the bytes. Call it until nothing is left or the body is over.
+    #[inline]
+    pub(crate) fn next<'a>(&mut self, mut bytes: &'a [u8]) -> Result<Piece<'a>, &'static str> {
+        while let [byte, tail @ ..] = bytes {
+            match self.place {
+                Place::Over => break,
+                Place::Close => return Ok(Piece { body: bytes, rest: &[] }),
+                Place::Length | Place::Chunk => return Ok(self.piece(bytes)),
+                _ => {
+                    self.framing_byte(*byte)?;
+                    bytes = tail;
+                }
+            }
+        }
+        Ok(Piece { body: &[], rest: bytes })
+    }
+
+    fn piece<'a>(&mut self, bytes: &'a [u8]) -> Piece<'a> {
+        let length = usize::try_from(self.left).map_or(bytes.len(), |left| left.min(bytes.len()));
+        let (body, rest) = bytes.split_at(length);
+        self.left -= length as u64;
+        if self.left == 0 {
+            self.place = if self.place == Place::Length { Place::Over } else { Place::ChunkReturn };
+        }
+        Piece { body, rest }
+    }
+
+    fn framing_byte(&mut self, byte: u8) -> Result<(), &'static str> {
+        self.place = match (self.place, byte) {
+            (Place::Size, _) => return self.size_byte(byte),
+            (Place::Extension, b'\n') => self.sized(),
+            (Place::Extension, _) => self.within(MAX_SIZE_LINE, Place::Extension)?,
+            (Place::ChunkReturn, b'\r') => Place::ChunkFeed,
+            (Place::ChunkFeed, b'\n') => {
+                self.line = 0;
+                Place::Size
+            }
+            (Place::Trailer, b'\r') => self.within(MAX_TRAILER, Place::TrailerEnd)?,
+            (Place::Trailer | Place::TrailerEnd, b'\n') => Place::Over,
+            (Place::TrailerLine, b'\n') => self.within(MAX_TRAILER, Place::Trailer)?,
+            (Place::Trailer | Place::TrailerLine, _) => self.within(MAX_TRAILER, Place::TrailerLine)?,
+            _ => return Err("the chunks of the answer are out of order"),
+        };
+        Ok(())
+    }
+
+    fn size_byte(&mut self, byte: u8) -> Result<(), &'static str> {
+        let digit = char::from(byte).to_digit(16);
+        match (digit, byte) {
+            (Some(digit), _) => {
+                self.left = self.left.checked_mul(16).ok_or("a chunk of the answer is too large")? | u64::from(digit);
+                self.within(MAX_SIZE_LINE, Place::Size)?;
+            }
+            // A size without a digit is none.
+            (None, _) if self.line == 0 => return Err("a chunk of the answer has no size"),
+            (None, b'\n') => self.place = self.sized(),
+            (None, b'\r' | b';' | b' ' | b'\t') => self.place = Place::Extension,
+            (None, _) => return Err("a chunk of the answer has no size"),
+        }
+        Ok(())
+    }
+
+    /// Where a size line leads.
+    fn sized(&mut self) -> Place {
+        self.line = 0;
+        if self.left == 0 { Place::Trailer } else { Place::Chunk }
+    }
+
+    fn within(&mut self, limit: usize, place: Place) -> Result<Place, &'static str> {
+        self.line += 1;
+        if self.line > limit { Err("the framing of the answer is too long") } else { Ok(place) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The body that comes in these pieces, and what was left behind it; none while it is not over.
+    fn unframed<'a>(framing: Framing, pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<(String, Option<usize>), &'static str> {
+        let mut body = Body::new(framing);
+        let (mut text, mut behind) = (Vec::new(), 0);
+        for mut rest in pieces {
+            while !rest.is_empty() && !body.is_over() {
+                let piece = body.next(rest)?;
+                text.extend_from_slice(piece.body);
+                rest = piece.rest;
+            }
+            behind += rest.len();
+        }
+        Ok((String::from_utf8_lossy(&text).into_owned(), body.is_over().then_some(behind)))
+    }
+
+    fn chunked(text: &str) -> Result<(String, Option<usize>), &'static str> {
+        let whole = unframed(Framing::Chunked, [text.as_bytes()]);
+        assert_eq!(unframed(Framing::Chunked, text.as_bytes().chunks(1)), whole);
+        whole
+    }
+
+    #[test]
+    fn chunks_are_joined() {
+        assert_eq!(chunked("3\r\nabc\r\nA;x=y\r\n0123456789\r\n0\r\n\r\n"), Ok(("abc0123456789".into(), Some(0))));
+        assert_eq!(chunked("3\nabc\r\n0\n\nnext"), Ok(("abc".into(), Some(4))));
+        assert_eq!(chunked("0\r\nx: y\r\nz: w\r\n\r\nnext"), Ok((String::new(), Some(4))));
+        assert_eq!(chunked("3\r\nab"), Ok(("ab".into(), None)));
+        assert_eq!(chunked("0\r\n"), Ok((String::new(), None)));
+    }
+
+    #[test]
+    fn broken_chunks_are_refused() {
+        for text in ["x\r\n", "\r\n", ";x\r\n", "3\r\nabcd\r\n", "3\r\nabc\n", "-3\r\n", "11111111111111111\r\n", "3x\r\n"] {
+            assert!(chunked(text).is_err(), "{text}");
+        }
+        assert!(chunked(&format!("3;{}", "x".repeat(MAX_SIZE_LINE))).is_err());
+        assert!(chunked(&format!("0\r\n{}", "x: y\r\n".repeat(MAX_TRAILER / 6 + 1))).is_err());
+        assert!(chunked(&"0".repeat(MAX_SIZE_LINE + 1)).is_err());
+    }
+
+    #[test]
+    fn a_length_is_kept_to() {
+        assert_eq!(unframed(Framing::Length(3), [b"ab".as_slice(), b"cd"]), Ok(("abc".into(), Some(1))));
+        assert_eq!(unframed(Framing::Length(3), [b"ab".as_slice()]), Ok(("ab".into(), None)));
+        assert_eq!(unframed(Framing::Length(0), [b"x".as_slice()]), Ok((String::new(), Some(1))));
+        assert_eq!(unframed(Framing::Close, [b"ab".as_slice(), b"cd"]), Ok(("abcd".into(), None)));
+    }
+
+    proptest! {
+        #[test]
+        fn any_chunks_come_back_whole(chunks in proptest::collection::vec("[a-z]{1,20}", 0..6), cut in 0_usize..200) {
+            let mut wire: String = chunks.iter().map(|chunk| format!("{:x}\r\n{chunk}\r\n", chunk.len())).collect();
+            wire.push_str("0\r\n\r\n");
+            let (head, tail) = wire.as_bytes().split_at(cut.min(wire.len()));
+            prop_assert_eq!(unframed(Framing::Chunked, [head, tail]), Ok((chunks.concat(), Some(0))));
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(proptest::sample::select(b"0123fF\r\n;x".to_vec()), 0..60)) {
+            let _ = unframed(Framing::Chunked, [bytes.as_slice()]);
+        }
+    }
+}

@@ -1,0 +1,460 @@
+//! Follows one answer from its first byte to its end and writes into its record what it says. No I/O: bytes come in, with the
+//! stamp of the read that brought them.
+
+mod body;
+mod head;
+mod json;
+mod said;
+mod sse;
+
+use std::ops::ControlFlow;
+
+use assay_record::{Chunk, Outcome, Record, TokenSource};
+use sha2::{Digest as _, Sha256};
+
+use self::body::Body;
+use self::head::{Content, Framing, Head};
+use self::said::{Keep, Said};
+use self::sse::{Event, Stop, Stream};
+use crate::output::Row;
+use crate::{Api, Capture, Trial};
+
+/// Most bytes of an answer that is not streamed: a batch of embeddings is the largest.
+const MAX_DOCUMENT_BYTES: usize = 64 << 20;
+/// A head that is cut is tried at every read up to here, so that what is no HTTP is found out early.
+const EAGER_HEAD_BYTES: usize = 1 << 10;
+/// What is kept of an error's body, for its message.
+const ERROR_BYTES: usize = 16 << 10;
+/// Most bytes of an error's body that are read; beyond it the connection is given up.
+const MAX_ERROR_BYTES: u64 = 1 << 20;
+/// Most bytes of a reason in a record.
+const MAX_REASON_BYTES: usize = 200;
+/// Most bytes of a finish reason in a record.
+const MAX_FINISH_BYTES: usize = 32;
+/// Most token events that are listed for one request; beyond it they are counted.
+const MAX_CHUNKS: usize = 1 << 20;
+/// Most bytes of text that are kept of one answer.
+const MAX_TEXT_BYTES: usize = 64 << 20;
+
+/// What an answer should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Expects {
+    Events,
+    Document,
+    Embeddings,
+}
+
+/// How an answer ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Ending {
+    pub(crate) outcome: Outcome,
+    /// Why, unless all is well; for people.
+    pub(crate) reason: Option<String>,
+    /// When, in nanoseconds since the trial's start.
+    pub(crate) at_ns: i64,
+    /// The connection may carry another request.
+    pub(crate) reusable: bool,
+}
+
+/// What went wrong with an answer.
+type Fault = (Outcome, String);
+
+/// Where in the answer the next byte stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Head,
+    Events,
+    Document,
+    /// In the body of a refusal.
+    Refusal,
+}
+
+/// Follows one answer after the other on one connection.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    expects: Expects,
+    stage: Stage,
+    /// The head, or the document, as far as it came.
+    kept: Vec<u8>,
+    body: Body,
+    keep_alive: bool,
+    refusal_bytes: u64,
+    stream: Stream,
+    heard: Heard,
+}
+
+/// What was heard of an answer so far.
+#[derive(Debug)]
+struct Heard {
+    capture: Capture,
+    hasher: Sha256,
+    /// Whether the token events are listed.
+    lists: bool,
+    /// Whether they are those of a stream, and have stamps.
+    streamed: bool,
+    /// When `[DONE]` came.
+    done_ns: Option<i64>,
+    /// A finish reason came.
+    finished: bool,
+    /// Tokens up to and including the last token event, by the endpoint; none where it did not say with that event.
+    tokens_through: Option<u32>,
+    /// The endpoint said so with every token event.
+    counted_all: bool,
+    /// What the endpoint said last.
+    completion: Option<u32>,
+    has_text: bool,
+    events: u64,
+}
+
+impl Reader {
+    /// A reader for the trial's answers.
+    pub(crate) fn new(trial: &Trial) -> Self {
+        let expects = match (trial.api, trial.streaming) {
+            (Api::Embeddings, _) => Expects::Embeddings,
+            (_, true) => Expects::Events,
+            (_, false) => Expects::Document,
+        };
+        Self {
+            expects,
+            stage: Stage::Head,
+            kept: Vec::new(),
+            body: Body::new(Framing::Close),
+            keep_alive: false,
+            refusal_bytes: 0,
+            stream: Stream::default(),
+            heard: Heard::new(trial.capture, expects == Expects::Events, true),
+        }
+    }
+
+    /// Gets ready for the next answer.
+    pub(crate) fn reset(&mut self, lists: bool) {
+        self.stage = Stage::Head;
+        self.kept = sse::emptied(&mut self.kept);
+        self.refusal_bytes = 0;
+        self.stream.reset();
+        self.heard = Heard::new(self.heard.capture, self.heard.streamed, lists);
+    }
+
+    /// Events of the stream so far.
+    pub(crate) fn events(&self) -> u64 {
+        self.heard.events
+    }
+
+    /// Takes the bytes of one read. `at_ns` is its stamp. An ending is the last word on the request.
+    #[inline]
+    pub(crate) fn take(&mut self, bytes: &[u8], at_ns: i64, row: &mut Row) -> Option<Ending> {
+        row.record.response_bytes += bytes.len() as u64;
+        row.record.first_byte_ns.get_or_insert(at_ns);
+        match self.follow(bytes, at_ns, row) {
+            Ok(None) => None,
+            Ok(Some(reusable)) => Some(self.over(at_ns, reusable, row)),
+            Err(fault) => Some(self.end(Err(fault), at_ns, false, row)),
+        }
+    }
+
+    /// The endpoint closed the connection, or it broke (`why`).
+    pub(crate) fn close(&mut self, why: Option<&std::io::Error>, at_ns: i64, row: &mut Row) -> Ending {
+        let how = || why.map_or_else(|| "closed".to_owned(), |error| format!("lost ({error})"));
+        if row.record.first_byte_ns.is_none() {
+            return self.end(Err((Outcome::ConnectError, format!("the connection was {} before an answer began", how()))), at_ns, false, row);
+        }
+        if self.stage == Stage::Head {
+            return self.end(Err((Outcome::Truncated, format!("the connection was {} in the head of the answer", how()))), at_ns, false, row);
+        }
+        if self.stage == Stage::Refusal || self.heard.done_ns.is_some() || (self.body.ends_with_connection() && why.is_none()) {
+            return self.over(at_ns, false, row);
+        }
+        self.end(Err((Outcome::Truncated, format!("the connection was {} before the answer was complete", how()))), at_ns, false, row)
+    }
+
+    /// The client gives up. An answer that had said `[DONE]` was whole: only its connection was still open.
+    pub(crate) fn give_up(&mut self, outcome: Outcome, reason: &str, at_ns: i64, row: &mut Row) -> Ending {
+        if let Some(done_ns) = self.heard.done_ns {
+            return self.over(done_ns, false, row);
+        }
+        self.end(Err((outcome, reason.to_owned())), at_ns, false, row)
+    }
+
+    /// Whether the answer ended, and if so whether its connection may be used again.
+    fn follow(&mut self, mut bytes: &[u8], at_ns: i64, row: &mut Row) -> Result<Option<bool>, Fault> {
+        if self.stage == Stage::Head {
+            let Some(rest) = self.head(bytes, row)? else { return Ok(None) };
+            bytes = rest;
+            self.kept.clear();
+        }
+        while !bytes.is_empty() && !self.body.is_over() {
+            let piece = self.body.next(bytes).map_err(malformed)?;
+            bytes = piece.rest;
+            if !piece.body.is_empty() {
+                self.body_piece(piece.body, at_ns, row)?;
+            }
+        }
+        Ok(self.body.is_over().then_some(self.keep_alive && bytes.is_empty()))
+    }
+
+    /// What comes behind the head, once all of the head came. Informational heads (1xx) are passed over.
+    fn head<'a>(&mut self, bytes: &'a [u8], row: &mut Row) -> Result<Option<&'a [u8]>, Fault> {
+        // Where the head was cut, what is new begins behind what was kept; the head is read from its start again.
+        let before = self.kept.len();
+        if before > 0 {
+            self.kept.extend_from_slice(bytes);
+            // A head that drips in is not read again for each drop: only where a line ended, and while it is short.
+            if self.kept.len() > EAGER_HEAD_BYTES && self.kept.len() < head::MAX_HEAD_BYTES && !bytes.contains(&b'\n') {
+                return Ok(None);
+            }
+        }
+        let mut from = 0;
+        loop {
+            let whole = if before > 0 { &self.kept } else { bytes };
+            match head::read(&whole[from..]).map_err(malformed)? {
+                None => {
+                    if before > 0 {
+                        self.kept.drain(..from);
+                    } else {
+                        self.kept.extend_from_slice(&bytes[from..]);
+                    }
+                    return Ok(None);
+                }
+                Some((head, length)) => {
+                    from += length;
+                    if !(100..200).contains(&head.status) {
+                        self.begin(head, row)?;
+                        // The head is longer than what was kept of it, or it would have been read before.
+                        return Ok(Some(bytes.get(from.saturating_sub(before)..).unwrap_or_default()));
+                    }
+                    if head.status == 101 {
+                        return Err(malformed("the answer switches protocols"));
+                    }
+                }
+            }
+        }
+    }
+
+    fn begin(&mut self, head: Head, row: &mut Row) -> Result<(), Fault> {
+        row.record.http_status = Some(head.status);
+        self.body = Body::new(head.framing);
+        self.keep_alive = head.keep_alive;
+        if !(200..300).contains(&head.status) {
+            self.stage = Stage::Refusal;
+            return Ok(());
+        }
+        if head.encoded {
+            return Err(malformed("the answer is compressed, which was not asked for"));
+        }
+        self.stage = match (self.expects, head.content) {
+            (Expects::Events, Content::Events | Content::Unsaid) => Stage::Events,
+            (Expects::Events, _) => return Err(malformed("the answer's content type is not text/event-stream")),
+            (_, Content::Json | Content::Unsaid) => Stage::Document,
+            _ => return Err(malformed("the answer's content type is not application/json")),
+        };
+        Ok(())
+    }
+
+    #[inline]
+    fn body_piece(&mut self, piece: &[u8], at_ns: i64, row: &mut Row) -> Result<(), Fault> {
+        match self.stage {
+            Stage::Events => {
+                let heard = &mut self.heard;
+                let taken = self.stream.take(piece, |event| heard.event(event, at_ns, row));
+                taken.map_err(|stop| match stop {
+                    Stop::TooLong => malformed("an event of the stream is too long"),
+                    Stop::Taker(fault) => fault,
+                })
+            }
+            Stage::Document if self.kept.is_empty() && self.body.is_over() => self.heard.document(piece, at_ns, row),
+            Stage::Document => {
+                if self.kept.len() + piece.len() > MAX_DOCUMENT_BYTES {
+                    return Err(malformed("the answer is too long"));
+                }
+                self.kept.extend_from_slice(piece);
+                Ok(())
+            }
+            Stage::Refusal => {
+                let room = ERROR_BYTES.saturating_sub(self.kept.len());
+                self.kept.extend_from_slice(&piece[..piece.len().min(room)]);
+                self.refusal_bytes += piece.len() as u64;
+                if self.refusal_bytes > MAX_ERROR_BYTES { Err(self.refusal()) } else { Ok(()) }
+            }
+            Stage::Head => Ok(()),
+        }
+    }
+
+    /// The body came to its end: what does the whole of it amount to?
+    fn over(&mut self, at_ns: i64, reusable: bool, row: &mut Row) -> Ending {
+        let result = match self.stage {
+            Stage::Refusal => Err(self.refusal()),
+            Stage::Document => self.whole_document(at_ns, row),
+            Stage::Head | Stage::Events => self.heard.whole_stream(&row.record),
+        };
+        self.end(result, at_ns, reusable, row)
+    }
+
+    fn whole_document(&mut self, at_ns: i64, row: &mut Row) -> Result<Outcome, Fault> {
+        if row.record.last_token_ns.is_none() {
+            let kept = std::mem::take(&mut self.kept);
+            self.heard.document(&kept, at_ns, row)?;
+            self.kept = kept;
+        }
+        let any = self.heard.has_text;
+        Ok(if any { Outcome::Ok } else { Outcome::Empty })
+    }
+
+    fn refusal(&self) -> Fault {
+        let message = said::error_message(&self.kept).unwrap_or_else(|| String::from_utf8_lossy(&self.kept).into_owned());
+        (Outcome::HttpError, message)
+    }
+
+    fn end(&mut self, result: Result<Outcome, Fault>, at_ns: i64, reusable: bool, row: &mut Row) -> Ending {
+        self.heard.settle(row);
+        match result {
+            Ok(outcome) => Ending { outcome, reason: None, at_ns, reusable },
+            Err((outcome, reason)) => Ending { outcome, reason: Some(shortened(&reason, MAX_REASON_BYTES)), at_ns, reusable },
+        }
+    }
+}
+
+impl Heard {
+    fn new(capture: Capture, streamed: bool, lists: bool) -> Self {
+        Self {
+            capture,
+            hasher: Sha256::new(),
+            lists,
+            streamed,
+            done_ns: None,
+            finished: false,
+            tokens_through: Some(0),
+            counted_all: true,
+            completion: None,
+            has_text: false,
+            events: 0,
+        }
+    }
+
+    #[inline]
+    fn event(&mut self, event: Event<'_>, at_ns: i64, row: &mut Row) -> ControlFlow<Fault> {
+        self.events += 1;
+        if self.done_ns.is_some() || event.data.is_empty() {
+            return ControlFlow::Continue(());
+        }
+        if event.data.trim_ascii() == b"[DONE]" {
+            self.done_ns = Some(at_ns);
+            return ControlFlow::Continue(());
+        }
+        if event.is_error {
+            let message = said::error_message(event.data).unwrap_or_else(|| String::from_utf8_lossy(event.data).into_owned());
+            return ControlFlow::Break((Outcome::StreamError, message));
+        }
+        match self.hear(event.data, row) {
+            Err(fault) => ControlFlow::Break(fault),
+            Ok(said) => {
+                if said.bytes() > 0 {
+                    self.token_event(&said, at_ns, &mut row.record);
+                }
+                ControlFlow::Continue(())
+            }
+        }
+    }
+
+    /// A whole answer that was not streamed. It has no first token: all of it came at once.
+    fn document(&mut self, document: &[u8], at_ns: i64, row: &mut Row) -> Result<(), Fault> {
+        let said = self.hear(document, row)?;
+        self.has_text |= said.bytes() > 0 || said.embeddings > 0;
+        row.record.last_token_ns = Some(at_ns);
+        Ok(())
+    }
+
+    /// Reads a document and writes down what does not depend on when it came.
+    #[inline]
+    fn hear<'a>(&mut self, document: &'a [u8], row: &mut Row) -> Result<Said<'a>, Fault> {
+        let mut keep = match self.capture {
+            Capture::None => Keep::Nothing,
+            Capture::Digest => Keep::Digest(&mut self.hasher),
+            Capture::Full => Keep::Text(&mut row.text),
+        };
+        let said = said::hear(document, &mut keep).map_err(|problem| (Outcome::Malformed, format!("the answer is not what it should be: {problem}")))?;
+        if row.text.len() > MAX_TEXT_BYTES {
+            return Err(malformed("the text of the answer is too long"));
+        }
+        if let Some(error) = said.error {
+            return Err((Outcome::StreamError, error));
+        }
+        let record = &mut row.record;
+        if let Some(reason) = said.finish {
+            self.finished = true;
+            record.finish_reason = Some(shortened(&String::from_utf8_lossy(&reason.decoded()), MAX_FINISH_BYTES));
+        }
+        let usage = &said.usage;
+        self.completion = usage.completion.or(self.completion);
+        record.input_tokens_endpoint = usage.prompt.or(record.input_tokens_endpoint);
+        record.cached_tokens = usage.cached.or(record.cached_tokens);
+        record.reasoning_tokens = usage.reasoning.or(record.reasoning_tokens);
+        Ok(said)
+    }
+
+    #[inline]
+    fn token_event(&mut self, said: &Said<'_>, at_ns: i64, record: &mut Record) {
+        let through = said.usage.completion;
+        let tokens = through.zip(self.tokens_through).and_then(|(through, before)| through.checked_sub(before));
+        self.tokens_through = through;
+        self.counted_all &= tokens.is_some();
+        self.has_text = true;
+        if record.token_events == 0 {
+            record.first_token_ns = Some(at_ns);
+            record.first_event_tokens = tokens;
+        }
+        if said.content > 0 {
+            record.first_content_ns.get_or_insert(at_ns);
+        }
+        record.last_token_ns = Some(at_ns);
+        record.token_events += 1;
+        if self.lists && record.chunks.len() < MAX_CHUNKS {
+            record.chunks.push(Chunk { at_ns, bytes: u32::try_from(said.bytes()).unwrap_or(u32::MAX), tokens });
+        }
+    }
+
+    fn whole_stream(&self, record: &Record) -> Result<Outcome, Fault> {
+        if self.done_ns.is_none() && !self.finished {
+            return Err((Outcome::Truncated, "the stream ended without `[DONE]` and without a finish reason".to_owned()));
+        }
+        Ok(if record.token_events == 0 { Outcome::Empty } else { Outcome::Ok })
+    }
+
+    /// Writes down who counted the tokens, and what the text was.
+    fn settle(&mut self, row: &mut Row) {
+        let record = &mut row.record;
+        (record.output_tokens, record.output_source) = match self.completion {
+            Some(tokens) if record.token_events > 0 && self.counted_all => (Some(tokens), TokenSource::ContinuousUsage),
+            Some(tokens) => (Some(tokens), TokenSource::Usage),
+            None if record.token_events > 0 => (Some(record.token_events), TokenSource::Chunks),
+            None => (None, TokenSource::Unknown),
+        };
+        if self.has_text && self.capture == Capture::Digest {
+            record.answer_sha256 = Some(std::mem::take(&mut self.hasher).finalize().into());
+        }
+    }
+}
+
+fn malformed(problem: &'static str) -> Fault {
+    (Outcome::Malformed, problem.to_owned())
+}
+
+/// At most this many bytes of a text, on one line: it came from outside and is shown to people.
+pub(crate) fn shortened(text: &str, limit: usize) -> String {
+    let mut short = String::new();
+    for character in text.trim().chars() {
+        let character = if character.is_control() { ' ' } else { character };
+        if short.len() + character.len_utf8() > limit {
+            break;
+        }
+        short.push(character);
+    }
+    short
+}
+
+/// Scans one event's document and says how many bytes of text it brought; none where it is no answer. For benchmarks.
+pub fn scan_event(document: &[u8]) -> Option<usize> {
+    said::hear(document, &mut Keep::Nothing).ok().map(|said| said.bytes())
+}
+
+#[cfg(test)]
+mod tests;

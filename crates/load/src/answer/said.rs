@@ -1,0 +1,344 @@
+//! What a JSON document of an answer says: text and its kind, counts, why it ended, what went wrong.
+
+use sha2::{Digest as _, Sha256};
+
+use super::json::{Scan, Scanner, Text};
+
+/// What one document said. Bytes are of the text, without JSON's escapes.
+#[derive(Debug, Default)]
+pub(crate) struct Said<'a> {
+    /// Bytes of content.
+    pub(crate) content: usize,
+    /// Bytes of reasoning.
+    pub(crate) reasoning: usize,
+    /// Bytes of the names and arguments of tool calls.
+    pub(crate) tool: usize,
+    /// The counts, where it has any.
+    pub(crate) usage: Usage,
+    /// Why the answer ended, where it says so.
+    pub(crate) finish: Option<Text<'a>>,
+    /// What went wrong, where something did.
+    pub(crate) error: Option<String>,
+    /// How many embeddings it has.
+    pub(crate) embeddings: usize,
+    /// It calls itself an error.
+    is_error: bool,
+    /// The message beside that.
+    message: Option<Text<'a>>,
+}
+
+/// Counts of tokens, by the endpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Usage {
+    pub(crate) prompt: Option<u32>,
+    pub(crate) completion: Option<u32>,
+    pub(crate) cached: Option<u32>,
+    pub(crate) reasoning: Option<u32>,
+}
+
+/// Where the text goes.
+pub(crate) enum Keep<'k> {
+    Nothing,
+    Digest(&'k mut Sha256),
+    Text(&'k mut Vec<u8>),
+}
+
+impl Keep<'_> {
+    #[inline]
+    fn text(&mut self, text: Text<'_>) {
+        match self {
+            Self::Nothing => {}
+            Self::Digest(hasher) => text.pieces(|piece| hasher.update(piece)),
+            Self::Text(kept) => text.pieces(|piece| kept.extend_from_slice(piece)),
+        }
+    }
+}
+
+impl Said<'_> {
+    /// Bytes of text of any kind.
+    pub(crate) fn bytes(&self) -> usize {
+        self.content + self.reasoning + self.tool
+    }
+}
+
+/// Reads a document. What is no JSON object is refused, and so is text that is no string; keys that mean nothing here are
+/// checked and passed over.
+#[inline]
+pub(crate) fn hear<'a>(document: &'a [u8], keep: &mut Keep<'_>) -> Scan<Said<'a>> {
+    let mut said = Said::default();
+    let mut scanner = Scanner::new(document)?;
+    scanner.object(|scanner, key| match key {
+        b"choices" => each(scanner, |scanner| choice(scanner, &mut said, keep)),
+        b"usage" => usage(scanner, &mut said.usage),
+        b"error" => error(scanner, &mut said.error),
+        b"data" => embeddings(scanner, &mut said.embeddings),
+        b"object" => {
+            said.is_error = word(scanner)?.is_some_and(|object| &*object.decoded() == b"error");
+            Ok(())
+        }
+        b"message" => {
+            said.message = word(scanner)?;
+            Ok(())
+        }
+        _ => scanner.skip(),
+    })?;
+    scanner.end()?;
+    if said.is_error && said.error.is_none() {
+        said.error = Some(said.message.map_or_else(|| "no message".to_owned(), shown));
+    }
+    Ok(said)
+}
+
+/// What an error's body says, where it is JSON that says anything.
+pub(crate) fn error_message(document: &[u8]) -> Option<String> {
+    let said = hear(document, &mut Keep::Nothing).ok()?;
+    said.error.or_else(|| said.message.map(shown))
+}
+
+fn choice<'a>(scanner: &mut Scanner<'a>, said: &mut Said<'a>, keep: &mut Keep<'_>) -> Scan<()> {
+    scanner.object(|scanner, key| match key {
+        b"delta" | b"message" => delta(scanner, said, keep),
+        b"text" => {
+            let text = text(scanner)?;
+            said.content += text.len();
+            keep.text(text);
+            Ok(())
+        }
+        b"finish_reason" => {
+            said.finish = word(scanner)?.filter(|reason| !reason.is_empty()).or(said.finish);
+            Ok(())
+        }
+        _ => scanner.skip(),
+    })
+}
+
+/// A delta of a stream, or the message of a whole answer. A provider may say its reasoning under either of two names, or under
+/// both: it is taken once.
+fn delta<'a>(scanner: &mut Scanner<'a>, said: &mut Said<'a>, keep: &mut Keep<'_>) -> Scan<()> {
+    if scanner.null()? {
+        return Ok(());
+    }
+    let (mut content, mut refusal) = (Text::default(), Text::default());
+    let (mut reasoning, mut reasoning_content) = (Text::default(), Text::default());
+    let mut tool = 0;
+    scanner.object(|scanner, key| {
+        match key {
+            b"content" => content = text(scanner)?,
+            b"refusal" => refusal = text(scanner)?,
+            b"reasoning" => reasoning = text(scanner)?,
+            b"reasoning_content" => reasoning_content = text(scanner)?,
+            b"tool_calls" => each(scanner, |scanner| tool_call(scanner, &mut tool, keep))?,
+            b"function_call" => function(scanner, &mut tool, keep)?,
+            _ => scanner.skip()?,
+        }
+        Ok(())
+    })?;
+    let reasoning = if reasoning.is_empty() { reasoning_content } else { reasoning };
+    for text in [reasoning, content, refusal] {
+        keep.text(text);
+    }
+    said.reasoning += reasoning.len();
+    said.content += content.len() + refusal.len();
+    said.tool += tool;
+    Ok(())
+}
+
+fn tool_call(scanner: &mut Scanner<'_>, tool: &mut usize, keep: &mut Keep<'_>) -> Scan<()> {
+    scanner.object(|scanner, key| if key == b"function" { function(scanner, tool, keep) } else { scanner.skip() })
+}
+
+/// The name and the arguments are both written by the model. Some servers give arguments as JSON rather than as text of it.
+fn function(scanner: &mut Scanner<'_>, tool: &mut usize, keep: &mut Keep<'_>) -> Scan<()> {
+    if scanner.null()? {
+        return Ok(());
+    }
+    scanner.object(|scanner, key| {
+        let text = match key {
+            b"name" => text(scanner)?,
+            b"arguments" if scanner.peek()? == b'{' => Text::verbatim(scanner.raw()?),
+            b"arguments" => text(scanner)?,
+            _ => return scanner.skip(),
+        };
+        *tool += text.len();
+        keep.text(text);
+        Ok(())
+    })
+}
+
+fn usage(scanner: &mut Scanner<'_>, usage: &mut Usage) -> Scan<()> {
+    if scanner.null()? {
+        return Ok(());
+    }
+    scanner.object(|scanner, key| {
+        match key {
+            b"prompt_tokens" => usage.prompt = scanner.count()?,
+            b"completion_tokens" => usage.completion = scanner.count()?,
+            b"prompt_tokens_details" => detail(scanner, b"cached_tokens", &mut usage.cached)?,
+            b"completion_tokens_details" => detail(scanner, b"reasoning_tokens", &mut usage.reasoning)?,
+            // SGLang says it without the details.
+            b"reasoning_tokens" => usage.reasoning = scanner.count()?.or(usage.reasoning),
+            _ => scanner.skip()?,
+        }
+        Ok(())
+    })
+}
+
+fn detail(scanner: &mut Scanner<'_>, name: &[u8], count: &mut Option<u32>) -> Scan<()> {
+    if scanner.null()? {
+        return Ok(());
+    }
+    scanner.object(|scanner, key| {
+        if key == name {
+            *count = scanner.count()?;
+            return Ok(());
+        }
+        scanner.skip()
+    })
+}
+
+/// An error is an object with a message, or a text. `null` and `false` are none.
+fn error(scanner: &mut Scanner<'_>, error: &mut Option<String>) -> Scan<()> {
+    *error = match scanner.peek()? {
+        b'n' | b'f' => {
+            scanner.skip()?;
+            None
+        }
+        b'"' => Some(shown(scanner.string()?)),
+        b'{' => {
+            let (mut message, mut kind) = (None, None);
+            scanner.object(|scanner, key| {
+                match key {
+                    b"message" => message = word(scanner)?,
+                    b"type" => kind = word(scanner)?,
+                    _ => scanner.skip()?,
+                }
+                Ok(())
+            })?;
+            Some(message.or(kind).map_or_else(|| "no message".to_owned(), shown))
+        }
+        _ => Some(String::from_utf8_lossy(scanner.raw()?).into_owned()),
+    };
+    Ok(())
+}
+
+fn embeddings(scanner: &mut Scanner<'_>, count: &mut usize) -> Scan<()> {
+    if scanner.peek()? != b'[' {
+        return scanner.skip();
+    }
+    scanner.array(|scanner| {
+        *count += 1;
+        scanner.skip()
+    })
+}
+
+/// An array, element by element, where `null` is an empty one.
+#[inline]
+fn each<'a>(scanner: &mut Scanner<'a>, element: impl FnMut(&mut Scanner<'a>) -> Scan<()>) -> Scan<()> {
+    if scanner.null()? { Ok(()) } else { scanner.array(element) }
+}
+
+/// Text of an answer: a string, or `null` for none.
+#[inline]
+fn text<'a>(scanner: &mut Scanner<'a>) -> Scan<Text<'a>> {
+    match scanner.peek()? {
+        b'"' => scanner.string(),
+        b'n' => scanner.skip().map(|()| Text::default()),
+        _ => Err("text of the answer is no string"),
+    }
+}
+
+/// A string, where there is one; a value of another kind is passed over.
+#[inline]
+fn word<'a>(scanner: &mut Scanner<'a>) -> Scan<Option<Text<'a>>> {
+    if scanner.peek()? == b'"' { scanner.string().map(Some) } else { scanner.skip().map(|()| None) }
+}
+
+fn shown(text: Text<'_>) -> String {
+    String::from_utf8_lossy(&text.decoded()).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `content/reasoning/tool` and the text in its order.
+    fn said(document: &str) -> (String, String) {
+        let mut kept = Vec::new();
+        let said = hear(document.as_bytes(), &mut Keep::Text(&mut kept)).expect("a document");
+        assert_eq!(said.bytes(), kept.len());
+        (format!("{}/{}/{}", said.content, said.reasoning, said.tool), String::from_utf8(kept).expect("UTF-8"))
+    }
+
+    fn counts(document: &str) -> Usage {
+        hear(document.as_bytes(), &mut Keep::Nothing).expect("a document").usage
+    }
+
+    fn error_of(document: &str) -> Option<String> {
+        hear(document.as_bytes(), &mut Keep::Nothing).expect("a document").error
+    }
+
+    #[test]
+    fn text_is_told_by_its_kind() {
+        let is = |document: &str, sizes: &str, text: &str| assert_eq!(said(document), (sizes.to_owned(), text.to_owned()), "{document}");
+        is(r#"{"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}"#, "0/0/0", "");
+        is(r#"{"choices":[{"delta":{"content":" caf\u00e9\n"}}]}"#, "7/0/0", " caf\u{e9}\n");
+        is(r#"{"choices":[{"text":"ab","index":0}]}"#, "2/0/0", "ab");
+        is(r#"{"choices":[{"delta":{"reasoning":"ab"}}]}"#, "0/2/0", "ab");
+        is(r#"{"choices":[{"delta":{"content":null,"reasoning_content":"ab"}}]}"#, "0/2/0", "ab");
+        is(r#"{"choices":[{"delta":{"reasoning_content":"ab","reasoning":"ab"}}]}"#, "0/2/0", "ab");
+        is(r#"{"choices":[{"delta":{"content":"c","reasoning":"","reasoning_content":"r"}}]}"#, "1/1/0", "rc");
+        is(r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"x","function":{"name":"f","arguments":""}}]}}]}"#, "0/0/1", "f");
+        is(r#"{"choices":[{"delta":{"tool_calls":[{"function":{"arguments":"{\"a\":"}}]}}]}"#, "0/0/5", "{\"a\":");
+        is(r#"{"choices":[{"message":{"tool_calls":[{"function":{"name":"f","arguments":{"a":1}}}]}}]}"#, "0/0/8", "f{\"a\":1}");
+        is(r#"{"choices":[{"delta":{"refusal":"no"}}]}"#, "2/0/0", "no");
+        is(r#"{"choices":[{"message":{"role":"assistant","content":"ab"}},{"message":{"content":"c"}}]}"#, "3/0/0", "abc");
+        is(r#"{"choices":[],"usage":null}"#, "0/0/0", "");
+        is("{\"choices\":null}", "0/0/0", "");
+        is(r#"{"choices":[{"delta":null}]}"#, "0/0/0", "");
+    }
+
+    #[test]
+    fn only_the_right_places_count() {
+        let none = r#"{"content":"x","delta":{"content":"x"},"x":{"choices":[{"delta":{"content":"x"}}]},"choices":[{"logprobs":{"content":[{"token":"x"}]}}]}"#;
+        assert_eq!(said(none).0, "0/0/0");
+        // A key may be written with escapes.
+        assert_eq!(said(r#"{"\u0063hoices":[{"delta":{"c\u006fntent":"x"}}]}"#).0, "1/0/0");
+    }
+
+    #[test]
+    fn counts_are_read_where_they_stand() {
+        let all = r#"{"usage":{"completion_tokens_details":{"reasoning_tokens":3,"x":[]},"prompt_tokens":10,"prompt_tokens_details":{"cached_tokens":8},"completion_tokens":7,"total_tokens":17}}"#;
+        assert_eq!(counts(all), Usage { prompt: Some(10), completion: Some(7), cached: Some(8), reasoning: Some(3) });
+        assert_eq!(
+            counts(r#"{"usage":{"prompt_tokens":1,"completion_tokens":0,"prompt_tokens_details":null,"reasoning_tokens":2}}"#),
+            Usage { prompt: Some(1), completion: Some(0), cached: None, reasoning: Some(2) }
+        );
+        assert_eq!(counts(r#"{"prompt_tokens":1}"#), Usage::default());
+    }
+
+    #[test]
+    fn errors_come_in_several_shapes() {
+        assert_eq!(error_of(r#"{"error":{"message":"out of \"memory\"","type":"x","code":500}}"#), Some("out of \"memory\"".into()));
+        assert_eq!(error_of(r#"{"error":"overloaded","error_type":"overloaded"}"#), Some("overloaded".into()));
+        assert_eq!(error_of(r#"{"object":"error","message":"too long","code":400}"#), Some("too long".into()));
+        assert_eq!(error_of(r#"{"message":"too long","object":"error"}"#), Some("too long".into()));
+        assert_eq!(error_of(r#"{"error":{"type":"x"}}"#), Some("x".into()));
+        assert_eq!(error_of(r#"{"error":{}}"#), Some("no message".into()));
+        assert_eq!(error_of(r#"{"error":null,"choices":[]}"#), None);
+        assert_eq!(error_of(r#"{"object":"chat.completion.chunk"}"#), None);
+    }
+
+    #[test]
+    fn what_is_no_answer_is_refused() {
+        for document in ["", "5", "[]", "null", "{", "{}x", r#"{"choices":{}}"#, r#"{"choices":[{"delta":{"content":5}}]}"#, r#"{"choices":[{"delta":{"content":["x"]}}]}"#] {
+            assert!(hear(document.as_bytes(), &mut Keep::Nothing).is_err(), "{document}");
+        }
+    }
+
+    #[test]
+    fn embeddings_are_counted() {
+        let said = hear(br#"{"object":"list","data":[{"embedding":[0.1,-2e-3],"index":0},{"embedding":"AAAA"}],"usage":{"prompt_tokens":4}}"#, &mut Keep::Nothing);
+        let said = said.expect("a document");
+        assert_eq!((said.embeddings, said.usage.prompt), (2, Some(4)));
+    }
+}

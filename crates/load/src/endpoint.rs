@@ -1,0 +1,261 @@
+//! Where requests go: an address, a path and the headers that go along.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+
+use crate::Error;
+
+/// Most addresses that are tried for one name.
+const MAX_ADDRESSES: usize = 16;
+/// Headers that the load generator writes itself, or that would change what a request or an answer is.
+const RESERVED: &[&str] = &[
+    "host", "content-length", "content-type", "transfer-encoding", "connection", "accept", "accept-encoding", "te", "trailer", "upgrade",
+    "expect", "keep-alive", "user-agent", "x-request-id", "traceparent",
+];
+
+/// An interface of the endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Api {
+    /// `chat/completions`
+    Chat,
+    /// `completions`
+    Completions,
+    /// `embeddings`
+    Embeddings,
+}
+
+impl Api {
+    /// Its path below the version.
+    pub const fn path(self) -> &'static str {
+        match self {
+            Self::Chat => "chat/completions",
+            Self::Completions => "completions",
+            Self::Embeddings => "embeddings",
+        }
+    }
+}
+
+/// Where requests go. Shown without its headers' values, which may be secrets.
+#[derive(Clone)]
+pub struct Endpoint {
+    tls: bool,
+    host: String,
+    port: u16,
+    path: String,
+    query: Option<String>,
+    addresses: Vec<SocketAddr>,
+    source: Option<IpAddr>,
+    headers: Vec<(String, String)>,
+    roots: Vec<CertificateDer<'static>>,
+}
+
+impl Endpoint {
+    /// Reads `http://host:port/base` or `https://..`. A base path that ends in a version (`/v1`) is taken as such, any other gets
+    /// `/v1` behind it; one that is already an interface's whole path is left alone. Asks no name server.
+    pub fn parse(url: &str) -> Result<Self, Error> {
+        let parsed = url::Url::parse(url).map_err(|_| refuse(url, "it is not a URL such as `http://127.0.0.1:8000`"))?;
+        let tls = match parsed.scheme() {
+            "http" => false,
+            "https" => true,
+            _ => return Err(refuse(url, "only http and https are spoken")),
+        };
+        if !parsed.username().is_empty() || parsed.password().is_some() {
+            return Err(refuse(url, "a user or password has no place in it; give a header"));
+        }
+        if parsed.fragment().is_some() {
+            return Err(refuse(url, "a fragment (`#`) means nothing to an endpoint"));
+        }
+        Ok(Self {
+            tls,
+            host: parsed.host_str().unwrap_or_default().to_owned(),
+            port: parsed.port_or_known_default().unwrap_or(if tls { 443 } else { 80 }),
+            path: parsed.path().trim_end_matches('/').to_owned(),
+            query: parsed.query().map(str::to_owned),
+            addresses: Vec::new(),
+            source: None,
+            headers: Vec::new(),
+            roots: Vec::new(),
+        })
+    }
+
+    /// Finds the host's addresses, once, so that no trial waits for a name server. They are tried in this order.
+    pub fn resolve(mut self) -> Result<Self, Error> {
+        let name = self.host.trim_start_matches('[').trim_end_matches(']');
+        let found = (name, self.port).to_socket_addrs();
+        let found = found.map_err(|source| Error::Resolve { host: self.host.clone(), source })?;
+        self.addresses = found.take(MAX_ADDRESSES).collect();
+        if self.addresses.is_empty() { Err(Error::NoAddress { host: self.host }) } else { Ok(self) }
+    }
+
+    /// Sends a header with every request. Its value may be a secret: it is never shown.
+    pub fn with_header(mut self, name: &str, value: &str) -> Result<Self, Error> {
+        let refuse = |problem| Err(Error::Header { name: name.chars().take(80).collect(), problem });
+        let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        if name.is_empty() || !name.bytes().all(token) {
+            return refuse("its name has characters that no header name has");
+        }
+        if !value.bytes().all(|byte| byte == b'\t' || (b' '..=b'~').contains(&byte)) {
+            return refuse("its value has characters other than printable ASCII");
+        }
+        if RESERVED.contains(&name.to_ascii_lowercase().as_str()) {
+            return refuse("the load generator writes it itself");
+        }
+        self.headers.push((name.to_owned(), value.trim().to_owned()));
+        Ok(self)
+    }
+
+    /// Trusts further certificate authorities, in PEM, besides the system's.
+    pub fn with_roots_pem(mut self, pem: &[u8]) -> Result<Self, Error> {
+        for root in CertificateDer::pem_slice_iter(pem) {
+            self.roots.push(root.map_err(|error| Error::Tls { reason: format!("the certificate authority is no PEM: {error}") })?);
+        }
+        Ok(self)
+    }
+
+    /// Connects from this address of the host: each source address has some 28,000 ports.
+    pub fn with_source(mut self, source: IpAddr) -> Self {
+        self.source = Some(source);
+        self
+    }
+
+    /// Whether it speaks TLS.
+    pub fn is_tls(&self) -> bool {
+        self.tls
+    }
+
+    /// Its host, without the brackets of an IPv6 address.
+    pub fn host(&self) -> &str {
+        self.host.trim_start_matches('[').trim_end_matches(']')
+    }
+
+    /// Its port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The addresses that [`Endpoint::resolve`] found.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// The path and query that an interface's requests name.
+    pub fn target(&self, api: Api) -> String {
+        let path = &self.path;
+        let last = path.rsplit('/').next().unwrap_or_default();
+        let version = last.strip_prefix('v').is_some_and(|digits| digits.starts_with(|first: char| first.is_ascii_digit()));
+        let mut target = if path.ends_with(&format!("/{}", api.path())) {
+            path.clone()
+        } else if version {
+            format!("{path}/{}", api.path())
+        } else {
+            format!("{path}/v1/{}", api.path())
+        };
+        if let Some(query) = &self.query {
+            target.push('?');
+            target.push_str(query);
+        }
+        target
+    }
+
+    /// The `host` header: with its port unless it is the scheme's own.
+    pub(crate) fn host_header(&self) -> String {
+        if self.port == if self.tls { 443 } else { 80 } { self.host.clone() } else { format!("{}:{}", self.host, self.port) }
+    }
+
+    pub(crate) fn headers(&self) -> &[(String, String)] {
+        &self.headers
+    }
+
+    pub(crate) fn roots(&self) -> &[CertificateDer<'static>] {
+        &self.roots
+    }
+
+    pub(crate) fn source(&self) -> Option<IpAddr> {
+        self.source
+    }
+}
+
+/// The URL may hold a secret where there is an `@` or a `?`; what comes before is enough to find it.
+fn refuse(url: &str, problem: &'static str) -> Error {
+    let secret = url.find(['@', '?']).is_some();
+    let shown = if secret { url.split("://").next().map_or_else(String::new, |scheme| format!("{scheme}://..")) } else { url.to_owned() };
+    Error::Url { url: shown.chars().take(200).collect(), problem }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let headers: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
+        f.debug_struct("Endpoint")
+            .field("tls", &self.tls)
+            .field("host", &self.host)
+            .field("port", &self.port)
+            .field("path", &self.path)
+            .field("addresses", &self.addresses)
+            .field("headers", &headers)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}:{}{}", if self.tls { "https" } else { "http" }, self.host, self.port, self.path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(url: &str, api: Api) -> String {
+        Endpoint::parse(url).expect("an endpoint").target(api)
+    }
+
+    #[test]
+    fn a_base_path_gets_its_version_unless_it_has_one() {
+        assert_eq!(target("http://h:8000", Api::Chat), "/v1/chat/completions");
+        assert_eq!(target("http://h:8000/", Api::Completions), "/v1/completions");
+        assert_eq!(target("http://h/openai/v1/", Api::Embeddings), "/openai/v1/embeddings");
+        assert_eq!(target("http://h/v2beta", Api::Chat), "/v2beta/chat/completions");
+        assert_eq!(target("http://h/vllm", Api::Chat), "/vllm/v1/chat/completions");
+        assert_eq!(target("https://h/d/x/chat/completions?api-version=1", Api::Chat), "/d/x/chat/completions?api-version=1");
+    }
+
+    #[test]
+    fn the_host_header_names_a_port_that_is_not_the_schemes() {
+        let header = |url: &str| Endpoint::parse(url).expect("an endpoint").host_header();
+        assert_eq!(header("http://h"), "h");
+        assert_eq!(header("https://h:443"), "h");
+        assert_eq!(header("http://h:443"), "h:443");
+        assert_eq!(header("http://[::1]:8000/v1"), "[::1]:8000");
+    }
+
+    #[test]
+    fn addresses_are_found_and_kept() {
+        let endpoint = Endpoint::parse("http://[::1]:8000").and_then(Endpoint::resolve).expect("resolved");
+        assert_eq!(endpoint.addresses(), ["[::1]:8000".parse().expect("an address")]);
+        assert_eq!(endpoint.host(), "::1");
+    }
+
+    #[test]
+    fn what_is_no_endpoint_is_refused_and_secrets_are_not_shown() {
+        for url in ["", "h:8000", "ftp://h", "http://", "http://h/#x"] {
+            assert!(matches!(Endpoint::parse(url), Err(Error::Url { .. })), "{url}");
+        }
+        let error = Endpoint::parse("http://user:hunter2@h").expect_err("a password");
+        assert!(!error.to_string().contains("hunter2"), "{error}");
+    }
+
+    #[test]
+    fn a_header_that_would_change_the_request_is_refused() {
+        let endpoint = Endpoint::parse("http://h").expect("an endpoint");
+        for (name, value) in [("a b", "x"), ("", "x"), ("a", "x\r\nhost: y"), ("a", "\u{e9}"), ("Host", "y"), ("Content-Length", "1")] {
+            assert!(matches!(endpoint.clone().with_header(name, value), Err(Error::Header { .. })), "{name}");
+        }
+        let endpoint = endpoint.with_header("Authorization", "Bearer hunter2").expect("a header");
+        assert!(!format!("{endpoint:?} {endpoint}").contains("hunter2"));
+        assert!(format!("{endpoint:?}").contains("Authorization"));
+    }
+}

@@ -1,0 +1,54 @@
+//! The load generator: offers requests to one endpoint, closed loop or open loop, and writes down what became of each.
+//!
+//! It is an engine and nothing else: it knows of no manifests, stores, specs or file formats. What is sent is the caller's
+//! ([`Requests`]); what became of it goes to the caller's [`Sink`], one [`Record`](assay_record::Record) for each request that
+//! was due; [`run`] does the rest and says in [`Finished`] how well it did it.
+//!
+//! # How it is built
+//!
+//! Three threads. The *feeder* prepares requests ahead of their time, bytes and all. The *loop*, which is the thread that calls
+//! [`run`], holds every connection: it waits for sockets and for the next due time, writes, reads, takes one stamp for each read
+//! before anything is parsed, and follows the answers with parsers that take bytes as they come. The *writer* hands finished
+//! records to the sink. Between them stand bounded queues; the loop blocks on none of them, and allocates nothing for an event.
+//!
+//! # What it promises
+//!
+//! - Every request that was due ends as exactly one record, with one outcome. Nothing is retried and nothing is deferred in
+//!   silence: an open-loop request that is sent late says how late, one that could not be sent is a record of its own.
+//! - Time counts from the intended instant. The schedule is never re-anchored: after a stall of the client the requests that
+//!   fell due meanwhile go out at once, late, and say so.
+//! - A request's stamps are of the read that brought the bytes. Events that came with one read have one stamp, which is the
+//!   truth about them.
+//! - One exception to "nothing is retried": a server may close a kept-alive connection at the very moment at which a request
+//!   is written to it. Where not one byte of an answer came and the close was seen within [`REOPEN_WITHIN_NS`] of the first
+//!   byte's writing, the request is written once more on a new connection. It keeps its first `sent_ns`, and its record shows
+//!   the reopening: `connect_start_ns` comes after `sent_ns`.
+
+mod answer;
+mod connection;
+mod endpoint;
+mod error;
+mod feed;
+mod finished;
+mod meter;
+mod output;
+mod progress;
+mod requests;
+mod run;
+mod transport;
+mod trial;
+
+pub use endpoint::{Api, Endpoint};
+pub use error::{Cause, Error};
+pub use finished::{Client, Counts, Finished, Lateness};
+pub use output::Sink;
+pub use progress::{Progress, Reading};
+pub use requests::{Planned, Requests};
+pub use run::{REOPEN_WITHIN_NS, run};
+pub use trial::{Arrivals, Capture, ChunkLists, Measured, Trial};
+
+#[doc(hidden)]
+pub mod parse {
+    //! The parsers alone, for benchmarks: not part of the interface.
+    pub use crate::answer::scan_event;
+}

@@ -1,0 +1,171 @@
+//! What the client measures of itself.
+
+use assay_reactor::now_ns;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::Lateness;
+
+/// Values a power of two is divided into: a quantile is at most 1/32 above the truth.
+const STEPS: usize = 32;
+const STEP_BITS: u32 = STEPS.trailing_zeros();
+
+/// Counts of durations, exact below 32 ns and to within 1/32 above. Its size is fixed.
+#[derive(Debug)]
+pub(crate) struct Histogram {
+    counts: Box<[u64]>,
+    n: u64,
+    max: i64,
+}
+
+impl Histogram {
+    pub(crate) fn new() -> Self {
+        Self { counts: vec![0; STEPS * 60].into_boxed_slice(), n: 0, max: 0 }
+    }
+
+    /// Counts a duration; a negative one counts as none.
+    #[inline]
+    pub(crate) fn add(&mut self, ns: i64) {
+        let ns = ns.max(0);
+        self.counts[slot(ns as u64)] += 1;
+        self.n += 1;
+        self.max = self.max.max(ns);
+    }
+
+    /// The value that this share of the durations does not exceed (nearest rank), rounded up to its step.
+    pub(crate) fn quantile(&self, share: f64) -> i64 {
+        let rank = ((share * self.n as f64).ceil() as u64).max(1);
+        let mut seen = 0;
+        for (slot, count) in self.counts.iter().enumerate() {
+            seen += count;
+            if seen >= rank {
+                return last_of(slot).min(self.max);
+            }
+        }
+        self.max
+    }
+
+    pub(crate) fn lateness(&self) -> Option<Lateness> {
+        let of = |share| self.quantile(share);
+        (self.n > 0).then(|| Lateness { n: self.n, ns_p50: of(0.5), ns_p99: of(0.99), ns_max: self.max })
+    }
+}
+
+/// The slot of a value: below 32 its own, above by its power of two and its five next bits.
+fn slot(value: u64) -> usize {
+    if value < STEPS as u64 {
+        return value as usize;
+    }
+    let shift = value.ilog2() - STEP_BITS;
+    (shift as usize + 1) * STEPS + (value >> shift) as usize - STEPS
+}
+
+/// The largest value of a slot.
+fn last_of(slot: usize) -> i64 {
+    if slot < STEPS {
+        return slot as i64;
+    }
+    let shift = slot / STEPS - 1;
+    let first = ((slot % STEPS + STEPS) as u64) << shift;
+    i64::try_from(first + ((1_u64 << shift) - 1)).unwrap_or(i64::MAX)
+}
+
+/// How busy the loop is, and how long it leaves its sockets alone.
+#[derive(Debug)]
+pub(crate) struct Busy {
+    awake_ns: i64,
+    pub(crate) spans: Histogram,
+    pub(crate) longest_stall_ns: i64,
+}
+
+impl Busy {
+    pub(crate) fn new() -> Self {
+        Self { awake_ns: now_ns(), spans: Histogram::new(), longest_stall_ns: 0 }
+    }
+
+    /// The loop is about to wait.
+    #[inline]
+    pub(crate) fn sleep(&mut self, now: i64) {
+        let busy = now - self.awake_ns;
+        self.spans.add(busy);
+        self.longest_stall_ns = self.longest_stall_ns.max(busy);
+    }
+
+    /// The loop has waited until it was woken, or until `deadline` came and went.
+    #[inline]
+    pub(crate) fn awake(&mut self, now: i64, deadline: i64) {
+        self.longest_stall_ns = self.longest_stall_ns.max(now - deadline);
+        self.awake_ns = now;
+    }
+}
+
+/// CPU time used so far.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CpuTime {
+    user_ns: i64,
+    system_ns: i64,
+    thread_ns: i64,
+}
+
+impl CpuTime {
+    /// Of this process, and of the thread that asks.
+    pub(crate) fn now() -> Self {
+        let (user_ns, system_ns) = process_times().unwrap_or_default();
+        let thread = clock_gettime(ClockId::ThreadCPUTime);
+        Self { user_ns, system_ns, thread_ns: thread.tv_sec * 1_000_000_000 + thread.tv_nsec }
+    }
+
+    /// User, system and thread time since.
+    pub(crate) fn since(self) -> (i64, i64, i64) {
+        let now = Self::now();
+        (now.user_ns - self.user_ns, now.system_ns - self.system_ns, now.thread_ns - self.thread_ns)
+    }
+}
+
+/// Fields 14 and 15 of `/proc/self/stat`, counted behind the parenthesis that ends the program's name.
+fn process_times() -> Option<(i64, i64)> {
+    let text = std::fs::read_to_string("/proc/self/stat").ok()?;
+    let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
+    let tick_ns = 1_000_000_000 / i64::try_from(rustix::param::clock_ticks_per_second()).ok()?.max(1);
+    let mut next = || fields.next()?.parse::<i64>().ok().map(|ticks| ticks * tick_ns);
+    Some((next()?, next()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn quantiles_are_nearest_rank() {
+        let mut histogram = Histogram::new();
+        for value in 1..=20 {
+            histogram.add(value);
+        }
+        assert_eq!(histogram.quantile(0.5), 10);
+        assert_eq!(histogram.quantile(0.99), 20);
+        assert_eq!(histogram.quantile(0.05), 1);
+        let expected = Lateness { n: 20, ns_p50: 10, ns_p99: 20, ns_max: 20 };
+        assert_eq!(histogram.lateness(), Some(expected));
+        assert_eq!(Histogram::new().lateness(), None);
+    }
+
+    #[test]
+    fn process_times_are_read() {
+        assert!(process_times().is_some());
+    }
+
+    proptest! {
+        #[test]
+        fn a_slot_holds_its_value_to_within_a_step(value in 0_u64..=i64::MAX as u64) {
+            let last = last_of(slot(value)) as u64;
+            prop_assert!(last >= value);
+            prop_assert!(last - value <= value / STEPS as u64, "{value} {last}");
+        }
+    }
+
+    #[test]
+    fn the_largest_value_has_a_slot() {
+        assert!(slot(i64::MAX as u64) < STEPS * 60);
+    }
+}

@@ -1,0 +1,381 @@
+//! The loop: one thread that offers requests when they are due, and follows every connection until its answer has ended.
+
+mod exchange;
+mod limits;
+mod offer;
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use assay_reactor::{Poller, Ready, now_ns};
+use assay_record::{Outcome, Phase, Record};
+
+use crate::connection::{Order, Slot, State, of_token};
+use crate::feed::{Lane, Template, lanes};
+use crate::meter::{Busy, CpuTime, Histogram};
+use crate::output::{Output, Row, output};
+use crate::progress::add;
+use crate::transport::Tls;
+use crate::{Arrivals, Client, Counts, Error, Finished, Progress, Requests, Sink, Trial};
+
+/// How soon after its first byte's writing a kept-alive connection must be seen closed for its request to be written once more:
+/// a closing that crossed the request on the way is seen within one round trip, and few are longer than this.
+pub const REOPEN_WITHIN_NS: i64 = 1_000_000_000;
+
+/// Bytes of the read buffer, which all connections share. A stream's events are far smaller; a buffer that is filled is counted.
+const READ_BYTES: usize = 256 << 10;
+/// Ready sockets of one wait.
+const READY_BATCH: usize = 512;
+/// The loop waits for a due time by itself only for this long: what the kernel wakes late is made up for.
+const SPIN_NS: i64 = 40_000;
+/// The loop looks after this long whether it has been cancelled.
+const LOOK_UP_NS: i64 = 50_000_000;
+/// A time that does not come.
+const NEVER: i64 = i64::MAX;
+
+/// Runs one trial of one shard, to its end, on this thread and two that it starts. Every request that was due is one record at
+/// the sink when this returns, whatever became of it: that all fail is a result. Raise `cancel` to end early; what is under way
+/// then ends as [`Outcome::CancelledAtEnd`].
+///
+/// # Errors
+/// When the trial makes no sense or cannot be run here, when requests cannot be prepared, or when the sink fails.
+pub fn run(
+    trial: &Trial,
+    requests: &mut (impl Requests + ?Sized),
+    sink: &mut (impl Sink + ?Sized),
+    cancel: &AtomicBool,
+    progress: &Progress,
+) -> Result<Finished, Error> {
+    trial.check()?;
+    if trial.endpoint.addresses().is_empty() {
+        return Err(Error::NoAddress { host: trial.endpoint.host().to_owned() });
+    }
+    limits::ensure_files(u64::from(trial.max_in_flight()))?;
+    let tls = Tls::new(&trial.endpoint)?;
+    let poller = Poller::new(READY_BATCH).map_err(Error::system("make a poller"))?;
+    let template = Template::new(trial);
+    let (warmup, measured, feeder) = lanes(trial.warmup_ns > 0);
+    let (output, writer) = output(trial.capture);
+    let failed = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let feeding = scope.spawn(|| feeder.run(requests, &template, &failed));
+        let writing = scope.spawn(|| writer.run(sink, &failed));
+        let ran = Engine::new(trial, tls, poller, warmup, measured, output, progress).run(cancel, &failed);
+        let fed = feeding.join().map_err(|_| Error::Thread { which: "feeder" })?;
+        let written = writing.join().map_err(|_| Error::Thread { which: "writer" })?;
+        fed.map_err(Error::Requests)?;
+        written.map_err(Error::Sink)?;
+        ran
+    })
+}
+
+/// All that the loop holds. Its times count from the trial's start.
+struct Engine<'a> {
+    trial: &'a Trial,
+    tls: Option<Tls>,
+    poller: Poller,
+    ready: Vec<Ready>,
+    buffer: Vec<u8>,
+    slots: Vec<Slot>,
+    vacant: Vec<u32>,
+    /// Kept-alive connections by slot and generation, the one used last at the end; those that closed meanwhile are skipped.
+    idle: Vec<(u32, u32)>,
+    order: Order,
+    in_flight: u32,
+    warmup: Lane,
+    measured: Lane,
+    output: Output,
+    progress: &'a Progress,
+    /// The phase that requests are taken from.
+    phase: Phase,
+    /// When the next request may be due.
+    next_due_ns: i64,
+    /// Users who are to send, under closed loop.
+    free_users: u32,
+    /// When the users who pause are to send, under closed loop.
+    pauses: VecDeque<i64>,
+    /// When the measured phase ended, once it has.
+    offered_to_ns: Option<i64>,
+    measured_due: u64,
+    measured_sent: u64,
+    /// Which of the endpoint's addresses answered last.
+    address: usize,
+    counts: Counts,
+    lateness: Histogram,
+    busy: Busy,
+    /// The loop did something since it waited last.
+    worked: bool,
+    client: Client,
+}
+
+impl<'a> Engine<'a> {
+    fn new(trial: &'a Trial, tls: Option<Tls>, poller: Poller, warmup: Lane, measured: Lane, output: Output, progress: &'a Progress) -> Self {
+        let free_users = match trial.arrivals {
+            Arrivals::Closed { users } => users,
+            Arrivals::Open { .. } => 0,
+        };
+        Self {
+            trial,
+            tls,
+            poller,
+            ready: Vec::with_capacity(READY_BATCH),
+            buffer: vec![0; READ_BYTES],
+            slots: Vec::new(),
+            vacant: Vec::new(),
+            idle: Vec::new(),
+            order: Order::new(),
+            in_flight: 0,
+            warmup,
+            measured,
+            output,
+            progress,
+            phase: if trial.warmup_ns > 0 { Phase::Warmup } else { Phase::Measured },
+            next_due_ns: 0,
+            free_users,
+            pauses: VecDeque::new(),
+            offered_to_ns: None,
+            measured_due: 0,
+            measured_sent: 0,
+            address: 0,
+            counts: Counts::default(),
+            lateness: Histogram::new(),
+            busy: Busy::new(),
+            worked: false,
+            client: Client::default(),
+        }
+    }
+
+    fn run(mut self, cancel: &AtomicBool, failed: &AtomicBool) -> Result<Finished, Error> {
+        let slack = limits::precise_timers();
+        let cpu = CpuTime::now();
+        let stopped = || cancel.load(Ordering::Relaxed) || failed.load(Ordering::Relaxed);
+        let cancelled = self.wait_for_start(&stopped)? || self.go(&stopped)?;
+        let ended_ns = self.now();
+        self.output.finish();
+        drop(slack);
+        Ok(self.finished(ended_ns, cancelled, cpu))
+    }
+
+    /// Whether it was stopped before the trial began.
+    fn wait_for_start(&mut self, stopped: &impl Fn() -> bool) -> Result<bool, Error> {
+        loop {
+            let now = self.now();
+            if stopped() {
+                self.offered_to_ns = Some(now);
+                return Ok(true);
+            }
+            if now >= 0 {
+                self.client.started_late_ns = now;
+                self.busy = Busy::new();
+                return Ok(false);
+            }
+            let wake = if now >= -SPIN_NS { now } else { (-SPIN_NS).min(now + LOOK_UP_NS) };
+            self.poll(wake)?;
+        }
+    }
+
+    /// Offers and follows until all is over. Whether it was stopped before that.
+    fn go(&mut self, stopped: &impl Fn() -> bool) -> Result<bool, Error> {
+        loop {
+            let now = self.now();
+            if stopped() {
+                self.stop(now);
+                return Ok(true);
+            }
+            self.offer(now);
+            self.expire(now);
+            if self.output.due_ns().is_some_and(|due| now >= due) {
+                self.output.flush(now);
+            }
+            if self.is_over(now) {
+                return Ok(false);
+            }
+            self.wait()?;
+        }
+    }
+
+    /// Waits for sockets or for the next due time, and handles what is ready. Between two sockets it looks whether a request has
+    /// fallen due meanwhile.
+    fn wait(&mut self) -> Result<(), Error> {
+        let now = self.now();
+        if std::mem::take(&mut self.worked) {
+            self.busy.sleep(now);
+        }
+        let wake = self.wake_ns(now);
+        self.poll(wake)?;
+        self.busy.awake(self.now(), wake);
+        let ready = std::mem::take(&mut self.ready);
+        for ready in &ready {
+            self.worked = true;
+            let at = self.handle(*ready);
+            if at >= self.next_due_ns {
+                self.offer(at);
+            }
+        }
+        self.ready = ready;
+        Ok(())
+    }
+
+    fn poll(&mut self, wake_ns: i64) -> Result<(), Error> {
+        let deadline = self.trial.start_at_ns.saturating_add(wake_ns);
+        self.ready.clear();
+        self.ready.extend(self.poller.wait(Some(deadline)).map_err(Error::system("wait for its sockets"))?);
+        Ok(())
+    }
+
+    /// When the next wait must end.
+    fn wake_ns(&self, now: i64) -> i64 {
+        if self.next_due_ns.saturating_sub(now) <= SPIN_NS {
+            return now;
+        }
+        let ends = match self.offered_to_ns {
+            Some(to) if now < to => to,
+            Some(to) => to.saturating_add(self.trial.drain_ns),
+            None => self.measured_end_ns(),
+        };
+        let mut wake = (now + LOOK_UP_NS).min(self.next_due_ns - SPIN_NS).min(ends.max(now));
+        if let Some(slot) = self.order.first() {
+            wake = wake.min(self.gives_up_ns(slot));
+        }
+        if let Some(due) = self.output.due_ns() {
+            wake = wake.min(due);
+        }
+        wake
+    }
+
+    /// Handles one ready socket and says when: its read's stamp, or now.
+    fn handle(&mut self, ready: Ready) -> i64 {
+        let (slot, generation) = of_token(ready.token);
+        let Some(found) = self.slots.get(slot as usize).filter(|found| found.generation == generation) else { return self.now() };
+        match found.state {
+            State::Vacant => {}
+            State::Connecting => {
+                if ready.writable {
+                    self.connected(slot);
+                }
+            }
+            State::Shaking => self.shake_hands(slot),
+            State::Idle => self.end_idle(slot),
+            State::Busy => {
+                if ready.writable && found.watches_write {
+                    self.write(slot);
+                }
+                if ready.readable && self.slots[slot as usize].generation == generation {
+                    return self.read(slot);
+                }
+            }
+        }
+        self.now()
+    }
+
+    /// Gives up what has run out of its time.
+    fn expire(&mut self, now: i64) {
+        while let Some(slot) = self.order.first()
+            && self.gives_up_ns(slot) <= now
+        {
+            self.worked = true;
+            self.give_up(slot, Outcome::Timeout, "its time limit", now);
+        }
+    }
+
+    /// When a request under way runs out of its time.
+    fn gives_up_ns(&self, slot: u32) -> i64 {
+        let exchange = self.slots[slot as usize].exchange.as_ref();
+        let begun = exchange.and_then(|exchange| exchange.row.record.dequeued_ns).unwrap_or_default();
+        begun.saturating_add(self.trial.timeout_ns)
+    }
+
+    /// Whether the trial is over. When the time to drain has passed it is made so.
+    fn is_over(&mut self, now: i64) -> bool {
+        match self.offered_to_ns {
+            Some(to) if self.in_flight == 0 => now >= to,
+            Some(to) => now >= to.saturating_add(self.trial.drain_ns) && self.cancel_rest(now),
+            None => {
+                // Only a feeder that is far behind leaves requests to offer at this time.
+                let late = now >= self.measured_end_ns().saturating_add(self.trial.drain_ns);
+                if late {
+                    self.drop_rest(self.measured_end_ns(), true, now);
+                    self.offered_to_ns = Some(self.measured_end_ns());
+                }
+                late && self.cancel_rest(now)
+            }
+        }
+    }
+
+    /// Ends what is under way; always true.
+    fn cancel_rest(&mut self, now: i64) -> bool {
+        while let Some(slot) = self.order.first() {
+            self.give_up(slot, Outcome::CancelledAtEnd, "the trial's end", now);
+        }
+        true
+    }
+
+    /// Ends everything at once.
+    fn stop(&mut self, now: i64) {
+        if self.offered_to_ns.is_none() {
+            self.drop_rest(now, false, now);
+            self.offered_to_ns = Some(now);
+        }
+        self.cancel_rest(now);
+    }
+
+    /// When the measured phase ends by the clock.
+    fn measured_end_ns(&self) -> i64 {
+        self.trial.measured.duration_ns.map_or(NEVER, |duration| self.trial.warmup_ns.saturating_add(duration))
+    }
+
+    /// Counts a finished row and sends it on its way.
+    fn account(&mut self, row: Box<Row>, now: i64) {
+        let record = &row.record;
+        self.counts.add(record.phase, record.outcome);
+        if record.phase == Phase::Measured && record.sent_ns.is_some() {
+            self.measured_sent += 1;
+            if let Some(lateness) = record.lateness_ns() {
+                self.lateness.add(lateness);
+            }
+        }
+        self.client.token_events += u64::from(record.token_events);
+        self.tell(record);
+        self.output.put(row, now);
+    }
+
+    fn tell(&self, record: &Record) {
+        let counter = match record.outcome {
+            Outcome::Ok => &self.progress.ok,
+            Outcome::Dropped => &self.progress.dropped,
+            _ => &self.progress.failed,
+        };
+        add(counter, 1);
+        add(&self.progress.token_events, u64::from(record.token_events));
+        self.progress.in_flight.store(u64::from(self.in_flight), Ordering::Relaxed);
+    }
+
+    fn finished(self, ended_ns: i64, cancelled: bool, cpu: CpuTime) -> Finished {
+        let measured_to_ns = self.offered_to_ns.unwrap_or(ended_ns);
+        let measured_from_ns = self.trial.warmup_ns;
+        let length_ns = measured_to_ns - measured_from_ns;
+        let rate = |count: u64| (length_ns > 0).then(|| count as f64 * 1e9 / length_ns as f64);
+        let (cpu_user_ns, cpu_system_ns, loop_cpu_ns) = cpu.since();
+        let client = Client {
+            lateness: self.lateness.lateness(),
+            asked_per_s: rate(self.measured_due),
+            sent_per_s: rate(self.measured_sent),
+            longest_stall_ns: self.busy.longest_stall_ns,
+            busy_ns_p99: self.busy.spans.quantile(0.99),
+            cpu_user_ns,
+            cpu_system_ns,
+            loop_cpu_ns,
+            sink_stalls: self.output.stalls,
+            sink_wait_ns: self.output.wait_ns,
+            ..self.client
+        };
+        Finished { counts: self.counts, measured_from_ns, measured_to_ns, ended_ns, cancelled, client }
+    }
+
+    /// Now, in nanoseconds since the trial's start.
+    #[inline]
+    fn now(&self) -> i64 {
+        now_ns() - self.trial.start_at_ns
+    }
+}

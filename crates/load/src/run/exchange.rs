@@ -1,0 +1,263 @@
+//! One request and its answer: connect, write, read, end.
+
+use std::io;
+
+use assay_reactor::{Interest, now_ns};
+use assay_record::Outcome;
+
+use super::offer::PAUSE_NS;
+use super::{Engine, REOPEN_WITHIN_NS};
+use crate::Arrivals;
+use crate::answer::Ending;
+use crate::connection::{State, token};
+use crate::transport::{Got, Transport};
+
+impl Engine<'_> {
+    /// Opens a connection for the slot's request: at the address that answered last, then at the others.
+    pub(super) fn open(&mut self, slot: u32) {
+        let mut error = None;
+        loop {
+            let now = self.now();
+            let addresses = self.trial.endpoint.addresses();
+            let Some(exchange) = self.slots[slot as usize].exchange.as_mut() else { return };
+            exchange.row.record.connect_start_ns.get_or_insert(now);
+            if exchange.tries == addresses.len() {
+                return self.fail_to_connect(slot, error);
+            }
+            let address = addresses[(self.address + exchange.tries) % addresses.len()];
+            exchange.tries += 1;
+            self.client.connections_opened += 1;
+            match Transport::connect(address, self.trial.endpoint.source(), self.tls.as_ref()).and_then(|(made, stands)| self.watch(slot, made, stands)) {
+                Ok(true) => return self.shake_hands(slot),
+                Ok(false) => return,
+                Err(refused) => error = Some(refused),
+            }
+        }
+    }
+
+    /// Puts a new connection into the slot, under the poller's eyes. Whether it stands already.
+    fn watch(&mut self, slot: u32, transport: Transport, stands: bool) -> io::Result<bool> {
+        let place = &mut self.slots[slot as usize];
+        let interest = if stands { Interest::Read } else { Interest::Write };
+        self.poller.add(&transport.socket, token(slot, place.generation), interest)?;
+        place.transport = Some(transport);
+        place.watches_write = !stands;
+        place.state = State::Connecting;
+        Ok(stands)
+    }
+
+    /// TCP has come to a result.
+    pub(super) fn connected(&mut self, slot: u32) {
+        match self.slots[slot as usize].transport.as_ref().map_or(Ok(()), Transport::connected) {
+            Ok(()) => self.shake_hands(slot),
+            Err(error) => self.connect_elsewhere(slot, error),
+        }
+    }
+
+    fn connect_elsewhere(&mut self, slot: u32, error: io::Error) {
+        self.slots[slot as usize].disconnect();
+        let tried_all = self.slots[slot as usize].exchange.as_ref().is_none_or(|exchange| exchange.tries == self.trial.endpoint.addresses().len());
+        if tried_all { self.fail_to_connect(slot, Some(error)) } else { self.open(slot) }
+    }
+
+    fn fail_to_connect(&mut self, slot: u32, error: Option<io::Error>) {
+        let reason = error.map_or_else(|| "the endpoint has no address".to_owned(), |error| format!("failed to connect: {error}"));
+        let at_ns = self.now();
+        self.finish(slot, Ending { outcome: Outcome::ConnectError, reason: Some(reason), at_ns, reusable: false });
+    }
+
+    /// Goes on with TLS, where there is any; then the request is written.
+    pub(super) fn shake_hands(&mut self, slot: u32) {
+        let now = self.now();
+        let place = &mut self.slots[slot as usize];
+        let (Some(transport), Some(exchange)) = (&mut place.transport, &mut place.exchange) else { return };
+        match transport.shake_hands() {
+            Ok(true) => {
+                exchange.row.record.connect_end_ns = Some(if self.tls.is_some() { now_ns() - self.trial.start_at_ns } else { now });
+                self.address = (self.address + exchange.tries.saturating_sub(1)) % self.trial.endpoint.addresses().len().max(1);
+                exchange.tries = 0;
+                place.state = State::Busy;
+                self.write(slot);
+            }
+            Ok(false) => {
+                let wants_write = transport.wants_write();
+                place.state = State::Shaking;
+                self.watch_write(slot, wants_write);
+            }
+            Err(error) => self.connect_elsewhere(slot, error),
+        }
+    }
+
+    /// Writes what can be written of the slot's request.
+    pub(super) fn write(&mut self, slot: u32) {
+        let started = self.now();
+        let place = &mut self.slots[slot as usize];
+        let (Some(transport), Some(exchange)) = (&mut place.transport, &mut place.exchange) else { return };
+        exchange.row.record.sent_ns.get_or_insert(started);
+        let written = write_all(transport, &exchange.wire, &mut exchange.written);
+        exchange.row.record.request_bytes = exchange.written as u64;
+        match written {
+            Ok(()) => {
+                exchange.is_written = true;
+                exchange.row.record.write_done_ns = Some(now_ns() - self.trial.start_at_ns);
+                // Only on a kept-alive connection may it have to be written again.
+                let place = &mut self.slots[slot as usize];
+                if let Some(exchange) = place.exchange.as_mut().filter(|exchange| !exchange.reused) {
+                    exchange.wire = Vec::new();
+                }
+                self.watch_write(slot, false);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.watch_write(slot, true),
+            // The peer wants no more of it. What it said before it closed is there to be read, and so is the end.
+            Err(_) => self.watch_write(slot, false),
+        }
+    }
+
+    fn watch_write(&mut self, slot: u32, write: bool) {
+        let place = &mut self.slots[slot as usize];
+        let Some(transport) = place.transport.as_ref().filter(|_| place.watches_write != write) else { return };
+        place.watches_write = write;
+        let interest = if write { Interest::ReadWrite } else { Interest::Read };
+        if let Err(error) = self.poller.modify(&transport.socket, token(slot, place.generation), interest) {
+            let at_ns = self.now();
+            self.closed(slot, Some(error), at_ns);
+        }
+    }
+
+    /// Reads once and follows what came. The read's stamp.
+    pub(super) fn read(&mut self, slot: u32) -> i64 {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let at_ns = self.read_into(slot, &mut buffer);
+        self.buffer = buffer;
+        at_ns
+    }
+
+    fn read_into(&mut self, slot: u32, buffer: &mut [u8]) -> i64 {
+        let place = &mut self.slots[slot as usize];
+        let Some(transport) = &mut place.transport else { return self.now() };
+        let (mut got, stamp) = transport.read(buffer);
+        let at_ns = stamp - self.trial.start_at_ns;
+        loop {
+            let place = &mut self.slots[slot as usize];
+            let (Some(transport), Some(exchange)) = (&mut place.transport, &mut place.exchange) else { return at_ns };
+            match got {
+                Ok(Got::Nothing) => return at_ns,
+                Ok(Got::Bytes { count, more }) => {
+                    self.client.reads += 1;
+                    self.client.full_reads += u64::from(count == buffer.len());
+                    if let Some(mut ending) = place.reader.take(&buffer[..count], at_ns, &mut exchange.row) {
+                        ending.reusable &= !more;
+                        self.finish(slot, ending);
+                        return at_ns;
+                    }
+                    if !more {
+                        return at_ns;
+                    }
+                    got = transport.rest(buffer);
+                }
+                Ok(Got::Closed) => {
+                    self.closed(slot, None, at_ns);
+                    return at_ns;
+                }
+                Err(error) => {
+                    self.closed(slot, Some(error), at_ns);
+                    return at_ns;
+                }
+            }
+        }
+    }
+
+    /// The connection is gone. Whether the request is lost with it depends on what it was.
+    fn closed(&mut self, slot: u32, why: Option<io::Error>, at_ns: i64) {
+        let place = &mut self.slots[slot as usize];
+        let Some(exchange) = &mut place.exchange else { return };
+        let record = &exchange.row.record;
+        let at_once = record.sent_ns.is_none_or(|sent| at_ns - sent <= REOPEN_WITHIN_NS);
+        if exchange.reused && !exchange.reopened && record.first_byte_ns.is_none() && at_once {
+            exchange.reopened = true;
+            exchange.reused = false;
+            exchange.is_written = false;
+            exchange.written = 0;
+            place.disconnect();
+            self.client.connections_reopened += 1;
+            return self.open(slot);
+        }
+        let ending = place.reader.close(why.as_ref(), at_ns, &mut exchange.row);
+        self.finish(slot, ending);
+    }
+
+    /// The client gives a request up.
+    pub(super) fn give_up(&mut self, slot: u32, outcome: Outcome, because: &str, at_ns: i64) {
+        let place = &mut self.slots[slot as usize];
+        let Some(exchange) = &mut place.exchange else { return self.order.remove(slot) };
+        let record = &exchange.row.record;
+        let missing = match (record.connect_end_ns, record.first_byte_ns) {
+            (None, _) if !exchange.reused => "no connection",
+            (_, None) => "no answer",
+            (_, Some(_)) => "no complete answer",
+        };
+        let ending = place.reader.give_up(outcome, &format!("{missing} before {because}"), at_ns, &mut exchange.row);
+        self.finish(slot, ending);
+    }
+
+    /// The request has ended: its row goes out, its connection is kept or closed, its user is free.
+    fn finish(&mut self, slot: u32, ending: Ending) {
+        let place = &mut self.slots[slot as usize];
+        let Some(exchange) = place.exchange.take() else { return };
+        let mut row = exchange.row;
+        row.record.outcome = ending.outcome;
+        row.record.error = ending.reason;
+        row.record.end_ns = Some(ending.at_ns);
+        self.client.events += place.reader.events();
+        if ending.reusable && exchange.is_written {
+            place.state = State::Idle;
+            self.idle.push((slot, place.generation));
+        } else {
+            place.disconnect();
+            self.vacant.push(slot);
+        }
+        self.order.remove(slot);
+        self.in_flight -= 1;
+        self.free_user(ending.outcome, ending.at_ns);
+        self.account(row, ending.at_ns);
+    }
+
+    fn free_user(&mut self, outcome: Outcome, at_ns: i64) {
+        if matches!(self.trial.arrivals, Arrivals::Open { .. }) || self.offered_to_ns.is_some() {
+            return;
+        }
+        if outcome == Outcome::ConnectError {
+            let until = self.now() + PAUSE_NS;
+            self.pauses.push_back(until);
+            self.next_due_ns = self.next_due_ns.min(until);
+        } else {
+            self.free_users += 1;
+            self.next_due_ns = self.next_due_ns.min(at_ns);
+        }
+    }
+
+    /// A kept-alive connection has something to say, which can only be that it is over: nothing was asked of it.
+    pub(super) fn end_idle(&mut self, slot: u32) {
+        self.slots[slot as usize].disconnect();
+        self.vacant.push(slot);
+        // Its entry among the idle ones is skipped when it is met; there may not be many that nobody meets.
+        if self.idle.len() > 2 * self.slots.len() + 64 {
+            let slots = &self.slots;
+            self.idle.retain(|(slot, generation)| slots[*slot as usize].generation == *generation);
+        }
+    }
+
+}
+
+/// Writes until all is written, or nothing can be.
+fn write_all(transport: &mut Transport, wire: &[u8], written: &mut usize) -> io::Result<()> {
+    while *written < wire.len() {
+        match transport.write(&wire[*written..]) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => *written += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    transport.flush()
+}

@@ -1,0 +1,221 @@
+//! Which request is due, and when the trial has offered all.
+
+use std::sync::atomic::Ordering;
+
+use assay_record::{Outcome, Phase};
+
+use super::{Engine, NEVER};
+use crate::Arrivals;
+use crate::connection::{Exchange, Slot, State};
+use crate::feed::{Lane, Next, Prepared};
+use crate::output::Row;
+use crate::answer::{Reader, shortened};
+use crate::progress::add;
+
+/// Requests that are begun in one go before sockets are looked at again.
+const STARTS: u32 = 16;
+/// The loop looks after this long whether the feeder has caught up.
+const STARVED_NS: i64 = 200_000;
+/// A user whose connection could not be made pauses for this long.
+pub(super) const PAUSE_NS: i64 = 10_000_000;
+
+impl Engine<'_> {
+    /// Begins what is due and finds out when the next may be.
+    pub(super) fn offer(&mut self, now: i64) {
+        self.next_due_ns = NEVER;
+        if self.offered_to_ns.is_none() {
+            match self.trial.arrivals {
+                Arrivals::Closed { .. } => self.offer_closed(now),
+                Arrivals::Open { .. } => self.offer_open(now),
+            }
+        }
+    }
+
+    /// The schedule says what is due. It is followed to its end even where the loop is behind it: what was due before the phase's end is
+    /// sent, late, and says so.
+    fn offer_open(&mut self, mut now: i64) {
+        for _ in 0..STARTS {
+            let ends_ns = if self.phase == Phase::Warmup { self.trial.warmup_ns } else { self.measured_end_ns() };
+            match self.lane().next() {
+                Next::Starved => {
+                    self.next_due_ns = now + STARVED_NS;
+                    return;
+                }
+                Next::Ready(intended) if intended.unwrap_or(now) < ends_ns => {
+                    if let Some(intended) = intended.filter(|intended| *intended > now) {
+                        self.next_due_ns = intended;
+                        return;
+                    }
+                    self.take_and_begin(now);
+                    if self.offered_to_ns.is_some() {
+                        return;
+                    }
+                    now = self.now();
+                }
+                Next::Ready(_) | Next::Exhausted if self.phase == Phase::Warmup => self.enter_measured(),
+                Next::Ready(_) | Next::Exhausted => {
+                    self.offered_to_ns = Some(if ends_ns == NEVER { now } else { ends_ns });
+                    return;
+                }
+            }
+        }
+        self.next_due_ns = now;
+    }
+
+    /// Every user who has no request under way sends the next. The clock says which phase's.
+    fn offer_closed(&mut self, mut now: i64) {
+        while self.pauses.front().is_some_and(|until| *until <= now) {
+            self.pauses.pop_front();
+            self.free_users += 1;
+        }
+        for _ in 0..STARTS {
+            if self.phase == Phase::Warmup && now >= self.trial.warmup_ns {
+                self.enter_measured();
+            }
+            if now >= self.measured_end_ns() {
+                self.offered_to_ns = Some(self.measured_end_ns());
+                return;
+            }
+            if self.free_users == 0 {
+                self.next_due_ns = self.pauses.front().copied().unwrap_or(NEVER);
+                return;
+            }
+            match self.lane().next() {
+                Next::Starved => {
+                    self.next_due_ns = now + STARVED_NS;
+                    return;
+                }
+                Next::Exhausted if self.phase == Phase::Warmup => {
+                    self.next_due_ns = self.trial.warmup_ns;
+                    return;
+                }
+                Next::Exhausted => {
+                    self.offered_to_ns = Some(now);
+                    return;
+                }
+                Next::Ready(_) => {
+                    self.free_users -= 1;
+                    self.take_and_begin(now);
+                    if self.offered_to_ns.is_some() {
+                        return;
+                    }
+                    now = self.now();
+                }
+            }
+        }
+        self.next_due_ns = now;
+    }
+
+    fn lane(&mut self) -> &mut Lane {
+        if self.phase == Phase::Warmup { &mut self.warmup } else { &mut self.measured }
+    }
+
+    fn enter_measured(&mut self) {
+        self.warmup.close();
+        self.phase = Phase::Measured;
+    }
+
+    /// Takes the next request, which is due, and begins it; ends the phase if it was the last.
+    fn take_and_begin(&mut self, now: i64) {
+        let phase = self.phase;
+        let Some((prepared, starved)) = self.lane().take() else { return };
+        self.client.starved += u64::from(starved);
+        self.worked = true;
+        if phase == Phase::Measured {
+            self.measured_due += 1;
+            if self.trial.measured.requests.is_some_and(|most| self.measured_due >= most) {
+                self.offered_to_ns = Some(now);
+            }
+        }
+        self.begin(prepared, phase, now);
+    }
+
+    /// Begins a request: on a kept-alive connection, or on a new one, or not at all.
+    fn begin(&mut self, prepared: Prepared, phase: Phase, now: i64) {
+        let lists = self.trial.chunk_lists.lists(prepared.global_index);
+        let (row, wire) = self.row_of(prepared, phase, now);
+        if self.in_flight == self.trial.max_in_flight() {
+            self.drop_row(row, "as many requests were under way as may be at once", now);
+            return;
+        }
+        self.in_flight += 1;
+        self.client.most_in_flight = self.client.most_in_flight.max(u64::from(self.in_flight));
+        add(&self.progress.sent, 1);
+        self.progress.in_flight.store(u64::from(self.in_flight), Ordering::Relaxed);
+        let kept_alive = self.take_idle();
+        let slot = kept_alive.unwrap_or_else(|| self.vacant_slot());
+        let reused = kept_alive.is_some();
+        let place = &mut self.slots[slot as usize];
+        place.reader.reset(lists);
+        place.exchange = Some(Exchange { row, wire, written: 0, is_written: false, reused, reopened: false, tries: 0 });
+        self.order.push(slot);
+        if reused {
+            self.slots[slot as usize].state = State::Busy;
+            self.write(slot);
+        } else {
+            self.open(slot);
+        }
+    }
+
+    fn row_of(&mut self, prepared: Prepared, phase: Phase, now: i64) -> (Box<Row>, Vec<u8>) {
+        let mut row = self.output.row();
+        let record = &mut row.record;
+        record.phase = phase;
+        record.global_index = prepared.global_index;
+        record.request_id = prepared.request_id;
+        record.intended_ns = prepared.intended_ns.filter(|_| matches!(self.trial.arrivals, Arrivals::Open { .. }));
+        record.dequeued_ns = Some(now);
+        record.input_tokens = prepared.input_tokens;
+        record.output_tokens_asked = prepared.output_tokens_asked;
+        record.prompt_sha256 = prepared.prompt_sha256;
+        (row, prepared.wire)
+    }
+
+    fn drop_row(&mut self, mut row: Box<Row>, reason: &str, now: i64) {
+        row.record.outcome = Outcome::Dropped;
+        row.record.error = Some(shortened(reason, 200));
+        row.record.end_ns = Some(now);
+        self.account(row, now);
+    }
+
+    /// Writes down what was due before `until_ns` and will not be sent. `wait` for the feeder, so that none is missed.
+    pub(super) fn drop_rest(&mut self, until_ns: i64, wait: bool, now: i64) {
+        if matches!(self.trial.arrivals, Arrivals::Closed { .. }) {
+            return;
+        }
+        loop {
+            let ends_ns = if self.phase == Phase::Warmup { until_ns.min(self.trial.warmup_ns) } else { until_ns };
+            let next = if wait { self.lane().wait() } else { self.lane().next() };
+            match next {
+                Next::Ready(intended) if intended.unwrap_or(now) < ends_ns => {
+                    let phase = self.phase;
+                    let Some((prepared, _)) = self.lane().take() else { return };
+                    self.measured_due += u64::from(phase == Phase::Measured);
+                    let (row, _) = self.row_of(prepared, phase, now);
+                    self.drop_row(row, "the trial ended before it could be sent", now);
+                }
+                Next::Ready(_) | Next::Exhausted if self.phase == Phase::Warmup => self.enter_measured(),
+                _ => return,
+            }
+        }
+    }
+
+    /// A kept-alive connection: the one that was used last, because it is the least likely to be closed.
+    fn take_idle(&mut self) -> Option<u32> {
+        while let Some((slot, generation)) = self.idle.pop() {
+            let place = &self.slots[slot as usize];
+            if place.generation == generation && place.state == State::Idle {
+                return Some(slot);
+            }
+        }
+        None
+    }
+
+    fn vacant_slot(&mut self) -> u32 {
+        self.vacant.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::new(Reader::new(self.trial)));
+            // There are never more slots than requests under way and kept-alive connections, both bounded by a u32.
+            self.slots.len() as u32 - 1
+        })
+    }
+}

@@ -1,0 +1,179 @@
+//! A socket, plain or under TLS. It never blocks.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::sync::Arc;
+
+use assay_reactor::now_ns;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection};
+use rustls_platform_verifier::Verifier;
+
+use crate::{Endpoint, Error};
+
+/// What TLS needs, made once for a trial; none for a plain endpoint.
+#[derive(Clone, Debug)]
+pub(crate) struct Tls {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+}
+
+impl Tls {
+    /// The system's certificate authorities and the endpoint's own; HTTP/1.1 and nothing else.
+    pub(crate) fn new(endpoint: &Endpoint) -> Result<Option<Self>, Error> {
+        if !endpoint.is_tls() {
+            return Ok(None);
+        }
+        let refuse = |error: &dyn std::fmt::Display| Error::Tls { reason: error.to_string() };
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let verifier = Verifier::new_with_extra_roots(endpoint.roots().iter().cloned(), provider.clone()).map_err(|error| refuse(&error))?;
+        let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().map_err(|error| refuse(&error))?;
+        // The verifier is the platform's own; the builder calls every verifier that it was handed "dangerous".
+        let mut config = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth();
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let name = ServerName::try_from(endpoint.host().to_owned()).map_err(|error| refuse(&error))?;
+        Ok(Some(Self { config: Arc::new(config), name }))
+    }
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(crate) struct Transport {
+    pub(crate) socket: TcpStream,
+    tls: Option<Box<ClientConnection>>,
+}
+
+/// What a read brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Got {
+    /// So many bytes; `more` says that the same read brought more than fitted.
+    Bytes { count: usize, more: bool },
+    /// Nothing yet.
+    Nothing,
+    /// The peer closed.
+    Closed,
+}
+
+impl Transport {
+    /// Begins to connect. Whether it stands already, which happens on one host.
+    pub(crate) fn connect(address: SocketAddr, source: Option<IpAddr>, tls: Option<&Tls>) -> io::Result<(Self, bool)> {
+        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let socket = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?;
+        rustix::net::sockopt::set_tcp_nodelay(&socket, true)?;
+        if let Some(source) = source {
+            rustix::net::bind(&socket, &SocketAddr::new(source, 0))?;
+        }
+        let stands = match rustix::net::connect(&socket, &address) {
+            Ok(()) => true,
+            Err(rustix::io::Errno::INPROGRESS) => false,
+            Err(error) => return Err(error.into()),
+        };
+        let tls = match tls {
+            None => None,
+            Some(tls) => Some(Box::new(ClientConnection::new(tls.config.clone(), tls.name.clone()).map_err(io::Error::other)?)),
+        };
+        Ok((Self { socket: TcpStream::from(socket), tls }, stands))
+    }
+
+    /// What became of a connect that did not stand at once.
+    pub(crate) fn connected(&self) -> io::Result<()> {
+        self.socket.take_error()?.map_or(Ok(()), Err)
+    }
+
+    /// Goes on with the handshake, as far as it goes without waiting. Whether it is done.
+    pub(crate) fn shake_hands(&mut self) -> io::Result<bool> {
+        let Some(tls) = &mut self.tls else { return Ok(true) };
+        while tls.is_handshaking() {
+            if tls.wants_write() {
+                match tls.write_tls(&mut self.socket) {
+                    Ok(_) => continue,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                    Err(error) => return Err(error),
+                }
+            }
+            match tls.read_tls(&mut self.socket) {
+                Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "closed in the handshake")),
+                Ok(_) => tls.process_new_packets().map(drop).map_err(io::Error::other)?,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether bytes that were taken are still to be written.
+    pub(crate) fn wants_write(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.wants_write())
+    }
+
+    /// Writes what it can without waiting; `WouldBlock` where it can write nothing.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Some(tls) = &mut self.tls else { return self.socket.write(bytes) };
+        flush(tls, &mut self.socket)?;
+        let taken = tls.writer().write(bytes)?;
+        match flush(tls, &mut self.socket) {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+            _ => Ok(taken),
+        }
+    }
+
+    /// Writes what was taken and is not yet written.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        self.tls.as_mut().map_or(Ok(()), |tls| flush(tls, &mut self.socket))
+    }
+
+    /// Reads once, and says when that read returned.
+    #[inline]
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> (io::Result<Got>, i64) {
+        let Some(tls) = &mut self.tls else {
+            let count = self.socket.read(buffer);
+            return (got(count), now_ns());
+        };
+        let count = tls.read_tls(&mut self.socket);
+        let at = now_ns();
+        let got = match count {
+            Ok(_) => match tls.process_new_packets() {
+                Ok(_) => self.rest(buffer),
+                Err(error) => Err(io::Error::other(error)),
+            },
+            error => got(error),
+        };
+        (got, at)
+    }
+
+    /// What the last read brought and did not fit.
+    pub(crate) fn rest(&mut self, buffer: &mut [u8]) -> io::Result<Got> {
+        let Some(tls) = &mut self.tls else { return Ok(Got::Nothing) };
+        let mut count = 0;
+        while count < buffer.len() {
+            match tls.reader().read(&mut buffer[count..]) {
+                // Bytes that came before the end are handed out first; the end is found again.
+                Ok(0) if count == 0 => return Ok(Got::Closed),
+                Ok(0) => return Ok(Got::Bytes { count, more: true }),
+                Ok(read) => count += read,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && count == 0 => return Ok(Got::Nothing),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Got::Bytes { count, more: false }),
+                Err(error) if count == 0 => return Err(error),
+                Err(_) => return Ok(Got::Bytes { count, more: true }),
+            }
+        }
+        Ok(Got::Bytes { count, more: true })
+    }
+}
+
+fn got(count: io::Result<usize>) -> io::Result<Got> {
+    match count {
+        Ok(0) => Ok(Got::Closed),
+        Ok(count) => Ok(Got::Bytes { count, more: false }),
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(Got::Nothing),
+        Err(error) => Err(error),
+    }
+}
+
+fn flush(tls: &mut ClientConnection, socket: &mut TcpStream) -> io::Result<()> {
+    while tls.wants_write() {
+        tls.write_tls(socket)?;
+    }
+    Ok(())
+}

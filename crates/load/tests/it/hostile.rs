@@ -1,0 +1,219 @@
+//! What servers do wrong, and the outcome of each.
+
+use std::io::Write;
+use std::net::TcpListener;
+
+use assay_load::{Api, Measured, Trial};
+use assay_record::{Outcome, Record};
+
+use crate::server::{Server, Then, good_stream, stream_of};
+use crate::support::{LONG, MS, numbered, run_trial, trial};
+
+/// The one record of a request to a server that sends this and closes.
+fn answered_with(bytes: &[u8]) -> Record {
+    record_of(true, bytes)
+}
+
+fn record_of(streaming: bool, bytes: &[u8]) -> Record {
+    let bytes = bytes.to_vec();
+    let server = Server::start(move |_, stream| {
+        let _ = stream.write_all(&bytes);
+        Then::Close
+    });
+    let trial = Trial { streaming, ..trial(&server.url()) };
+    let (_, kept) = run_trial(&trial, &mut numbered(1));
+    let [record] = kept.records.try_into().expect("one record");
+    record
+}
+
+/// Outcome and reason.
+fn told(record: &Record) -> String {
+    format!("{}: {}", record.outcome, record.error.as_deref().unwrap_or("-"))
+}
+
+fn streamed(body: &str) -> Vec<u8> {
+    format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n{body}").into_bytes()
+}
+
+const TOKEN: &str = r#"data: {"choices":[{"delta":{"content":"a"}}]}"#;
+
+#[test]
+fn refusals_keep_their_status_and_message() {
+    let body = r#"{"error":{"message":"slow down","type":"rate_limit"}}"#;
+    let record = answered_with(format!("HTTP/1.1 429 Too Many\r\ncontent-length: {}\r\n\r\n{body}", body.len()).as_bytes());
+    assert_eq!((told(&record).as_str(), record.http_status), ("http_error: slow down", Some(429)));
+    let record = answered_with(b"HTTP/1.1 500 Oops\r\n\r\nInternal\nServer Error");
+    assert_eq!((told(&record).as_str(), record.http_status), ("http_error: Internal Server Error", Some(500)));
+    let record = answered_with(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n");
+    assert_eq!(record.http_status, Some(404));
+    assert_eq!(record.outcome, Outcome::HttpError);
+    let record = answered_with(format!("HTTP/1.1 503 No\r\n\r\n{}", "x".repeat(3 << 20)).as_bytes());
+    assert_eq!(record.outcome, Outcome::HttpError);
+    assert_eq!(record.error.map(|error| error.len()), Some(200));
+}
+
+#[test]
+fn what_is_no_answer_is_malformed() {
+    let cases: &[(Vec<u8>, &str)] = &[
+        (b"SSH-2.0-OpenSSH\r\n".to_vec(), "malformed: the answer is no HTTP"),
+        (b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\n\r\n<html>".to_vec(), "malformed: the answer's content type is not text/event-stream"),
+        (b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\nx".to_vec(), "malformed: the answer is compressed, which was not asked for"),
+        (streamed("data: hello\n\n"), "malformed: the answer is not what it should be: an object is missing"),
+        (streamed("data: {\"choices\":[\n\n"), "malformed: the answer is not what it should be: it ends too early"),
+        (streamed("data: {\"choices\":[{\"delta\":{\"content\":5}}]}\n\n"), "malformed: the answer is not what it should be: text of the answer is no string"),
+        (
+            [streamed("data: {\"choices\":[{\"delta\":{\"content\":\""), b"\xff\"}}]}\n\n".to_vec()].concat(),
+            "malformed: the answer is not what it should be: it is not UTF-8",
+        ),
+        (streamed(&format!("data: {}", "x".repeat(2 << 20))), "malformed: an event of the stream is too long"),
+        (streamed(&format!("data: {}\n\n", "[".repeat(1000))), "malformed: the answer is not what it should be: an object is missing"),
+        (format!("HTTP/1.1 200 OK\r\nx: {}", "y".repeat(100_000)).into_bytes(), "malformed: the head of the answer is too long"),
+        (b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n".to_vec(), "malformed: a chunk of the answer has no size"),
+    ];
+    for (bytes, expected) in cases {
+        assert_eq!(told(&answered_with(bytes)), *expected);
+    }
+    let json = |body: &str| format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len()).into_bytes();
+    assert_eq!(told(&record_of(false, &json("not json"))), "malformed: the answer is not what it should be: an object is missing");
+    assert_eq!(told(&record_of(false, &json(""))), "malformed: the answer is not what it should be: it ends too early");
+    assert_eq!(told(&record_of(false, &streamed(""))), "malformed: the answer's content type is not application/json");
+}
+
+#[test]
+fn errors_in_a_stream_end_it() {
+    for event in [
+        r#"data: {"error":{"message":"out of memory","code":500}}"#,
+        r#"data: {"object":"error","message":"out of memory"}"#,
+        r#"data: {"error":"out of memory"}"#,
+        "event: error\ndata: {\"message\":\"out of memory\"}",
+        "event: error\ndata: out of memory",
+    ] {
+        let record = answered_with(&streamed(&format!("{TOKEN}\n\n{event}\n\ndata: [DONE]\n\n")));
+        assert_eq!((told(&record).as_str(), record.token_events), ("stream_error: out of memory", 1), "{event}");
+        assert_eq!(record.http_status, Some(200));
+    }
+}
+
+#[test]
+fn a_stream_is_whole_only_if_it_says_so() {
+    let done = answered_with(&streamed(&format!("{TOKEN}\n\ndata: [DONE]\n\n")));
+    assert_eq!(done.outcome, Outcome::Ok);
+    let finished = answered_with(&streamed("data: {\"choices\":[{\"delta\":{\"content\":\"a\"},\"finish_reason\":\"stop\"}]}\n\n"));
+    assert_eq!((finished.outcome, finished.finish_reason.as_deref()), (Outcome::Ok, Some("stop")));
+    let neither = answered_with(&streamed(&format!("{TOKEN}\n\n")));
+    assert_eq!(told(&neither), "truncated: the stream ended without `[DONE]` and without a finish reason");
+    let cut = answered_with(&good_stream()[..150]);
+    assert_eq!(told(&cut), "truncated: the connection was closed before the answer was complete");
+    let head = answered_with(b"HTTP/1.1 200 OK\r\ncont");
+    assert_eq!(told(&head), "truncated: the connection was closed in the head of the answer");
+    let short = record_of(false, b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 50\r\n\r\n{\"choices\":[]}");
+    assert_eq!(told(&short), "truncated: the connection was closed before the answer was complete");
+}
+
+#[test]
+fn a_whole_answer_without_text_is_empty() {
+    let record = answered_with(&stream_of(&[r#"{"choices":[{"delta":{"role":"assistant","content":""}}]}"#, r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#, "[DONE]"]));
+    assert_eq!((record.outcome, record.token_events, record.first_token_ns), (Outcome::Empty, 0, None));
+    assert_eq!(record_of(false, b"HTTP/1.1 200 OK\r\n\r\n{\"choices\":[]}").outcome, Outcome::Empty);
+}
+
+#[test]
+fn a_server_that_closes_without_a_word_is_a_connect_error() {
+    let record = answered_with(b"");
+    assert_eq!(told(&record), "connect_error: the connection was closed before an answer began");
+    assert!(record.sent_ns.is_some() && record.first_byte_ns.is_none());
+}
+
+#[test]
+fn a_port_that_nobody_listens_on_is_a_connect_error() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    drop(listener);
+    let (finished, kept) = run_trial(&trial(&format!("http://{address}")), &mut numbered(3));
+    assert_eq!(finished.counts.of(assay_record::Phase::Measured, Outcome::ConnectError), 3);
+    for record in &kept.records {
+        assert!(told(record).starts_with("connect_error: failed to connect: "), "{record:?}");
+        assert!(record.connect_start_ns.is_some() && record.connect_end_ns.is_none() && record.sent_ns.is_none());
+    }
+}
+
+#[test]
+fn a_drip_is_an_answer() {
+    let server = Server::start(|_, stream| {
+        for byte in good_stream() {
+            let _ = stream.write_all(&[byte]);
+            let _ = stream.flush();
+        }
+        Then::KeepAlive
+    });
+    let (_, kept) = run_trial(&trial(&server.url()), &mut numbered(2));
+    assert!(kept.records.iter().all(|record| record.outcome == Outcome::Ok && record.token_events == 2));
+    assert_eq!(kept.answers, [Some("ab".to_owned()), Some("ab".to_owned())]);
+}
+
+#[test]
+fn a_server_that_hangs_runs_into_the_time_limit() {
+    for part in [b"".as_slice(), b"HTTP/1.1 200 OK\r\n", &good_stream()[..150]] {
+        let part = part.to_vec();
+        let hung = crate::server::Gate::default();
+        let gate = hung.clone();
+        let server = Server::start(move |_, stream| {
+            let _ = stream.write_all(&part);
+            let _ = stream.flush();
+            gate.pass();
+            Then::Close
+        });
+        let trial = Trial { timeout_ns: 100 * MS, ..trial(&server.url()) };
+        let (_, kept) = run_trial(&trial, &mut numbered(1));
+        let record = &kept.records[0];
+        assert_eq!(record.outcome, Outcome::Timeout);
+        assert!(told(record).ends_with("answer before its time limit"), "{record:?}");
+        assert!(record.end_ns.expect("an end") - record.dequeued_ns.expect("a beginning") >= 100 * MS);
+        hung.open();
+    }
+}
+
+#[test]
+fn what_is_under_way_at_the_end_may_drain_and_is_cancelled_then() {
+    let hung = crate::server::Gate::default();
+    let gate = hung.clone();
+    let server = Server::start(move |request, stream| {
+        if request.number > 0 {
+            gate.pass();
+        }
+        let _ = stream.write_all(&good_stream());
+        Then::KeepAlive
+    });
+    let trial = Trial { measured: Measured { duration_ns: Some(50 * MS), requests: None }, drain_ns: 20 * MS, ..trial(&server.url()) };
+    let (finished, kept) = run_trial(&trial, &mut numbered(1_000_000));
+    assert_eq!(kept.records.len(), 2);
+    assert_eq!(told(&kept.records[1]), "cancelled_at_end: no answer before the trial's end");
+    assert_eq!((finished.measured_to_ns, finished.cancelled), (50 * MS, false));
+    assert!(finished.ended_ns >= 70 * MS);
+    hung.open();
+}
+
+#[test]
+fn a_large_request_that_is_refused_before_it_was_read_is_a_refusal() {
+    struct Large(bool);
+    impl assay_load::Requests for Large {
+        fn next(&mut self, _: assay_record::Phase) -> Result<Option<assay_load::Planned>, assay_load::Cause> {
+            let first = !std::mem::replace(&mut self.0, true);
+            Ok(first.then(|| assay_load::Planned { body: vec![b' '; 32 << 20], request_id: 1, ..assay_load::Planned::default() }))
+        }
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    let refusing = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a connection");
+        stream.write_all(b"HTTP/1.1 413 Too Large\r\ncontent-length: 5\r\n\r\nlarge").expect("written");
+        // Held until the client has gone: closing at once could take the answer away with it.
+        let mut rest = Vec::new();
+        let _ = std::io::Read::read_to_end(&mut stream, &mut rest);
+        rest.len()
+    });
+    let trial = Trial { api: Api::Completions, timeout_ns: LONG, ..trial(&url) };
+    let (_, kept) = run_trial(&trial, &mut Large(false));
+    assert_eq!((told(&kept.records[0]).as_str(), kept.records[0].http_status), ("http_error: large", Some(413)));
+    refusing.join().expect("no panic");
+}

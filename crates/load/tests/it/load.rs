@@ -1,0 +1,339 @@
+//! What load is offered: users, schedules, phases, ends.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier, Mutex};
+
+use assay_load::{Capture, Cause, ChunkLists, Error, Measured, Planned, Progress, Requests, Sink, Trial, run};
+use assay_record::{Outcome, Phase, Record};
+
+use crate::server::{Gate, Server, Then, good, good_stream, header};
+use crate::support::{LONG, MS, closed, every, indices, numbered, open, run_into, run_trial, trial};
+
+#[test]
+fn a_request_says_who_it_is_and_its_record_what_became_of_it() {
+    let heads = Arc::new(Mutex::new(Vec::new()));
+    let seen = heads.clone();
+    let server = Server::start(move |request, stream| {
+        seen.lock().expect("a lock").push((request.head.clone(), request.body.clone()));
+        good(request, stream)
+    });
+    let mut trial = trial(&server.url());
+    trial.endpoint = trial.endpoint.with_header("authorization", "Bearer key").expect("a header");
+    let (finished, kept) = run_trial(&trial, &mut numbered(1));
+    let (head, body) = heads.lock().expect("a lock").remove(0);
+    assert!(head.starts_with("POST /v1/chat/completions HTTP/1.1\r\n"), "{head}");
+    assert_eq!(header(&head, "host"), Some(server.address.to_string().as_str()));
+    assert_eq!(header(&head, "x-request-id"), Some("0000000000000000000000000000abc0"));
+    assert_eq!(header(&head, "traceparent"), Some("00-0000000000000000000000000000abc0-000000000000abc0-01"));
+    assert_eq!(header(&head, "authorization"), Some("Bearer key"));
+    assert_eq!(header(&head, "user-agent"), Some("assay-test"));
+    assert_eq!(body, b"{\"index\":0}");
+
+    let record = &kept.records[0];
+    assert_eq!((record.outcome, record.request_id, record.http_status), (Outcome::Ok, 0xabc0, Some(200)));
+    assert_eq!((record.request_bytes, record.response_bytes), ((head.len() + body.len()) as u64, good_stream().len() as u64));
+    assert_eq!((record.input_tokens, record.output_tokens_asked, record.token_events), (3, Some(2), 2));
+    assert_eq!(kept.answers, [Some("ab".to_owned())]);
+    let instants = [
+        record.dequeued_ns,
+        record.connect_start_ns,
+        record.connect_end_ns,
+        record.sent_ns,
+        record.write_done_ns,
+        record.first_byte_ns,
+        record.first_token_ns,
+        record.last_token_ns,
+        record.end_ns,
+    ];
+    assert!(instants.iter().all(Option::is_some) && instants.is_sorted(), "{instants:?}");
+    assert_eq!(record.intended_ns, None);
+    assert_eq!((finished.client.connections_opened, finished.client.events), (1, 4));
+}
+
+#[test]
+fn a_connection_is_kept_alive() {
+    let server = Server::start(good);
+    let (finished, kept) = run_trial(&trial(&server.url()), &mut numbered(20));
+    assert_eq!(indices(&kept, Outcome::Ok), (0..20).collect::<Vec<_>>());
+    assert_eq!(server.connections.load(Ordering::SeqCst), 1);
+    assert_eq!(finished.client.connections_opened, 1);
+    assert!(kept.records[1..].iter().all(|record| record.connect_start_ns.is_none() && record.connect_end_ns.is_none()));
+}
+
+#[test]
+fn a_server_that_closes_after_each_answer_gets_a_connection_for_each_request() {
+    let server = Server::start(|_, stream| {
+        let _ = stream.write_all(&good_stream());
+        Then::Close
+    });
+    let (_, kept) = run_trial(&trial(&server.url()), &mut numbered(10));
+    assert_eq!(indices(&kept, Outcome::Ok).len(), 10);
+    assert_eq!(server.connections.load(Ordering::SeqCst), 10);
+}
+
+#[test]
+fn a_kept_alive_connection_that_closes_under_a_request_is_replaced_once() {
+    let server = Server::start(|request, stream| if request.number == 1 { Then::Close } else { good(request, stream) });
+    let (finished, kept) = run_trial(&trial(&server.url()), &mut numbered(2));
+    assert_eq!(indices(&kept, Outcome::Ok), [0, 1]);
+    assert_eq!(finished.client.connections_reopened, 1);
+    let reopened = &kept.records[1];
+    assert!(reopened.connect_start_ns > reopened.sent_ns && reopened.sent_ns.is_some(), "{reopened:?}");
+
+    let server = Server::start(|request, stream| if request.number > 0 { Then::Close } else { good(request, stream) });
+    let (finished, kept) = run_trial(&trial(&server.url()), &mut numbered(2));
+    assert_eq!(indices(&kept, Outcome::ConnectError), [1]);
+    assert_eq!((finished.client.connections_reopened, server.connections.load(Ordering::SeqCst)), (1, 2));
+}
+
+#[test]
+fn users_are_all_there_and_never_more_than_there_are() {
+    const USERS: usize = 8;
+    let (now, most) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
+    let (all, seen) = (Barrier::new(USERS), most.clone());
+    let server = Server::start(move |request, stream| {
+        seen.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        if request.number < USERS {
+            // None is answered before all users have sent.
+            all.wait();
+        }
+        now.fetch_sub(1, Ordering::SeqCst);
+        good(request, stream)
+    });
+    let (finished, kept) = run_trial(&closed(&server.url(), USERS as u32), &mut numbered(200));
+    assert_eq!(indices(&kept, Outcome::Ok), (0..200).collect::<Vec<_>>());
+    assert_eq!((most.load(Ordering::SeqCst), finished.client.most_in_flight), (USERS, USERS as u64));
+    assert!(server.connections.load(Ordering::SeqCst) <= USERS);
+}
+
+#[test]
+fn a_count_ends_the_measured_phase() {
+    let server = Server::start(good);
+    let trial = Trial { measured: Measured { duration_ns: Some(LONG), requests: Some(7) }, ..closed(&server.url(), 3) };
+    let (finished, kept) = run_trial(&trial, &mut numbered(1000));
+    assert_eq!(indices(&kept, Outcome::Ok), (0..7).collect::<Vec<_>>());
+    assert!(finished.measured_to_ns < LONG);
+}
+
+#[test]
+fn warm_up_hands_over_without_a_break() {
+    let server = Server::start(good);
+    let trial = Trial { warmup_ns: 30 * MS, ..closed(&server.url(), 2) };
+    let mut requests = numbered(50);
+    requests.warmup = u64::MAX;
+    let (finished, kept) = run_trial(&trial, &mut requests);
+    let of = |phase| kept.records.iter().filter(move |record: &&Record| record.phase == phase);
+    assert_eq!(of(Phase::Measured).count(), 50);
+    assert_eq!(finished.counts.due(Phase::Measured), 50);
+    assert!(of(Phase::Warmup).count() > 0);
+    assert!(of(Phase::Warmup).all(|record| record.dequeued_ns < Some(30 * MS)));
+    assert!(of(Phase::Measured).all(|record| record.dequeued_ns >= Some(30 * MS)));
+    assert_eq!(finished.measured_from_ns, 30 * MS);
+}
+
+#[test]
+fn a_schedule_has_its_phases_and_its_lateness() {
+    let server = Server::start(good);
+    let mut requests = every(MS, 20);
+    requests.warmup = 10;
+    requests.from_ns = 0;
+    // Warm-up requests at 0..9 ms; the measured ones' own times begin at 0 as well, so they are all due once the warm-up is through.
+    let trial = Trial { warmup_ns: 10 * MS, ..open(&server.url(), 64) };
+    let (finished, kept) = run_trial(&trial, &mut requests);
+    assert_eq!((finished.counts.due(Phase::Warmup), finished.counts.due(Phase::Measured)), (10, 20));
+    assert!(kept.records.iter().all(|record| record.outcome == Outcome::Ok && record.lateness_ns() >= Some(0)));
+    let lateness = finished.client.lateness.expect("an open loop");
+    assert_eq!(lateness.n, 20);
+    let latest = kept.records.iter().filter(|record| record.phase == Phase::Measured).filter_map(Record::lateness_ns).max();
+    assert_eq!(Some(lateness.ns_max), latest);
+}
+
+/// The server stalls from request 10 until request 30 has arrived, which is 2 s later by the schedule and by nothing else.
+#[test]
+fn a_stall_shows_at_its_full_weight() {
+    const GAP: i64 = 100 * MS;
+    let gate = Gate::default();
+    let server = Server::start(move |request, stream| {
+        let index: i64 = String::from_utf8_lossy(&request.body).trim_start_matches("{\"index\":").trim_end_matches('}').parse().expect("an index");
+        if index == 30 {
+            gate.open();
+        }
+        if (10..30).contains(&index) {
+            gate.pass();
+        }
+        good(request, stream)
+    });
+    let (_, kept) = run_trial(&open(&server.url(), 64), &mut every(GAP, 31));
+    assert_eq!(indices(&kept, Outcome::Ok).len(), 31);
+    for record in &kept.records {
+        let index = record.global_index as i64;
+        assert_eq!(record.intended_ns, Some(index * GAP));
+        if (10..30).contains(&index) {
+            assert!(record.ttft_ns() >= Some((30 - index) * GAP), "{index}: {:?}", record.ttft_ns());
+            assert!(record.lateness_ns() < record.ttft_ns());
+        }
+    }
+}
+
+/// Opens its gate when it has seen as many dropped requests.
+struct OpensAt {
+    drops: usize,
+    gate: Gate,
+    records: Vec<Record>,
+}
+
+impl Sink for OpensAt {
+    fn record(&mut self, record: &Record, _: Option<&[u8]>) -> Result<(), Cause> {
+        self.records.push(record.clone());
+        if self.records.iter().filter(|record| record.outcome == Outcome::Dropped).count() == self.drops {
+            self.gate.open();
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn what_finds_no_free_place_is_dropped_and_counted() {
+    let gate = Gate::default();
+    let held = gate.clone();
+    let server = Server::start(move |request, stream| {
+        held.pass();
+        good(request, stream)
+    });
+    let mut sink = OpensAt { drops: 3, gate, records: Vec::new() };
+    let finished = run_into(&open(&server.url(), 2), &mut every(MS, 5), &mut sink).expect("a trial");
+    assert_eq!(finished.counts.of(Phase::Measured, Outcome::Ok), 2);
+    assert_eq!(finished.counts.of(Phase::Measured, Outcome::Dropped), 3);
+    assert_eq!((finished.client.most_in_flight, server.connections.load(Ordering::SeqCst)), (2, 2));
+    for record in sink.records.iter().filter(|record| record.outcome == Outcome::Dropped) {
+        assert!(record.intended_ns.is_some() && record.sent_ns.is_none() && record.error.is_some(), "{record:?}");
+    }
+}
+
+#[test]
+fn a_trial_without_a_success_ends_with_all_its_rows() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    drop(listener);
+    let (finished, kept) = run_trial(&open(&url, 8), &mut every(MS / 4, 100));
+    assert_eq!(indices(&kept, Outcome::ConnectError), (0..100).collect::<Vec<_>>());
+    assert_eq!(finished.counts.due(Phase::Measured), 100);
+}
+
+#[test]
+fn only_what_is_due_before_the_end_is_sent() {
+    let server = Server::start(good);
+    let trial = Trial { measured: Measured { duration_ns: Some(20 * MS), requests: None }, ..open(&server.url(), 64) };
+    let (finished, kept) = run_trial(&trial, &mut every(MS, 1000));
+    assert_eq!(kept.records.len(), 20);
+    assert_eq!(finished.measured_to_ns, 20 * MS);
+    assert_eq!(finished.client.asked_per_s, Some(1000.0));
+}
+
+#[test]
+fn requests_that_are_prepared_too_late_for_the_trial_are_dropped() {
+    /// Hands its requests out only when the trial, drain and all, is over.
+    struct Slow(Gate, u64);
+    impl Requests for Slow {
+        fn next(&mut self, _: Phase) -> Result<Option<Planned>, Cause> {
+            self.0.pass();
+            self.1 += 1;
+            Ok((self.1 <= 5).then(|| Planned { global_index: self.1 - 1, intended_offset_ns: Some(0), ..Planned::default() }))
+        }
+    }
+    let server = Server::start(good);
+    let trial = Trial { measured: Measured { duration_ns: Some(10 * MS), requests: None }, drain_ns: 10 * MS, ..open(&server.url(), 4) };
+    let gate = Gate::default();
+    let opener = gate.clone();
+    let start = trial.start_at_ns;
+    let opening = std::thread::spawn(move || {
+        while assay_reactor::now_ns() < start + 40 * MS {
+            std::thread::yield_now();
+        }
+        opener.open();
+    });
+    let (finished, kept) = run_trial(&trial, &mut Slow(gate, 0));
+    opening.join().expect("no panic");
+    assert_eq!(indices(&kept, Outcome::Dropped), [0, 1, 2, 3, 4]);
+    assert_eq!(finished.counts.due(Phase::Measured), 5);
+}
+
+#[test]
+fn a_cancelled_trial_ends_with_its_rows() {
+    struct Cancels<'a>(&'a AtomicBool, Vec<Outcome>);
+    impl Sink for Cancels<'_> {
+        fn record(&mut self, record: &Record, _: Option<&[u8]>) -> Result<(), Cause> {
+            self.0.store(true, Ordering::SeqCst);
+            self.1.push(record.outcome);
+            Ok(())
+        }
+    }
+    let hung = Gate::default();
+    let gate = hung.clone();
+    let server = Server::start(move |request, stream| {
+        if request.number > 0 {
+            gate.pass();
+        }
+        good(request, stream)
+    });
+    let cancel = AtomicBool::new(false);
+    let mut sink = Cancels(&cancel, Vec::new());
+    let finished = run(&trial(&server.url()), &mut numbered(1000), &mut sink, &cancel, &Progress::new()).expect("a trial");
+    assert!(finished.cancelled);
+    assert_eq!(sink.1, [Outcome::Ok, Outcome::CancelledAtEnd]);
+    hung.open();
+}
+
+#[test]
+fn failures_of_the_caller_end_the_trial_and_are_told() {
+    struct Refuses;
+    impl Sink for Refuses {
+        fn record(&mut self, _: &Record, _: Option<&[u8]>) -> Result<(), Cause> {
+            Err("the disk is full".into())
+        }
+    }
+    struct Fails;
+    impl Requests for Fails {
+        fn next(&mut self, _: Phase) -> Result<Option<Planned>, Cause> {
+            Err("no prompts".into())
+        }
+    }
+    let server = Server::start(good);
+    let refused = run_into(&trial(&server.url()), &mut numbered(u64::MAX), &mut Refuses);
+    assert!(matches!(&refused, Err(Error::Sink(cause)) if cause.to_string() == "the disk is full"), "{refused:?}");
+    let failed = run_into(&trial(&server.url()), &mut Fails, &mut crate::support::Kept::default());
+    assert!(matches!(&failed, Err(Error::Requests(cause)) if cause.to_string() == "no prompts"), "{failed:?}");
+}
+
+#[test]
+fn trials_that_make_no_sense_are_refused() {
+    let url = "http://127.0.0.1:1";
+    let refused = |trial: Trial| matches!(run_into(&trial, &mut numbered(1), &mut crate::support::Kept::default()), Err(Error::Trial { .. }));
+    assert!(refused(closed(url, 0)));
+    assert!(refused(Trial { timeout_ns: 0, ..trial(url) }));
+    assert!(refused(Trial { drain_ns: -1, ..trial(url) }));
+    let files = run_into(&open(url, u32::MAX), &mut numbered(1), &mut crate::support::Kept::default());
+    assert!(matches!(files, Err(Error::TooFewFiles { needed, .. }) if needed > u64::from(u32::MAX)), "{files:?}");
+}
+
+#[test]
+fn lists_may_be_sampled_and_nothing_is_kept_that_was_not_asked_for() {
+    let server = Server::start(good);
+    let trial = Trial { chunk_lists: ChunkLists::SampledEvery(4), capture: Capture::None, ..trial(&server.url()) };
+    let (_, kept) = run_trial(&trial, &mut numbered(8));
+    for record in &kept.records {
+        assert_eq!(record.chunks.len(), if record.global_index.is_multiple_of(4) { 2 } else { 0 });
+        assert_eq!((record.token_events, record.answer_sha256), (2, None));
+        assert!(record.first_token_ns.is_some());
+    }
+    assert!(kept.answers.iter().all(Option::is_none));
+}
+
+#[test]
+fn progress_adds_up() {
+    let server = Server::start(good);
+    let progress = Progress::new();
+    run(&trial(&server.url()), &mut numbered(5), &mut crate::support::Kept::default(), &AtomicBool::new(false), &progress).expect("a trial");
+    let reading = progress.read();
+    assert_eq!((reading.sent, reading.ok, reading.failed, reading.in_flight, reading.token_events), (5, 5, 0, 0, 10));
+}

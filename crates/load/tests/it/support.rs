@@ -1,0 +1,117 @@
+//! Trials of the tests' size.
+
+use std::sync::atomic::AtomicBool;
+
+use assay_load::{Api, Arrivals, Capture, Cause, ChunkLists, Endpoint, Error, Finished, Measured, Planned, Progress, Requests, Sink, Trial, run};
+use assay_record::{Outcome, Phase, Record};
+
+pub(crate) const MS: i64 = 1_000_000;
+/// Longer than any test: a limit that is not to be met.
+pub(crate) const LONG: i64 = 60_000 * MS;
+
+/// As many requests of each phase, one every `gap_ns` where there is a schedule.
+pub(crate) struct Numbered {
+    pub(crate) warmup: u64,
+    pub(crate) measured: u64,
+    pub(crate) gap_ns: Option<i64>,
+    pub(crate) from_ns: i64,
+    next: [u64; 2],
+}
+
+pub(crate) fn numbered(measured: u64) -> Numbered {
+    Numbered { warmup: 0, measured, gap_ns: None, from_ns: 0, next: [0; 2] }
+}
+
+pub(crate) fn every(gap_ns: i64, measured: u64) -> Numbered {
+    Numbered { gap_ns: Some(gap_ns), ..numbered(measured) }
+}
+
+impl Requests for Numbered {
+    fn next(&mut self, phase: Phase) -> Result<Option<Planned>, Cause> {
+        let last = if phase == Phase::Warmup { self.warmup } else { self.measured };
+        let index = &mut self.next[phase as usize];
+        if *index == last {
+            return Ok(None);
+        }
+        let global_index = *index;
+        *index += 1;
+        Ok(Some(Planned {
+            global_index,
+            intended_offset_ns: self.gap_ns.map(|gap| self.from_ns + gap * global_index as i64),
+            body: format!("{{\"index\":{global_index}}}").into_bytes(),
+            input_tokens: 3,
+            output_tokens_asked: Some(2),
+            request_id: u128::from(global_index) + 0xabc0,
+            prompt_sha256: None,
+        }))
+    }
+}
+
+/// Keeps every record and its answer.
+#[derive(Default)]
+pub(crate) struct Kept {
+    pub(crate) records: Vec<Record>,
+    pub(crate) answers: Vec<Option<String>>,
+}
+
+impl Sink for Kept {
+    fn record(&mut self, record: &Record, answer: Option<&[u8]>) -> Result<(), Cause> {
+        self.records.push(record.clone());
+        self.answers.push(answer.map(|answer| String::from_utf8(answer.to_vec()).expect("UTF-8")));
+        Ok(())
+    }
+}
+
+/// A streamed trial with one user that starts now and ends with its requests.
+pub(crate) fn trial(url: &str) -> Trial {
+    Trial {
+        endpoint: Endpoint::parse(url).and_then(Endpoint::resolve).expect("an endpoint"),
+        api: Api::Chat,
+        streaming: true,
+        arrivals: Arrivals::Closed { users: 1 },
+        start_at_ns: assay_reactor::now_ns(),
+        warmup_ns: 0,
+        measured: Measured::default(),
+        timeout_ns: LONG,
+        drain_ns: LONG,
+        chunk_lists: ChunkLists::All,
+        capture: Capture::Full,
+        user_agent: "assay-test".to_owned(),
+    }
+}
+
+pub(crate) fn closed(url: &str, users: u32) -> Trial {
+    Trial { arrivals: Arrivals::Closed { users }, ..trial(url) }
+}
+
+pub(crate) fn open(url: &str, max_in_flight: u32) -> Trial {
+    Trial { arrivals: Arrivals::Open { max_in_flight }, ..trial(url) }
+}
+
+/// Runs a trial and checks what must hold for every trial: one record each, counted once.
+pub(crate) fn run_trial(trial: &Trial, requests: &mut dyn Requests) -> (Finished, Kept) {
+    let mut kept = Kept::default();
+    let finished = run_into(trial, requests, &mut kept).expect("a trial that runs");
+    for phase in Phase::ALL {
+        for outcome in Outcome::ALL {
+            let records = kept.records.iter().filter(|record| record.phase == *phase && record.outcome == *outcome);
+            assert_eq!(finished.counts.of(*phase, *outcome), records.count() as u64, "{phase} {outcome}");
+        }
+    }
+    for record in &kept.records {
+        assert!(record.end_ns.is_some() && record.dequeued_ns <= record.end_ns, "{record:?}");
+        assert_eq!(record.error.is_none(), matches!(record.outcome, Outcome::Ok | Outcome::Empty), "{record:?}");
+    }
+    (finished, kept)
+}
+
+pub(crate) fn run_into(trial: &Trial, requests: &mut dyn Requests, sink: &mut dyn Sink) -> Result<Finished, Error> {
+    run(trial, requests, sink, &AtomicBool::new(false), &Progress::new())
+}
+
+/// The indices of the records with an outcome, in order.
+pub(crate) fn indices(kept: &Kept, outcome: Outcome) -> Vec<u64> {
+    let mut indices: Vec<u64> = kept.records.iter().filter(|record| record.outcome == outcome).map(|record| record.global_index).collect();
+    indices.sort_unstable();
+    indices
+}

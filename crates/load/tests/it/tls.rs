@@ -1,0 +1,68 @@
+//! The same under TLS, with an authority of the test's own. The key signs for nobody else; the files were made with `openssl`.
+
+use std::io;
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use assay_load::Endpoint;
+use assay_record::Outcome;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+use crate::server::{Server, good};
+use crate::support::{Kept, closed, indices, numbered, run_trial, trial};
+
+const AUTHORITY: &[u8] = include_bytes!("tls/authority.pem");
+const CERTIFICATE: &[u8] = include_bytes!("tls/server.pem");
+const KEY: &[u8] = include_bytes!("tls/server.key");
+
+fn server() -> Server {
+    let certificate = CertificateDer::from_pem_slice(CERTIFICATE).expect("a certificate");
+    let key = PrivateKeyDer::from_pem_slice(KEY).expect("a key");
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().expect("versions");
+    let config = Arc::new(builder.with_no_client_auth().with_single_cert(vec![certificate], key).expect("a key that fits"));
+    Server::with(good, move |stream: TcpStream| {
+        let mut stream = StreamOwned::new(ServerConnection::new(config.clone()).expect("a connection"), stream);
+        // A client that does not trust us ends the handshake.
+        let shaken: io::Result<_> = stream.conn.complete_io(&mut stream.sock);
+        shaken.ok().map(|_| stream)
+    })
+}
+
+fn url(server: &Server) -> String {
+    format!("https://localhost:{}", server.address.port())
+}
+
+#[test]
+fn requests_go_over_tls_to_a_server_that_is_trusted() {
+    let server = server();
+    let mut trial = closed(&url(&server), 2);
+    trial.endpoint = trial.endpoint.with_roots_pem(AUTHORITY).expect("an authority");
+    let (finished, kept) = run_trial(&trial, &mut numbered(30));
+    assert_eq!(indices(&kept, Outcome::Ok), (0..30).collect::<Vec<_>>(), "{:?}", kept.records[0].error);
+    assert_eq!(kept.answers[7], Some("ab".to_owned()));
+    assert!(finished.client.connections_opened <= 4);
+    assert!(kept.records[0].connect_end_ns > kept.records[0].connect_start_ns);
+}
+
+#[test]
+fn a_server_that_is_not_trusted_is_a_connect_error() {
+    let server = server();
+    let (_, kept): (_, Kept) = run_trial(&trial(&url(&server)), &mut numbered(2));
+    assert_eq!(indices(&kept, Outcome::ConnectError), [0, 1]);
+    let reason = kept.records[0].error.as_deref().unwrap_or_default();
+    assert!(reason.contains("certificate"), "{reason}");
+}
+
+#[test]
+fn a_plain_server_under_an_https_address_is_a_connect_error() {
+    let server = Server::start(good);
+    let mut trial = trial(&url(&server));
+    trial.endpoint = Endpoint::parse(&url(&server)).and_then(Endpoint::resolve).expect("an endpoint");
+    trial.timeout_ns = 500_000_000;
+    let (_, kept) = run_trial(&trial, &mut numbered(1));
+    // The server waits for a request that it can read: nothing comes of it.
+    assert!(matches!(kept.records[0].outcome, Outcome::ConnectError | Outcome::Timeout), "{:?}", kept.records[0]);
+}

@@ -1,0 +1,116 @@
+//! The headers of a target: what a definition names and never holds.
+
+use std::fmt;
+
+use assay_manifest::EnvVar;
+use assay_stage::read_secret;
+use ureq::http::{HeaderName, HeaderValue};
+
+/// Headers with their values, which are taken for secrets: nothing prints them.
+#[derive(Clone, Default)]
+pub struct Headers(Vec<(HeaderName, HeaderValue)>);
+
+/// A header that cannot be sent.
+#[derive(Debug, thiserror::Error)]
+pub enum HeaderError {
+    /// The secret cannot be read.
+    #[error("the header `{name}` comes from {place}, which cannot be read")]
+    Absent {
+        /// The header.
+        name: String,
+        /// Where its value should be.
+        place: String,
+        /// Why it cannot be read, where there is more to say.
+        source: Option<std::io::Error>,
+    },
+    /// The name is none that HTTP has.
+    #[error("`{0}` is no name of a header")]
+    Name(String),
+    /// The value cannot stand in a header. It is not shown.
+    #[error("the value of the header `{0}` holds characters that no header may hold, such as a line end")]
+    Value(String),
+}
+
+impl Headers {
+    /// Reads the values of headers from where they are kept.
+    pub fn read(headers: &[EnvVar]) -> Result<Self, HeaderError> {
+        headers.iter().map(one).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// The headers with their secret values, for whoever sends them.
+    pub fn iter(&self) -> impl Iterator<Item = (&HeaderName, &HeaderValue)> {
+        self.0.iter().map(|(name, value)| (name, value))
+    }
+}
+
+impl fmt::Debug for Headers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(name, _)| name.as_str())).finish()
+    }
+}
+
+fn one(header: &EnvVar) -> Result<(HeaderName, HeaderValue), HeaderError> {
+    let name = HeaderName::from_bytes(header.name.as_bytes())
+        .map_err(|_| HeaderError::Name(header.name.escape_debug().take(100).collect()))?;
+    let mut value = HeaderValue::from_bytes(&value_of(header)?).map_err(|_| HeaderError::Value(name.to_string()))?;
+    value.set_sensitive(true);
+    Ok((name, value))
+}
+
+fn value_of(header: &EnvVar) -> Result<Vec<u8>, HeaderError> {
+    use std::os::unix::ffi::OsStringExt;
+
+    let absent = |place: String, source| HeaderError::Absent { name: header.name.clone(), place, source };
+    match (&header.value, &header.from_env, &header.from_file) {
+        (Some(value), ..) => Ok(value.clone().into_bytes()),
+        (None, Some(variable), _) => std::env::var_os(variable)
+            .map(OsStringExt::into_vec)
+            .ok_or_else(|| absent(format!("the environment variable `{variable}`"), None)),
+        (None, None, Some(path)) => {
+            read_secret(path).map(OsStringExt::into_vec).map_err(|error| absent(format!("the file `{path}`"), Some(error)))
+        }
+        (None, None, None) => Err(absent("nowhere".to_owned(), None)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(name: &str, value: Option<&str>, from_env: Option<&str>, from_file: Option<&str>) -> EnvVar {
+        let text = |text: Option<&str>| text.map(str::to_owned);
+        EnvVar { name: name.to_owned(), value: text(value), from_env: text(from_env), from_file: text(from_file) }
+    }
+
+    fn refused(header: EnvVar) -> String {
+        Headers::read(&[header]).expect_err("refused").to_string()
+    }
+
+    #[test]
+    fn values_come_from_where_they_are_kept() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), "Bearer t\n").expect("written");
+        let wanted = [header("authorization", None, None, file.path().to_str()), header("X-Org", Some("a b"), None, None)];
+        let headers = Headers::read(&wanted).expect("readable");
+        let found: Vec<_> = headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+        assert_eq!(found, [("authorization", b"Bearer t".as_slice()), ("x-org", b"a b".as_slice())]);
+        // PATH is the one variable that every machine has.
+        assert_eq!(Headers::read(&[header("a", None, Some("PATH"), None)]).expect("readable").iter().count(), 1);
+    }
+
+    #[test]
+    fn nothing_prints_a_value() {
+        let headers = Headers::read(&[header("authorization", Some("Bearer hidden"), None, None)]).expect("readable");
+        assert_eq!(format!("{headers:?}"), r#"["authorization"]"#);
+        assert!(!format!("{:?}", crate::Client::new(headers)).contains("hidden"));
+    }
+
+    #[test]
+    fn what_cannot_be_sent_is_named_without_its_value() {
+        insta::assert_snapshot!(refused(header("a", None, Some("ASSAY_TEST_NO_SUCH_VARIABLE"), None)), @"the header `a` comes from the environment variable `ASSAY_TEST_NO_SUCH_VARIABLE`, which cannot be read");
+        insta::assert_snapshot!(refused(header("a", None, None, Some("/nonexistent"))), @"the header `a` comes from the file `/nonexistent`, which cannot be read");
+        insta::assert_snapshot!(refused(header("a", None, None, None)), @"the header `a` comes from nowhere, which cannot be read");
+        insta::assert_snapshot!(refused(header("a", Some("one\r\nevil: 1"), None, None)), @"the value of the header `a` holds characters that no header may hold, such as a line end");
+        insta::assert_snapshot!(refused(header("a\nb", Some("1"), None, None)), @r"`a\nb` is no name of a header");
+    }
+}

@@ -1,0 +1,125 @@
+//! What an endpoint says of itself: its version and its models.
+//!
+//! There is no standard for either question. The models are asked for as OpenAI's API has it; the version where vLLM, SGLang and
+//! TGI give it, in this order, and last in the `Server` header. What no answer gives is unknown, with the reason.
+
+use std::time::Duration;
+
+use assay_manifest::{Fact, ProvisionedTarget};
+use serde_json::Value;
+
+use crate::{Answer, Client, Limits, at};
+
+/// What bounds each question.
+const LIMITS: Limits = Limits { time: Duration::from_secs(5), bytes: 1 << 20 };
+
+/// The most models of a list.
+const MAX_MODELS: usize = 1000;
+
+/// The longest name of a model, and the longest version.
+const MAX_NAME_BYTES: usize = 300;
+
+/// Where a version is asked for, and the members of the answer that lead to it.
+const VERSION_PATHS: [(&str, &str); 3] = [("/version", "version"), ("/get_server_info", "version"), ("/info", "version")];
+
+/// What an endpoint says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Its version, and where it was read.
+    pub version: Fact<String>,
+    /// The models that it lists, sorted, each once; or why there is no list.
+    pub models: Result<Vec<String>, String>,
+}
+
+impl Identity {
+    /// Asks the endpoint at `url`. Who does not answer the first question is not asked the others.
+    pub fn ask(client: &Client, url: &str) -> Self {
+        let listed = client.get(&at(url, "/v1/models"), LIMITS);
+        let version = match &listed {
+            Err(error) if error.is_silence() => Fact::unknown(format!("GET /v1/models: {error}")),
+            listed => version(client, url, listed.as_ref().ok()),
+        };
+        let models = listed.map_err(|error| error.to_string()).and_then(|answer| models(&answer));
+        Self { version, models: models.map_err(|why| format!("GET /v1/models: {why}")) }
+    }
+
+    /// The models that it lists; none where it gives no list.
+    pub fn listed(&self) -> &[String] {
+        self.models.as_deref().unwrap_or_default()
+    }
+
+    /// How it differs from what was recorded of the same target: for people, and absent where it does not.
+    pub fn differs_from(&self, recorded: &ProvisionedTarget) -> Option<String> {
+        let version = |fact: &Fact<String>| fact.value.clone().unwrap_or_else(|| format!("unknown ({})", fact.how));
+        if self.version.value != recorded.version.value {
+            let (before, now) = (version(&recorded.version), version(&self.version));
+            return Some(format!("version {before} when it was provisioned, {now} now"));
+        }
+        if self.listed() != recorded.models {
+            let list = |models: &[String]| format!("[{}]", models.join(", "));
+            let now = self.models.as_ref().map_or_else(|why| format!("none ({why})"), |models| list(models));
+            return Some(format!("models {} when it was provisioned, {now} now", list(&recorded.models)));
+        }
+        None
+    }
+}
+
+fn version(client: &Client, url: &str, listed: Option<&Answer>) -> Fact<String> {
+    let mut said = Vec::new();
+    for (path, member) in VERSION_PATHS {
+        match client.get(&at(url, path), LIMITS).map_err(|error| error.to_string()).and_then(|answer| text_at(&answer, member)) {
+            Ok(version) => return Fact::observed(version, format!("GET {path}")),
+            Err(why) => said.push(format!("GET {path}: {why}")),
+        }
+    }
+    match listed.and_then(|answer| answer.server.as_deref()) {
+        Some(server) if is_versioned(server) => Fact::observed(server.to_owned(), "`Server` header of GET /v1/models"),
+        Some(_) => Fact::unknown(format!("{}; the `Server` header names no version", said.join("; "))),
+        None => Fact::unknown(format!("{}; no `Server` header", said.join("; "))),
+    }
+}
+
+/// Whether a `Server` header says more than whose web framework answers: a product and, after a slash, its version.
+fn is_versioned(server: &str) -> bool {
+    let after_slash = server.split_once('/').and_then(|(_, rest)| rest.bytes().next());
+    is_name(server) && after_slash.is_some_and(|byte| byte.is_ascii_digit())
+}
+
+fn json(answer: &Answer) -> Result<Value, String> {
+    if !answer.is_success() {
+        return Err(answer.status_text());
+    }
+    serde_json::from_slice(&answer.body).map_err(|_| "the answer is not JSON".to_owned())
+}
+
+fn text_at(answer: &Answer, member: &str) -> Result<String, String> {
+    let value = json(answer)?;
+    let text = value.get(member).and_then(Value::as_str).ok_or_else(|| format!("the answer has no text `{member}`"))?;
+    if is_name(text) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("the `{member}` in the answer is empty, too long or not printable"))
+    }
+}
+
+fn models(answer: &Answer) -> Result<Vec<String>, String> {
+    let value = json(answer)?;
+    let list = value.get("data").and_then(Value::as_array).ok_or("the answer has no list `data`")?;
+    if list.len() > MAX_MODELS {
+        return Err(format!("the list has {} models, more than {MAX_MODELS}", list.len()));
+    }
+    let id = |model: &Value| model.get("id").and_then(Value::as_str).filter(|id| is_name(id)).map(str::to_owned);
+    let models: Option<Vec<_>> = list.iter().map(id).collect();
+    let mut models = models.ok_or("a model in the list has no usable `id`")?;
+    models.sort_unstable();
+    models.dedup();
+    Ok(models)
+}
+
+/// A text that may stand in a report.
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.len() <= MAX_NAME_BYTES && !text.chars().any(char::is_control)
+}
+
+#[cfg(test)]
+mod tests;

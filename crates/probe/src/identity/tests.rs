@@ -1,0 +1,115 @@
+use assay_manifest::{FactSource, TargetKind};
+use proptest::prelude::*;
+
+use super::*;
+use crate::Headers;
+use crate::testing::{Reply, Server};
+
+fn ask(replies: Vec<(&'static str, Reply)>) -> (Identity, Vec<String>) {
+    let server = Server::of(replies);
+    let identity = Identity::ask(&Client::new(Headers::default()), &server.url());
+    (identity, server.paths())
+}
+
+fn version(replies: Vec<(&'static str, Reply)>) -> String {
+    let fact = ask(replies).0.version;
+    format!("{:?} {}", fact.value, fact.how)
+}
+
+fn listed(reply: Reply) -> Result<Vec<String>, String> {
+    ask(vec![("/v1/models", reply)]).0.models
+}
+
+#[test]
+fn vllm_says_its_version_and_its_models() {
+    let models = Reply::ok(r#"{"object":"list","data":[{"id":"qwen","root":"/models"},{"id":"llama"},{"id":"qwen"}]}"#);
+    let (identity, paths) = ask(vec![("/v1/models", models), ("/version", Reply::ok(r#"{"version":"0.11.0"}"#))]);
+    assert_eq!(identity.version, Fact::observed("0.11.0".to_owned(), "GET /version"));
+    assert_eq!(identity.models, Ok(vec!["llama".to_owned(), "qwen".to_owned()]), "sorted, each once");
+    assert_eq!(paths, ["/v1/models", "/version"], "no question more than it takes");
+}
+
+#[test]
+fn other_servers_say_it_elsewhere() {
+    insta::assert_snapshot!(version(vec![("/get_server_info", Reply::ok(r#"{"model_path":"m","version":"0.5.2"}"#))]), @r#"Some("0.5.2") GET /get_server_info"#);
+    insta::assert_snapshot!(version(vec![("/info", Reply::ok(r#"{"model_id":"m","version":"3.3.6"}"#))]), @r#"Some("3.3.6") GET /info"#);
+    let models = |server: &str| Reply::with("200 OK", &[&format!("server: {server}")], r#"{"data":[]}"#);
+    insta::assert_snapshot!(version(vec![("/v1/models", models("llama.cpp/b4000"))]), @"None GET /version: 404 Not Found; GET /get_server_info: 404 Not Found; GET /info: 404 Not Found; the `Server` header names no version");
+    insta::assert_snapshot!(version(vec![("/v1/models", models("TensorRT/1.2"))]), @r#"Some("TensorRT/1.2") `Server` header of GET /v1/models"#);
+    insta::assert_snapshot!(version(vec![]), @"None GET /version: 404 Not Found; GET /get_server_info: 404 Not Found; GET /info: 404 Not Found; no `Server` header");
+}
+
+#[test]
+fn a_version_is_a_short_text_in_json() {
+    let said = |body: &str| version(vec![("/version", Reply::ok(body))]).split(';').next().unwrap_or_default().to_owned();
+    insta::assert_snapshot!(said("0.11.0"), @"None GET /version: the answer is not JSON");
+    insta::assert_snapshot!(said("11"), @"None GET /version: the answer has no text `version`");
+    insta::assert_snapshot!(said(r#"{"version":7}"#), @"None GET /version: the answer has no text `version`");
+    insta::assert_snapshot!(said(r#"{"version":"a\u001b[31mb"}"#), @"None GET /version: the `version` in the answer is empty, too long or not printable");
+    insta::assert_snapshot!(said(&format!(r#"{{"version":"{}"}}"#, "1".repeat(301))), @"None GET /version: the `version` in the answer is empty, too long or not printable");
+}
+
+#[test]
+fn what_is_no_list_of_models_is_none() {
+    let why = |reply| listed(reply).expect_err("no list");
+    insta::assert_snapshot!(why(Reply::status("401 Unauthorized")), @"GET /v1/models: 401 Unauthorized");
+    insta::assert_snapshot!(why(Reply::ok("<html>")), @"GET /v1/models: the answer is not JSON");
+    insta::assert_snapshot!(why(Reply::ok(b"\xff\xfe")), @"GET /v1/models: the answer is not JSON");
+    insta::assert_snapshot!(why(Reply::ok("{}")), @"GET /v1/models: the answer has no list `data`");
+    insta::assert_snapshot!(why(Reply::ok(r#"{"data":[{"id":"a"},{"name":"b"}]}"#)), @"GET /v1/models: a model in the list has no usable `id`");
+    insta::assert_snapshot!(why(Reply::endless()), @"GET /v1/models: the answer is larger than the limit of 1048576 bytes");
+    let many = vec![r#"{"id":"a"}"#; MAX_MODELS + 1].join(",");
+    insta::assert_snapshot!(why(Reply::ok(format!(r#"{{"data":[{many}]}}"#))), @"GET /v1/models: the list has 1001 models, more than 1000");
+    assert_eq!(listed(Reply::ok(r#"{"data":[]}"#)), Ok(vec![]), "an empty list is a list");
+}
+
+#[test]
+fn who_is_not_there_is_not_asked_again() {
+    let url = Server::of(vec![]).url();
+    let identity = Identity::ask(&Client::new(Headers::default()), &url);
+    assert_eq!(identity.version.source, FactSource::Unknown);
+    insta::assert_snapshot!(identity.version.how, @"GET /v1/models: Connection refused (os error 111)");
+    insta::assert_snapshot!(identity.models.expect_err("no list"), @"GET /v1/models: Connection refused (os error 111)");
+}
+
+fn recorded(version: Option<&str>, models: &[&str]) -> ProvisionedTarget {
+    ProvisionedTarget {
+        id: "t".parse().expect("a name"),
+        kind: TargetKind::Endpoint,
+        hosts: vec![],
+        address: None,
+        version: version.map_or_else(|| Fact::unknown("404"), |version| Fact::observed(version.to_owned(), "GET /version")),
+        models: models.iter().map(|model| (*model).to_owned()).collect(),
+        image: None,
+        probes: vec![],
+    }
+}
+
+#[test]
+fn another_version_or_another_list_is_another_endpoint() {
+    let now = Identity { version: Fact::observed("1".to_owned(), "GET /info"), models: Ok(vec!["a".to_owned()]) };
+    assert_eq!(now.differs_from(&recorded(Some("1"), &["a"])), None, "where it was read is no difference");
+    insta::assert_snapshot!(now.differs_from(&recorded(Some("2"), &["a"])).expect("another"), @"version 2 when it was provisioned, 1 now");
+    insta::assert_snapshot!(now.differs_from(&recorded(None, &["a"])).expect("another"), @"version unknown (404) when it was provisioned, 1 now");
+    insta::assert_snapshot!(now.differs_from(&recorded(Some("1"), &[])).expect("another"), @"models [] when it was provisioned, [a] now");
+    let silent = Identity { version: Fact::unknown("x"), models: Err("GET /v1/models: gone".to_owned()) };
+    assert_eq!(silent.differs_from(&recorded(None, &[])), None, "it never said anything");
+    insta::assert_snapshot!(silent.differs_from(&recorded(None, &["a"])).expect("another"), @"models [a] when it was provisioned, none (GET /v1/models: gone) now");
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_answered_is_understood_or_explained(bytes in prop::collection::vec(any::<u8>(), 0..200), status in 100_u16..1000) {
+        let answer = Answer { status, server: None, body: bytes };
+        let _ = (models(&answer), text_at(&answer, "version"));
+    }
+
+    #[test]
+    fn a_list_holds_printable_names_only(ids in prop::collection::vec(".{0,10}", 0..10)) {
+        let data: Vec<_> = ids.iter().map(|id| serde_json::json!({"id": id})).collect();
+        let body = serde_json::to_vec(&serde_json::json!({"data": data})).expect("JSON");
+        if let Ok(models) = models(&Answer { status: 200, server: None, body }) {
+            prop_assert!(models.is_sorted() && models.iter().all(|model| is_name(model)));
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! A scripted HTTP server for tests: real bytes over real connections of this machine, as bad as the test wants them.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// What was asked.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The path with its query.
+    pub path: String,
+    /// How many questions came before it.
+    pub number: usize,
+    headers: Vec<(String, String)>,
+}
+
+impl Request {
+    /// The value of a header, by its name in lower case.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// What is sent in answer; the connection is closed behind it.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    bytes: Vec<u8>,
+    then: Then,
+}
+
+/// What comes after the bytes.
+#[derive(Clone, Debug)]
+enum Then {
+    Close,
+    /// The same bytes again and again, as fast as they are taken.
+    Forever(Vec<u8>),
+    /// A byte now and then, as long as somebody reads.
+    Drip,
+    /// Nothing more, and the connection stays open.
+    Hang,
+}
+
+impl Reply {
+    /// These bytes and no more.
+    pub fn raw(bytes: impl Into<Vec<u8>>) -> Self {
+        Self { bytes: bytes.into(), then: Then::Close }
+    }
+
+    /// An answer with a status, such as `404 Not Found`, more lines of the head, and a body.
+    pub fn with(status: &str, head: &[&str], body: impl AsRef<[u8]>) -> Self {
+        let body = body.as_ref();
+        let mut text = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n", body.len());
+        head.iter().for_each(|line| text.extend([*line, "\r\n"]));
+        text.push_str("\r\n");
+        Self::raw([text.as_bytes(), body].concat())
+    }
+
+    /// A good answer.
+    pub fn ok(body: impl AsRef<[u8]>) -> Self {
+        Self::with("200 OK", &[], body)
+    }
+
+    /// An answer without a body.
+    pub fn status(status: &str) -> Self {
+        Self::with(status, &[], "")
+    }
+
+    /// A head, and a body that never ends.
+    pub fn endless() -> Self {
+        Self { bytes: b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), then: Then::Forever(vec![b'a'; 1 << 16]) }
+    }
+
+    /// A head that never ends.
+    pub fn endless_head() -> Self {
+        Self { bytes: b"HTTP/1.1 200 OK\r\n".to_vec(), then: Then::Forever(b"x-more: of the same\r\n".repeat(1000)) }
+    }
+
+    /// A head, and a body that comes a byte now and then.
+    pub fn drip() -> Self {
+        Self { bytes: b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), then: Then::Drip }
+    }
+
+    /// Nothing at all, with the connection open.
+    pub fn hang() -> Self {
+        Self { bytes: Vec::new(), then: Then::Hang }
+    }
+
+    fn send(&self, mut to: TcpStream) -> std::io::Result<()> {
+        to.write_all(&self.bytes)?;
+        match &self.then {
+            Then::Close => {}
+            Then::Forever(bytes) => loop {
+                to.write_all(bytes)?;
+            },
+            Then::Drip => loop {
+                to.write_all(b"a")?;
+                std::thread::sleep(Duration::from_millis(2));
+            },
+            // Whoever asked has gone when there is nothing more to read.
+            Then::Hang => drop(to.read(&mut [0; 64])),
+        }
+        Ok(())
+    }
+}
+
+type Script = Box<dyn Fn(&Request) -> Reply + Send + Sync>;
+
+/// Answers until it is dropped, each connection in a thread of its own.
+pub struct Server {
+    address: SocketAddr,
+    over: Arc<AtomicBool>,
+    asked: Arc<Mutex<Vec<Request>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Answers each question with what `script` says.
+    ///
+    /// # Panics
+    /// Where this machine has no port.
+    pub fn start(script: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let (over, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
+        let (stop, questions) = (Arc::clone(&over), Arc::clone(&asked));
+        let script: Arc<Script> = Arc::new(Box::new(script));
+        let thread = std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                if stop.load(Ordering::SeqCst) {
+                    break;
+                }
+                let (script, questions) = (Arc::clone(&script), Arc::clone(&questions));
+                std::thread::spawn(move || answer(stream, &script, &questions));
+            }
+        });
+        Self { address, over, asked, thread: Some(thread) }
+    }
+
+    /// Answers by path; every other path is not found.
+    pub fn of(replies: Vec<(&'static str, Reply)>) -> Self {
+        Self::start(move |request| {
+            let found = replies.iter().find(|(path, _)| *path == request.path);
+            found.map_or_else(|| Reply::status("404 Not Found"), |(_, reply)| reply.clone())
+        })
+    }
+
+    /// Its address, without a path.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Every question so far.
+    pub fn asked(&self) -> Vec<Request> {
+        self.asked.lock().map(|asked| asked.clone()).unwrap_or_default()
+    }
+
+    /// The paths of every question so far.
+    pub fn paths(&self) -> Vec<String> {
+        self.asked().into_iter().map(|request| request.path).collect()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::SeqCst);
+        // The thread waits for a connection: this is the last one.
+        let _ = TcpStream::connect(self.address);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn answer(stream: TcpStream, script: &Script, asked: &Mutex<Vec<Request>>) {
+    let Some(mut request) = read(&stream) else { return };
+    if let Ok(mut asked) = asked.lock() {
+        request.number = asked.len();
+        asked.push(request.clone());
+    }
+    // Whoever has read enough closes the connection.
+    let _ = script(&request).send(stream);
+}
+
+fn read(stream: &TcpStream) -> Option<Request> {
+    let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+    let path = lines.next()?.split(' ').nth(1)?.to_owned();
+    let header = |line: String| line.split_once(": ").map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()));
+    let headers = lines.take_while(|line| !line.is_empty()).filter_map(header).collect();
+    Some(Request { path, number: 0, headers })
+}

@@ -1,0 +1,34 @@
+//! Measures the page of a serving run of 1,000 loads, each with about thirty metrics of five trials: how long it takes, and how
+//! large it is. `cargo run --release -p assay-report --example report_bench`.
+
+use std::io::{self, Write as _};
+use std::time::Instant;
+
+use assay_report::{Inputs, Report, SignedBy, Verified};
+
+#[expect(dead_code, reason = "an example needs a part of what tests need")]
+#[path = "../src/fixture/mod.rs"]
+mod fixture;
+
+/// Repetitions, of which the median is reported.
+const REPEATS: usize = 5;
+
+fn main() -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    for loads in [10, 100, 1_000] {
+        let model = fixture::serving::many(loads);
+        let mut times: Vec<_> = (0..REPEATS).map(|_| timed(&model)).collect();
+        times.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let (built, rendered, bytes) = times[REPEATS / 2];
+        writeln!(out, "{loads:>5} loads: built in {built:.1} ms, rendered in {rendered:.1} ms, {bytes} bytes")?;
+    }
+    Ok(())
+}
+
+fn timed(model: &fixture::Model) -> (f64, f64, usize) {
+    let start = Instant::now();
+    let report = model.report();
+    let built = start.elapsed();
+    let html = report.html();
+    (built.as_secs_f64() * 1e3, (start.elapsed() - built).as_secs_f64() * 1e3, html.len())
+}

@@ -1,0 +1,214 @@
+//! The table of a serving case: a row for each load in the plan's order, each number with its interval beneath it and its lineage
+//! one click away.
+
+use super::figure::number_link;
+use super::panel::Panels;
+use super::table::{Budget, group_rows, header};
+use super::writer::Writer;
+use super::{FIGURE_SPACE, PUNCTUATION_SPACE};
+use crate::Report;
+use crate::model::{CaseSection, PointSection, Row};
+use crate::number::grouped;
+use crate::serving::{self, Column, is_solid, metric_name};
+use crate::text::{align_points, counted};
+
+/// Numbers of serving tables up to which each has a lineage panel of its own; of more, the numbers of a load share one.
+const MAX_NUMBER_PANELS: usize = 900;
+
+/// Numbers of a report up to which all metrics are part of the page, not only those of the tables.
+const MAX_ALL_METRICS: usize = 1_100;
+
+/// Remarks that a case lists; the rest is counted.
+const MAX_REMARKS: usize = 40;
+
+/// How a report's lineage panels are made, decided once for all its tables.
+#[derive(Clone, Copy)]
+pub(super) struct Detail {
+    number_panels: bool,
+    all_metrics: bool,
+}
+
+impl Detail {
+    pub(super) fn of(report: &Report) -> Self {
+        let cases = || report.cases.iter().filter(|case| case.serving.is_some());
+        let in_tables: usize = cases().map(|case| case.points.len() * serving::columns(case).len()).sum();
+        let all: usize = cases().flat_map(|case| &case.points).map(|point| point.rows.len()).sum();
+        Self { number_panels: in_tables <= MAX_NUMBER_PANELS, all_metrics: all <= MAX_ALL_METRICS }
+    }
+}
+
+pub(super) fn serving_table(page: &mut Writer, budget: &mut Budget<'_>, (place, case): (usize, &CaseSection), report: &Report, detail: Detail) {
+    page.leaf("h3", &[], case.case_id.as_str());
+    if let Some(work) = &case.serving {
+        let slos = if work.slos.is_empty() { String::new() } else { format!(" SLOs: {}.", work.slo_text()) };
+        page.leaf("p", &[("class", "quiet work")], &format!("{}; {}; {}.{slos}", work.summary(), work.arrivals, work.lengths));
+    }
+    let columns = serving::columns(case);
+    let attributes = [("class", "scroll"), ("tabindex", "0"), ("role", "region"), ("aria-label", case.case_id.as_str())];
+    page.element("div", &attributes, |page| {
+        page.element("table", &[("class", "loads")], |page| {
+            page.element("thead", &[], |page| head(page, &columns));
+            page.element("tbody", &[], |page| rows(page, budget, (place, case), &columns, report, detail));
+        });
+    });
+    remarks(page, case);
+    other_metrics(page, budget, case, &columns, report, detail);
+}
+
+fn head(page: &mut Writer, columns: &[&Column]) {
+    page.element("tr", &[], |page| {
+        page.leaf("th", &[("scope", "col")], "load");
+        for title in ["trials", "ok", "failed"] {
+            page.leaf("th", &[("scope", "col"), ("class", "n")], title);
+        }
+        for column in columns {
+            page.element("th", &[("scope", "col"), ("class", "n")], |page| {
+                page.text(&column.name());
+                if !column.statistic.is_empty() {
+                    page.leaf("span", &[("class", "unit")], column.unit);
+                }
+            });
+        }
+        page.leaf("th", &[("scope", "col")], "SLOs");
+    });
+}
+
+fn rows(page: &mut Writer, budget: &mut Budget<'_>, (place, case): (usize, &CaseSection), columns: &[&Column], report: &Report, detail: Detail) {
+    let aligned: Vec<Vec<String>> = columns.iter().map(|column| aligned(case, column)).collect();
+    for (index, point) in case.points.iter().enumerate() {
+        if budget.is_spent(page) {
+            budget.left_out += 1;
+            continue;
+        }
+        let shared = (!detail.number_panels).then(|| format!("p-{place}-{index}"));
+        page.element("tr", &[], |page| {
+            first_cells(page, point, shared.as_deref());
+            for (column, texts) in columns.iter().zip(&aligned) {
+                let padded = texts.get(index).map_or("", String::as_str);
+                cell(page, point, column, padded, detail);
+            }
+            last_cells(page, point);
+        });
+        page.newline();
+        write_panels(budget.panels, report, case, point, columns, shared.as_deref(), budget.full);
+    }
+}
+
+fn write_panels(panels: &mut Panels, report: &Report, case: &CaseSection, point: &PointSection, columns: &[&Column], shared: Option<&str>, full: bool) {
+    if let Some(id) = shared {
+        panels.write_load(id, case, point, columns);
+        return;
+    }
+    for row in columns.iter().filter_map(|column| point.row(column.metric)) {
+        if let Ok(measured) = &row.measured {
+            panels.write(report, case, point, row, measured, full);
+        }
+    }
+}
+
+/// The numbers of a column with their decimal points under each other.
+fn aligned(case: &CaseSection, column: &Column) -> Vec<String> {
+    let text = |point: &PointSection| point.measured(column.metric).map_or_else(String::new, |found| found.median_text.clone());
+    align_points(&case.points.iter().map(text).collect::<Vec<_>>(), FIGURE_SPACE, PUNCTUATION_SPACE)
+}
+
+fn first_cells(page: &mut Writer, point: &PointSection, shared: Option<&str>) {
+    let load = point.serving.as_ref();
+    page.element("th", &[("scope", "row")], |page| match shared {
+        Some(id) => page.leaf("a", &[("class", "number"), ("href", &format!("#{id}"))], &point.label),
+        None => page.text(&point.label),
+    });
+    let trials = if is_solid(point) { "n" } else { "n caution" };
+    page.element("td", &[("class", trials)], |page| {
+        page.text(&format!("{}/{}", point.counted, point.planned));
+        if point.counted > 0 && !is_solid(point) {
+            page.leaf("small", &[("class", "caution")], "see below");
+        }
+    });
+    page.leaf("td", &[("class", "n")], &load.map_or_else(|| "—".to_owned(), |load| grouped(load.ok)));
+    let failed = load.map(serving::Load::failed);
+    let class = if failed.unwrap_or(0) > 0 { "n caution" } else { "n" };
+    page.leaf("td", &[("class", class)], &failed.map_or_else(|| "—".to_owned(), grouped));
+}
+
+/// The padding that aligns a number stands outside of its link, so that no line is drawn under nothing.
+fn cell(page: &mut Writer, point: &PointSection, column: &Column, padded: &str, detail: Detail) {
+    match point.row(column.metric).map(|row| &row.measured) {
+        Some(Ok(found)) => page.element("td", &[("class", "n")], |page| {
+            if detail.number_panels { number_link(page, found) } else { page.text(&found.median_text) }
+            page.text(padded.get(found.median_text.len()..).unwrap_or_default());
+            let interval = found.interval.as_ref().map_or("no interval", |ends| ends.text.as_str());
+            page.leaf("small", &[], interval);
+            if let Some(twin) = serving::twin(point, column) {
+                page.element("small", &[("class", "twin")], |page| with_failures(page, twin, detail));
+            }
+        }),
+        Some(Err(_)) | None => page.leaf("td", &[("class", "n caution")], "absent"),
+    }
+}
+
+fn with_failures(page: &mut Writer, twin: &Row, detail: Detail) {
+    match &twin.measured {
+        Ok(found) if detail.number_panels => {
+            page.text("with failures ");
+            number_link(page, found);
+        }
+        Ok(found) => page.text(&format!("with failures {}", found.median_text)),
+        Err(_) => page.leaf("span", &[("class", "caution")], "with failures absent"),
+    }
+}
+
+fn last_cells(page: &mut Writer, point: &PointSection) {
+    match point.serving.as_ref().and_then(|load| load.slo_met) {
+        Some(true) => page.leaf("td", &[], "met"),
+        Some(false) => page.leaf("td", &[("class", "caution")], "missed"),
+        None => page.leaf("td", &[("class", "quiet")], "—"),
+    }
+}
+
+fn remarks(page: &mut Writer, case: &CaseSection) {
+    let remarks = serving::remarks(case);
+    if remarks.is_empty() {
+        return;
+    }
+    page.element("ul", &[("class", "remarks")], |page| {
+        for remark in remarks.iter().take(MAX_REMARKS) {
+            page.element("li", &[], |page| page.prose(remark));
+        }
+        if remarks.len() > MAX_REMARKS {
+            page.leaf("li", &[], &format!("and {} more remarks; the Summary has all of them", remarks.len() - MAX_REMARKS));
+        }
+    });
+}
+
+/// Every metric that is not a column, closed until it is asked for.
+fn other_metrics(page: &mut Writer, budget: &mut Budget<'_>, case: &CaseSection, columns: &[&Column], report: &Report, detail: Detail) {
+    let is_column = |metric: &str| columns.iter().any(|column| column.metric == metric);
+    let groups: Vec<_> = case.groups().into_iter().filter(|group| !is_column(group.metric)).collect();
+    if groups.is_empty() {
+        return;
+    }
+    let count = counted(groups.len() as u64, "more metric");
+    if !detail.all_metrics {
+        let text = format!("{count} of each load are left out to keep this page small; numbers.json has all of them.");
+        page.leaf("p", &[("class", "quiet")], &text);
+        return;
+    }
+    page.element("details", &[], |page| {
+        page.leaf("summary", &[], &format!("{count} of these loads"));
+        let label = format!("{}, more metrics", case.case_id);
+        page.element("div", &[("class", "scroll"), ("tabindex", "0"), ("role", "region"), ("aria-label", &label)], |page| {
+            page.element("table", &[("class", "results")], |page| {
+                page.element("thead", &[], header);
+                for group in &groups {
+                    page.element("tbody", &[], |page| group_rows(page, budget, case, group, report));
+                }
+            });
+        });
+    });
+}
+
+/// The short names of the numbers of a load, for a panel that they share.
+pub(super) fn numbers<'a>(point: &'a PointSection, columns: &'a [&Column]) -> impl Iterator<Item = (String, &'a str)> {
+    columns.iter().filter_map(|column| Some((metric_name(column.metric), point.measured(column.metric)?.address.row())))
+}

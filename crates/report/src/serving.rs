@@ -1,0 +1,635 @@
+//! What serving adds to a case and its points: the work that is asked, requests by what became of them, distributions and a timeline.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use assay_manifest::{
+    ArrivalLaw, CacheMode, Intent, LengthLaw, MetricSummary, Point, PointKind, PointSummary, PointView, ServingApi, ServingPoint,
+    ServingWork, Slo, SloMetric, Stability, TimelineRequest,
+};
+
+use crate::model::{CaseSection, Measured, PointSection, Row, Sentence, trials_of};
+use crate::number::{grouped, percent, significant};
+use crate::text::{clean, counted};
+
+/// Quantiles of a curve that are kept: more than a panel has pixels tells nothing more.
+const MAX_QUANTILES: usize = 96;
+
+/// Requests that a timeline shows: rows of a few pixels each.
+const MAX_TIMELINE: usize = 48;
+
+/// Of those, failed ones at most; they are kept first, because they are what a reader looks for.
+const MAX_FAILED_SHOWN: usize = 16;
+
+/// Outcomes that a point names; the endpoint cannot make up more than there are words for, a hostile Summary can.
+const MAX_OUTCOMES: usize = 12;
+
+/// Absences that a point explains.
+const MAX_ABSENT: usize = 100;
+
+/// The metric that a serving case is judged by first; the second where answers are not streamed.
+pub(crate) const HEADLINES: [&str; 2] = ["ttft_ms_p99", "e2e_ms_p99"];
+
+/// What throughput is counted in, best first: embeddings give no tokens.
+pub(crate) const THROUGHPUTS: [&str; 2] = ["output_tokens_per_s", "request_throughput_per_s"];
+
+/// What is asked of the endpoint.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Work {
+    pub(crate) model: String,
+    pub(crate) api: &'static str,
+    pub(crate) streaming: bool,
+    /// Whether load comes at a set rate, whatever the answers do.
+    pub(crate) open_loop: bool,
+    pub(crate) arrivals: String,
+    pub(crate) lengths: String,
+    pub(crate) cache: &'static str,
+    pub(crate) slos: Vec<SloLine>,
+}
+
+/// A limit that each request must keep.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct SloLine {
+    /// `TTFT`.
+    pub(crate) name: &'static str,
+    /// `ttft`, the first part of the names of metrics.
+    pub(crate) metric: &'static str,
+    pub(crate) limit_ms: f64,
+    /// `TTFT 500 ms`.
+    pub(crate) text: String,
+}
+
+/// A load level, and what became of its requests.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Load {
+    /// Streams or arrivals a second; absent for what is neither.
+    pub(crate) amount: Option<f64>,
+    /// `64`, `2.5/s`: the load where there is no room for words.
+    pub(crate) short: String,
+    pub(crate) requests: u64,
+    pub(crate) ok: u64,
+    /// What else became of requests, most frequent first.
+    pub(crate) failures: Vec<(String, u64)>,
+    pub(crate) slo_met: Option<bool>,
+    /// Where latencies count from; empty where nothing was measured.
+    pub(crate) latency_from: String,
+    pub(crate) token_sources: Vec<(String, u64)>,
+    pub(crate) tpot_assumed: u64,
+    pub(crate) curves: Vec<Curve>,
+    pub(crate) timeline: Option<Timeline>,
+}
+
+/// A distribution, fit to be drawn: finite, rising, latencies above zero.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Curve {
+    pub(crate) metric: String,
+    pub(crate) n: u64,
+    /// Requests that lie beyond every value.
+    pub(crate) failed: u64,
+    /// Probability over the samples that there are, and milliseconds.
+    pub(crate) quantiles: Vec<(f64, f64)>,
+}
+
+/// Requests of one trial, in the order of their starts.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Timeline {
+    pub(crate) trial: String,
+    /// Which of how many requests are shown, and how they were chosen.
+    pub(crate) shown_text: String,
+    pub(crate) requests: Vec<TimelineRequest>,
+}
+
+/// A column of the serving table.
+#[derive(Debug)]
+pub(crate) struct Column {
+    pub(crate) metric: &'static str,
+    /// `TTFT`, or the whole title where there is no statistic.
+    pub(crate) head: &'static str,
+    /// `p99`; empty for rates.
+    pub(crate) statistic: &'static str,
+    pub(crate) unit: &'static str,
+    /// Narrow screens drop the columns with the lowest rank first.
+    pub(crate) rank: u8,
+}
+
+const fn column(metric: &'static str, head: &'static str, statistic: &'static str, unit: &'static str, rank: u8) -> Column {
+    Column { metric, head, statistic, unit, rank }
+}
+
+/// The columns in the order of the table. `columns` decides which of them a case has.
+const COLUMNS: [Column; 11] = [
+    column("ttft_ms_p50", "TTFT", "p50", "ms", 3),
+    column("ttft_ms_p99", "TTFT", "p99", "ms", 9),
+    column("tpot_ms_p50", "TPOT", "p50", "ms", 7),
+    column("tpot_ms_p99", "TPOT", "p99", "ms", 0),
+    column("itl_ms_p99", "ITL", "p99", "ms", 2),
+    column("icl_ms_p99", "ICL", "p99", "ms", 2),
+    column("e2e_ms_p50", "E2E", "p50", "ms", 3),
+    column("e2e_ms_p99", "E2E", "p99", "ms", 4),
+    column("request_throughput_per_s", "requests", "", "/s", 6),
+    column("output_tokens_per_s", "tokens", "", "/s", 8),
+    column("goodput_requests_per_s", "goodput", "", "/s", 5),
+];
+
+/// The columns of a case: those that some point has. Where one tells what another tells better, it gives way.
+pub(crate) fn columns(case: &CaseSection) -> Vec<&'static Column> {
+    let known: BTreeSet<&str> = case.points.iter().flat_map(|point| &point.rows).map(|row| row.metric.as_str()).collect();
+    let measured = |metric: &str| case.points.iter().any(|point| point.measured(metric).is_some());
+    let has_slos = case.serving.as_ref().is_some_and(|work| !work.slos.is_empty());
+    let wanted = |column: &&Column| match column.metric {
+        "icl_ms_p99" => !measured("itl_ms_p99"),
+        "e2e_ms_p50" => !measured("ttft_ms_p50"),
+        "tpot_ms_p99" => has_slos,
+        "goodput_requests_per_s" => has_slos || measured("goodput_requests_per_s"),
+        _ => true,
+    };
+    COLUMNS.iter().filter(|column| known.contains(column.metric)).filter(wanted).collect()
+}
+
+impl Column {
+    /// `TTFT p99, ms`.
+    pub(crate) fn title(&self) -> String {
+        match (self.statistic, self.unit) {
+            ("", unit) => format!("{}{unit}", self.head),
+            (statistic, unit) => format!("{} {statistic}, {unit}", self.head),
+        }
+    }
+
+    /// `TTFT p99`, `tokens/s`.
+    pub(crate) fn name(&self) -> String {
+        metric_name(self.metric)
+    }
+}
+
+/// How people call a metric: `TTFT p99` for `ttft_ms_p99`. Its own name where they do not.
+pub(crate) fn metric_name(metric: &str) -> String {
+    match COLUMNS.iter().find(|column| column.metric == metric) {
+        Some(Column { head, statistic: "", unit, .. }) => format!("{head}{unit}"),
+        Some(Column { head, statistic, .. }) => format!("{head} {statistic}"),
+        None => match metric.strip_suffix(WITH_FAILURES).filter(|base| COLUMNS.iter().any(|column| column.metric == *base)) {
+            Some(base) => format!("{} with failures", metric_name(base)),
+            None => metric.to_owned(),
+        },
+    }
+}
+
+/// What ends the name of a metric's twin that counts failed requests as the slowest.
+pub(crate) const WITH_FAILURES: &str = "_with_failures";
+
+/// The twin of a column that counts failed requests as the slowest, where requests of the load failed.
+pub(crate) fn twin<'a>(point: &'a PointSection, column: &Column) -> Option<&'a Row> {
+    let failed = point.serving.as_ref().is_some_and(|load| load.failed() > 0);
+    let row = || point.rows.iter().find(|row| row.metric.strip_suffix(WITH_FAILURES) == Some(column.metric));
+    failed.then(row).flatten()
+}
+
+impl Work {
+    pub(crate) fn of(work: &ServingWork) -> Self {
+        let output = work.output.as_ref().map(|law| format!(", {} out", length(law))).unwrap_or_default();
+        Self {
+            model: clean(&work.model),
+            api: match work.api {
+                ServingApi::Chat => "chat",
+                ServingApi::Completions => "completions",
+                ServingApi::Embeddings => "embeddings",
+            },
+            streaming: work.streaming,
+            open_loop: !matches!(work.arrival, ArrivalLaw::Closed),
+            arrivals: arrivals(&work.arrival),
+            lengths: format!("tokens {} in{output}", length(&work.input)),
+            cache: match work.cache {
+                CacheMode::ColdSalt => "cold (each trial's prompts have a salt of their own)",
+                CacheMode::ColdFlush => "cold (flushed before each trial)",
+                CacheMode::Warm => "warm (each trial's prompts were sent once before)",
+                CacheMode::Shared => "as earlier trials left it",
+            },
+            slos: work.slos.iter().map(SloLine::of).collect(),
+        }
+    }
+
+    /// `TTFT 500 ms, TPOT 50 ms`.
+    pub(crate) fn slo_text(&self) -> String {
+        self.slos.iter().map(|slo| slo.text.as_str()).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The model and what is asked of it: `llama-8b, chat, streamed`.
+    pub(crate) fn summary(&self) -> String {
+        let streamed = if self.streaming { ", streamed" } else { "" };
+        format!("{}, {}{streamed}", self.model, self.api)
+    }
+}
+
+impl SloLine {
+    fn of(slo: &Slo) -> Self {
+        let (name, metric) = match slo.metric {
+            SloMetric::Ttft => ("TTFT", "ttft"),
+            SloMetric::Ttfo => ("TTFO", "ttfo"),
+            SloMetric::Tpot => ("TPOT", "tpot"),
+            SloMetric::E2e => ("E2E", "e2e"),
+        };
+        let limit_ms = slo.at_most_ns.0 as f64 / 1e6;
+        // A limit is exact: it is what somebody wrote, not what somebody measured.
+        Self { name, metric, limit_ms, text: format!("{name} {limit_ms} ms") }
+    }
+}
+
+fn arrivals(law: &ArrivalLaw) -> String {
+    match law {
+        ArrivalLaw::Closed => "closed loop: each stream sends its next request after the last answer".to_owned(),
+        ArrivalLaw::Constant => "open loop, equal gaps".to_owned(),
+        ArrivalLaw::Poisson => "open loop, Poisson".to_owned(),
+        ArrivalLaw::Gamma { smoothness } => format!("open loop, Gamma with smoothness {smoothness}"),
+    }
+}
+
+fn length(law: &LengthLaw) -> String {
+    match law {
+        LengthLaw::Fixed { tokens } => format!("{tokens}"),
+        LengthLaw::Uniform { min, max } => format!("{min} to {max}"),
+        LengthLaw::Normal { mean, stddev } => format!("N({mean}, {stddev})"),
+        LengthLaw::Lognormal { mean, stddev } => format!("log-normal ({mean}, {stddev})"),
+        LengthLaw::TruncatedNormal { mean, stddev, floor } => format!("N({mean}, {stddev}) from {floor}"),
+        LengthLaw::TruncatedUniform { low, high, floor } => format!("U[{low}, {high}) from {floor}"),
+    }
+}
+
+/// `64 streams`, `2.5 requests/s`: what a load point is called; none for a point of something else.
+pub(crate) fn label(point: &Point) -> Option<String> {
+    let value = |name: &str| point.value.get(name).filter(|_| point.value.len() == 1).map(|text| clean(text));
+    match point.kind {
+        PointKind::Concurrency => value("concurrency").map(|text| if text == "1" { "1 stream".to_owned() } else { format!("{text} streams") }),
+        PointKind::Rate => value("rate").map(|text| format!("{text} req/s")),
+        _ => None,
+    }
+}
+
+impl Load {
+    pub(crate) fn of(point: &Point, found: &PointSummary, view: Option<&PointView>) -> Self {
+        let serving = found.serving.as_ref();
+        let value = match point.kind {
+            PointKind::Concurrency => point.value.get("concurrency").map(|text| (text, "")),
+            PointKind::Rate => point.value.get("rate").map(|text| (text, "/s")),
+            _ => None,
+        };
+        let short = value.map_or_else(|| clean(point.point_id.as_str()), |(text, unit)| clean(&format!("{text}{unit}")));
+        let count = |outcome: &str| serving.and_then(|serving| serving.outcomes.get(outcome)).map_or(0, |count| count.0);
+        Self {
+            amount: value.and_then(|(text, _)| text.parse().ok()).filter(|amount: &f64| amount.is_finite()),
+            short,
+            requests: serving.map_or(0, |serving| serving.requests.0),
+            ok: count("ok"),
+            failures: serving.map(failures).unwrap_or_default(),
+            slo_met: serving.and_then(|serving| serving.slo_met),
+            latency_from: serving.map(|serving| latency_from(&serving.latency_from)).unwrap_or_default(),
+            token_sources: serving.map(token_sources).unwrap_or_default(),
+            tpot_assumed: serving.map_or(0, |serving| serving.tpot_assumed.0),
+            curves: view.map(|view| view.curves.iter().map(Curve::of).collect()).unwrap_or_default(),
+            timeline: view.and_then(|view| view.timeline.as_ref()).and_then(Timeline::of),
+        }
+    }
+
+    /// Requests that did not end well, whatever became of them.
+    pub(crate) fn failed(&self) -> u64 {
+        self.requests.saturating_sub(self.ok)
+    }
+
+    /// `timeout × 30, http_error × 10`.
+    pub(crate) fn failure_text(&self) -> String {
+        self.failures.iter().map(|(outcome, count)| format!("{outcome} × {}", grouped(*count))).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The distribution of that metric.
+    pub(crate) fn curve(&self, metric: &str) -> Option<&Curve> {
+        self.curves.iter().find(|curve| curve.metric == metric && !curve.quantiles.is_empty())
+    }
+}
+
+/// The instant that latencies count from, as people call it.
+fn latency_from(word: &str) -> String {
+    match word {
+        "sent" => "the sending".to_owned(),
+        "intended" => "the intended time of sending".to_owned(),
+        other => clean(other),
+    }
+}
+
+fn failures(serving: &ServingPoint) -> Vec<(String, u64)> {
+    by_count(serving.outcomes.iter().filter(|(outcome, _)| *outcome != "ok").map(|(outcome, count)| (outcome, count.0)))
+}
+
+fn token_sources(serving: &ServingPoint) -> Vec<(String, u64)> {
+    by_count(serving.token_sources.iter().map(|(source, count)| (source, count.0)))
+}
+
+/// The names with their counts, most frequent first; the rest of very many is one entry.
+fn by_count<'a>(counts: impl Iterator<Item = (&'a String, u64)>) -> Vec<(String, u64)> {
+    let mut counts: Vec<(String, u64)> = counts.filter(|(_, count)| *count > 0).map(|(name, count)| (clean(name), count)).collect();
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let rest: u64 = counts.iter().skip(MAX_OUTCOMES).map(|(_, count)| count).sum();
+    counts.truncate(MAX_OUTCOMES);
+    counts.extend((rest > 0).then(|| ("other".to_owned(), rest)));
+    counts
+}
+
+impl Curve {
+    fn of(curve: &assay_manifest::Curve) -> Self {
+        let mut quantiles: Vec<(f64, f64)> = Vec::new();
+        for [probability, value] in &curve.quantiles {
+            let rises = quantiles.last().is_none_or(|(before, low)| before < probability && low <= value);
+            if (0.0..=1.0).contains(probability) && value.is_finite() && *value > 0.0 && rises {
+                quantiles.push((*probability, *value));
+            }
+        }
+        Self {
+            metric: clean(&curve.metric),
+            n: curve.n.0,
+            failed: curve.failed.0,
+            quantiles: evenly(&quantiles, MAX_QUANTILES).copied().collect(),
+        }
+    }
+
+    /// Whether failed requests lie beyond its values: gaps between events are no requests.
+    pub(crate) fn counts_failures(&self) -> bool {
+        self.failed > 0 && self.metric != "icl" && self.metric != "itl"
+    }
+
+    /// The share of requests that failed, of those that the curve is over.
+    pub(crate) fn failed_share(&self) -> f64 {
+        if self.counts_failures() { self.failed as f64 / (self.failed + self.n) as f64 } else { 0.0 }
+    }
+
+    /// The share of all requests, failed ones included, that took longer than the quantile of `probability`.
+    pub(crate) fn exceeding(&self, probability: f64) -> f64 {
+        let failed = self.failed_share();
+        (1.0 - probability) * (1.0 - failed) + failed
+    }
+
+    /// The value at `probability` over the samples that there are, between two kept quantiles by linear interpolation. None beyond
+    /// what so many samples resolve.
+    pub(crate) fn value_at(&self, probability: f64) -> Option<f64> {
+        if (1.0 - probability) * (self.n as f64) < 1.0 {
+            return None;
+        }
+        let after = self.quantiles.iter().position(|(known, _)| *known >= probability)?;
+        let (high_p, high) = *self.quantiles.get(after)?;
+        let Some((low_p, low)) = after.checked_sub(1).and_then(|before| self.quantiles.get(before)) else { return Some(high) };
+        Some(low + (high - low) * (probability - low_p) / (high_p - low_p))
+    }
+}
+
+impl Timeline {
+    fn of(timeline: &assay_manifest::Timeline) -> Option<Self> {
+        let drawable = timeline.shown.iter().filter(|request| request.start_ms.is_finite());
+        let all: Vec<&TimelineRequest> = drawable.collect();
+        let mut kept: Vec<&TimelineRequest> = if all.len() <= MAX_TIMELINE {
+            all.clone()
+        } else {
+            let (ok, failed): (Vec<_>, Vec<_>) = all.iter().copied().partition(|request| request.outcome == "ok");
+            let failed: Vec<_> = evenly(&failed, MAX_FAILED_SHOWN).copied().collect();
+            evenly(&ok, MAX_TIMELINE - failed.len()).copied().chain(failed).collect()
+        };
+        kept.sort_by(|one, other| one.start_ms.total_cmp(&other.start_ms).then(one.index.0.cmp(&other.index.0)));
+        let requests: Vec<TimelineRequest> = kept.into_iter().map(tidy).collect();
+        (!requests.is_empty()).then(|| Self {
+            trial: timeline.trial_id.as_str().rsplit('.').next().unwrap_or_default().to_owned(),
+            shown_text: shown_text(timeline, requests.len(), all.len()),
+            requests,
+        })
+    }
+}
+
+/// What is drawn of how many, each thinning named: the one of the view, and ours.
+fn shown_text(timeline: &assay_manifest::Timeline, shown: usize, given: usize) -> String {
+    let of = format!("{shown} of {}", counted(timeline.requests.0, "request"));
+    let rule = clean(&timeline.thinning);
+    match (rule.as_str(), given > shown) {
+        ("all", false) => format!("all {}", counted(timeline.requests.0, "request")),
+        ("all", true) => format!("{of}, evenly chosen; failed ones first"),
+        (_, false) => format!("{of}, thinned: {rule}"),
+        (_, true) => format!("{of}, thinned: {rule}; of those, evenly chosen and failed ones first"),
+    }
+}
+
+fn tidy(request: &TimelineRequest) -> TimelineRequest {
+    let finite = |instant: Option<f64>| instant.filter(|instant| instant.is_finite());
+    TimelineRequest {
+        index: request.index,
+        start_ms: request.start_ms,
+        sent_ms: finite(request.sent_ms),
+        first_ms: finite(request.first_ms),
+        end_ms: finite(request.end_ms),
+        outcome: clean(&request.outcome),
+    }
+}
+
+/// At most `limit` of `items`, evenly chosen, the first and the last among them.
+pub(crate) fn evenly<T>(items: &[T], limit: usize) -> impl Iterator<Item = &T> {
+    let shown = items.len().min(limit);
+    let steps = shown.saturating_sub(1).max(1);
+    (0..shown).filter_map(move |index| items.get(index * (items.len() - 1) / steps))
+}
+
+/// A row for each metric that the Summary says cannot be computed, with its reason.
+pub(crate) fn absent_rows(serving: &ServingPoint, metrics: &[MetricSummary]) -> Vec<Row> {
+    let missing = serving.absent.iter().filter(|(name, _)| !metrics.iter().any(|metric| metric.metric == **name));
+    let row = |(name, reason): (&String, &String)| Row {
+        metric: clean(name),
+        unit: unit_of(name).to_owned(),
+        better: None,
+        primary: false,
+        measured: Err(clean(reason)),
+    };
+    missing.take(MAX_ABSENT).map(row).collect()
+}
+
+/// The unit that a metric's name carries.
+fn unit_of(name: &str) -> &'static str {
+    match name {
+        _ if name.contains("_ms_") || name.ends_with("_ms") => "ms",
+        _ if name.contains("tokens_per_s") => "tokens/s",
+        _ if name.ends_with("_per_s") => "requests/s",
+        _ => "unknown",
+    }
+}
+
+/// How far an interval reaches from its median, as a share of it; none where there is no interval.
+pub(crate) fn reach(measured: &Measured) -> Option<f64> {
+    let ends = measured.interval.as_ref().ok()?;
+    let reach = (ends.high - measured.median).max(measured.median - ends.low) / measured.median.abs();
+    reach.is_finite().then_some(reach)
+}
+
+/// Whether every headline of a point is stable, and all its planned trials count: what is not is drawn hollow.
+pub(crate) fn is_solid(point: &PointSection) -> bool {
+    let headlines = THROUGHPUTS.iter().chain(&HEADLINES);
+    let stable = headlines.filter_map(|metric| point.measured(metric)).all(|found| found.stability == Stability::Stable);
+    stable && point.counted == point.planned
+}
+
+/// The throughput of a point, in the best unit that there is.
+pub(crate) fn throughput(point: &PointSection) -> Option<(&'static str, &Measured)> {
+    THROUGHPUTS.iter().find_map(|metric| Some((*metric, point.measured(metric)?)))
+}
+
+/// The sentence of a serving case: the tail latency at the load with the highest throughput, among those that met their SLOs.
+pub(crate) fn sentence(case: &CaseSection, work: &Work, grade: Intent) -> Sentence {
+    let place = format!("{} on {}, {}", work.model, case.side, case.workload);
+    let Some((point, metric, measured, why)) = headline(case, work) else {
+        let reasons: BTreeMap<&str, ()> =
+            case.points.iter().flat_map(|point| &point.rows).filter_map(|row| Some((row.measured.as_ref().err()?.as_str(), ()))).collect();
+        let reason = reasons.into_keys().next().unwrap_or("nothing was measured");
+        let rest = format!("{reason}; {place}");
+        return Sentence { metric: "Latency".to_owned(), number: None, interval: String::new(), rest, address: None };
+    };
+    let at = throughput(point).map(|(metric, found)| {
+        let interval = found.interval.as_ref().map_or(String::new(), |ends| format!(" {}", ends.text));
+        let unit = if metric == "output_tokens_per_s" { "output tokens/s" } else { "requests/s" };
+        format!("{} {unit}{interval} and ", found.median_text)
+    });
+    let failed = point.serving.as_ref().filter(|load| load.failed() > 0).map(|load| {
+        let share = load.failed() as f64 / load.requests.max(1) as f64;
+        format!("; {} of {} failed", percent(share), counted(load.requests, "request"))
+    });
+    let stability = match measured.stability {
+        Stability::Unknown => "stability unknown",
+        known => known.as_str(),
+    };
+    let rest = format!(
+        "at {}{}, {}: {place}; {why}{}; {grade} grade; {stability}",
+        at.unwrap_or_default(),
+        point.label,
+        trials_of(measured.n, point.planned),
+        failed.unwrap_or_default(),
+    );
+    Sentence {
+        metric: metric_name(metric),
+        number: Some(format!("{} ms", measured.median_text)),
+        interval: measured.interval.as_ref().map_or_else(|_| "(no interval)".to_owned(), |ends| ends.text.clone()),
+        rest,
+        address: Some(measured.address.clone()),
+    }
+}
+
+type Headline<'a> = (&'a PointSection, &'static str, &'a Measured, String);
+
+fn headline<'a>(case: &'a CaseSection, work: &Work) -> Option<Headline<'a>> {
+    let metric = HEADLINES.into_iter().find(|metric| case.points.iter().any(|point| point.measured(metric).is_some()))?;
+    let measured: Vec<(&PointSection, &Measured)> =
+        case.points.iter().filter_map(|point| Some((point, point.measured(metric)?))).collect();
+    let met = |point: &PointSection| point.serving.as_ref().is_some_and(|load| load.slo_met == Some(true));
+    let loads = counted(case.points.len() as u64, "load");
+    let best = |candidates: &[(&'a PointSection, &'a Measured)]| {
+        let speed = |point: &PointSection| throughput(point).map_or(f64::NEG_INFINITY, |(_, found)| found.median);
+        candidates.iter().copied().max_by(|(one, _), (other, _)| speed(one).total_cmp(&speed(other)))
+    };
+    if work.slos.is_empty() {
+        let (point, found) = best(&measured)?;
+        return Some((point, metric, found, format!("the highest throughput of {loads}")));
+    }
+    let meeting: Vec<_> = measured.iter().copied().filter(|(point, _)| met(point)).collect();
+    if let Some((point, found)) = best(&meeting) {
+        let text = format!("the highest throughput among the {} of {loads} that met the SLOs ({})", meeting.len(), work.slo_text());
+        return Some((point, metric, found, text));
+    }
+    let (point, found) = measured.iter().copied().min_by(|(_, one), (_, other)| one.median.total_cmp(&other.median))?;
+    Some((point, metric, found, format!("the lowest latency; none of {loads} met the SLOs ({})", work.slo_text())))
+}
+
+/// What the cells of a serving table only hint at: why something is absent, unstable or excluded, and what failed requests were.
+/// Metrics of a point that have the same to say are named together.
+pub(crate) fn remarks(case: &CaseSection) -> Vec<String> {
+    let columns = columns(case);
+    case.points.iter().flat_map(|point| point_remarks(point, &columns)).collect()
+}
+
+fn point_remarks(point: &PointSection, columns: &[&'static Column]) -> Vec<String> {
+    let mut said: Vec<(String, Vec<String>)> = Vec::new();
+    let mut say = |what: String, name: String| match said.iter_mut().find(|(known, _)| *known == what) {
+        Some((_, names)) => names.push(name),
+        None => said.push((what, vec![name])),
+    };
+    for (column, row) in columns.iter().filter_map(|column| Some((column, point.row(column.metric)?))) {
+        match &row.measured {
+            Err(reason) => say(format!("absent, {reason}"), column.name()),
+            Ok(measured) => {
+                if let Err(reason) = &measured.interval {
+                    say(format!("no interval, {reason}"), column.name());
+                }
+                if measured.stability != Stability::Stable {
+                    say(format!("{}, {}", measured.stability, measured.stability_reason), column.name());
+                }
+            }
+        }
+    }
+    let mut remarks: Vec<String> = Vec::new();
+    if let Some(load) = point.serving.as_ref().filter(|load| load.failed() > 0) {
+        let twins = columns.iter().filter_map(|column| Some((twin(point, column)?, metric_name(column.metric))));
+        let twins = twins.map(|(row, name)| match &row.measured {
+            Ok(found) => format!("; {name} with failures {} {}", found.median_text, row.unit),
+            Err(reason) => format!("; {name} with failures absent: {reason}"),
+        });
+        let (failed, due, what) = (grouped(load.failed()), counted(load.requests, "request"), load.failure_text());
+        remarks.push(format!("{}: {failed} of {due} failed ({what}){}", point.label, twins.collect::<String>()));
+    }
+    remarks.extend(said.into_iter().map(|(what, names)| {
+        let names = if names.len() == columns.len() { "everything".to_owned() } else { names.join(", ") };
+        format!("{}, {names}: {what}", point.label)
+    }));
+    remarks.extend(point.exclusions.iter().map(|exclusion| format!("{}: excluded {exclusion}", point.label)));
+    remarks
+}
+
+/// A latency for people, from milliseconds: `412 ms`.
+pub(crate) fn milliseconds(value: f64) -> String {
+    format!("{} ms", significant(value, None))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn evenly_keeps_both_ends() {
+        assert_eq!(evenly(&[1, 2, 3, 4, 5], 3).collect::<Vec<_>>(), [&1, &3, &5]);
+        assert_eq!(evenly(&[1, 2], 3).collect::<Vec<_>>(), [&1, &2]);
+        assert_eq!(evenly(&[1, 2], 1).collect::<Vec<_>>(), [&1]);
+        assert!(evenly::<u8>(&[], 3).next().is_none());
+    }
+
+    #[test]
+    fn failures_lie_beyond_every_value() {
+        let curve = Curve { metric: "ttft".to_owned(), n: 900, failed: 100, quantiles: vec![(0.0, 10.0), (0.5, 20.0), (1.0, 40.0)] };
+        assert!((curve.failed_share() - 0.1).abs() < 1e-12);
+        // Half of 900 and all of 100 took longer than the median of the others.
+        assert!((curve.exceeding(0.5) - 0.55).abs() < 1e-12);
+        assert!((curve.exceeding(1.0) - 0.1).abs() < 1e-12);
+        assert_eq!(curve.value_at(0.75), Some(30.0));
+        assert_eq!(curve.value_at(0.999), None, "900 samples do not resolve a thousandth");
+        let gaps = Curve { metric: "icl".to_owned(), ..curve };
+        assert_eq!(gaps.exceeding(1.0).total_cmp(&0.0), std::cmp::Ordering::Equal);
+    }
+
+    #[test]
+    fn a_curve_keeps_what_can_be_drawn() {
+        let quantiles = vec![[0.0, 0.0], [0.1, 5.0], [0.2, f64::NAN], [0.3, 4.0], [0.4, 6.0], [0.4, 7.0], [1.5, 8.0]];
+        let curve = Curve::of(&assay_manifest::Curve {
+            metric: "e2e".to_owned(),
+            n: assay_manifest::Count(5),
+            failed: assay_manifest::Count(0),
+            quantiles,
+        });
+        assert_eq!(curve.quantiles, [(0.1, 5.0), (0.4, 6.0)]);
+    }
+
+    #[test]
+    fn metrics_have_the_names_that_people_use() {
+        let table = [
+            ("ttft_ms_p99", "TTFT p99"),
+            ("output_tokens_per_s", "tokens/s"),
+            ("e2e_ms_p99_with_failures", "E2E p99 with failures"),
+            ("something_else", "something_else"),
+        ];
+        for (metric, name) in table {
+            assert_eq!(metric_name(metric), name);
+        }
+    }
+}

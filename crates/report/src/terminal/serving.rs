@@ -1,0 +1,303 @@
+//! Serving in a terminal: one row for each load, each number with the reach of its interval beneath it.
+
+use assay_manifest::{Plan, RunId, Summary};
+
+use super::{MAX_GLYPHS, MIN_SWING, MIN_WIDTH, Paint, Screen, deviations};
+use crate::model::{self, CaseSection, PointSection};
+use crate::number::{grouped, percent};
+use crate::serving::{self, Column, reach, throughput};
+use crate::text::{align_points, columns, fit, trials_glyphs};
+
+/// Before every row.
+const INDENT: &str = "  ";
+
+/// The shortest that a load's label is cut to.
+const MIN_LABEL: usize = 10;
+
+/// Columns with this rank never give way: load, requests, and what they came to.
+const ALWAYS: u8 = u8::MAX;
+
+/// The rank of the picture of the trials, which gives way first.
+const PICTURE: u8 = 1;
+
+/// The fewest loads whose curve is worth a row of bars.
+const MIN_BARS: usize = 3;
+
+const LEGEND: &str = "latencies in ms; ± is how far the interval reaches from the number above it; ! and — have a remark";
+
+/// The serving cases of a run as tables for a terminal of `width` columns, without the rest of a report: what became of the requests
+/// at each load, latencies and rates with the reach of their intervals, and remarks on what is absent, unstable or excluded.
+/// `color` asks for ANSI colours; without it the text has no escape sequences. Empty where the plan has no serving.
+pub fn serving(run_id: &RunId, plan: &Plan, summary: &Summary, width: usize, color: bool) -> String {
+    let mut screen = Screen { out: String::new(), width: width.max(MIN_WIDTH), color };
+    let cases = model::cases(run_id, plan, summary);
+    for case in cases.iter().filter(|case| case.serving.is_some()) {
+        screen.serving_case(case);
+    }
+    screen.out
+}
+
+impl Screen {
+    pub(super) fn serving_case(&mut self, case: &CaseSection) {
+        self.line("");
+        let title = self.paint(Paint::Strong, case.case_id.as_str());
+        self.line(&title);
+        if let Some(work) = &case.serving {
+            let slos = if work.slos.is_empty() { String::new() } else { format!("; SLOs {}", work.slo_text()) };
+            let from = latency_from(case).map(|from| format!("; latencies from {from}")).unwrap_or_default();
+            self.paragraph(INDENT, &format!("{}; {}{from}{slos}", work.summary(), work.arrivals), Paint::Faint);
+        }
+        if case.points.is_empty() {
+            self.line("  the case has no loads");
+            return;
+        }
+        self.serving_table(case);
+        self.curve(case);
+        self.paragraph(INDENT, LEGEND, Paint::Faint);
+        for remark in serving::remarks(case) {
+            self.paragraph("  · ", &remark, Paint::Faint);
+        }
+    }
+
+    fn serving_table(&mut self, case: &CaseSection) {
+        let table = Table::fitting(case, self.width.saturating_sub(INDENT.len()));
+        for line in 0..2 {
+            let header: Vec<String> = table.columns.iter().map(|column| column.pad(&column.head[line])).collect();
+            let header = self.paint(Paint::Faint, header.join(table.gap).trim_end());
+            self.line(&format!("{INDENT}{header}"));
+        }
+        for row in 0..case.points.len() {
+            let values: Vec<String> = table.columns.iter().filter_map(|column| Some(self.paint_cell(column, column.cells.get(row)?))).collect();
+            self.line(&format!("{INDENT}{}", values.join(table.gap)));
+            let beneath = table.columns.iter().filter_map(|column| Some(column.pad(&column.cells.get(row)?.beneath)));
+            let beneath = beneath.collect::<Vec<_>>().join(table.gap);
+            if !beneath.trim().is_empty() {
+                let painted = self.paint(Paint::Faint, beneath.trim_end());
+                self.line(&format!("{INDENT}{painted}"));
+            }
+        }
+    }
+
+    fn paint_cell(&self, column: &TableColumn, cell: &Cell) -> String {
+        self.paint(cell.paint, &column.pad(&cell.value))
+    }
+
+    /// How throughput and tail latency grow with the load, as bars from zero.
+    fn curve(&mut self, case: &CaseSection) {
+        let rates: Vec<f64> = case.points.iter().filter_map(|point| Some(throughput(point)?.1.median)).collect();
+        let metric = serving::HEADLINES.into_iter().find(|metric| case.points.iter().any(|point| point.measured(metric).is_some()));
+        let Some(metric) = metric.filter(|_| rates.len() >= MIN_BARS) else { return };
+        let tails: Vec<f64> = case.points.iter().filter_map(|point| Some(point.measured(metric)?.median)).collect();
+        let unit = case.points.iter().find_map(throughput).map_or("throughput", |(metric, _)| metric);
+        let name = serving::metric_name(unit);
+        let text = format!("{name} {}   {} {}   in the order of the loads, from zero", bars(&rates), serving::metric_name(metric), bars(&tails));
+        if columns(&text) + INDENT.len() <= self.width {
+            self.paragraph(INDENT, &text, Paint::Faint);
+        }
+    }
+}
+
+fn latency_from(case: &CaseSection) -> Option<&str> {
+    let loads = case.points.iter().filter_map(|point| point.serving.as_ref());
+    loads.map(|load| load.latency_from.as_str()).find(|from| !from.is_empty())
+}
+
+/// Values as bars from zero, the largest the highest.
+fn bars(values: &[f64]) -> String {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let largest = values.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+    let bar = |value: &f64| BARS.get((value / largest * 7.0).round().clamp(0.0, 7.0) as usize).copied().unwrap_or('?');
+    values.iter().map(bar).collect()
+}
+
+struct Cell {
+    value: String,
+    beneath: String,
+    paint: Paint,
+}
+
+impl Cell {
+    fn plain(value: impl Into<String>) -> Self {
+        Self { value: value.into(), beneath: String::new(), paint: Paint::Plain }
+    }
+}
+
+struct TableColumn {
+    head: [String; 2],
+    rank: u8,
+    right: bool,
+    width: usize,
+    cells: Vec<Cell>,
+}
+
+impl TableColumn {
+    fn new(head: [&str; 2], rank: u8, right: bool, cells: Vec<Cell>) -> Self {
+        let texts = cells.iter().flat_map(|cell| [&*cell.value, &*cell.beneath]).chain(head);
+        let width = texts.map(columns).max().unwrap_or(0);
+        Self { head: head.map(str::to_owned), rank, right, width, cells }
+    }
+
+    fn pad(&self, text: &str) -> String {
+        let text = fit(text, self.width);
+        let space = " ".repeat(self.width.saturating_sub(columns(&text)));
+        if self.right { space + &text } else { text + &space }
+    }
+}
+
+struct Table {
+    columns: Vec<TableColumn>,
+    gap: &'static str,
+}
+
+impl Table {
+    /// All columns if they fit; else without the picture of the trials, then closer together, then without the columns that tell
+    /// least, least first.
+    fn fitting(case: &CaseSection, room: usize) -> Self {
+        let mut table = Self { columns: all_columns(case), gap: "  " };
+        if table.width() > room {
+            table.columns.retain(|column| column.rank > PICTURE);
+        }
+        if table.width() > room {
+            table.gap = " ";
+        }
+        while table.width() > room {
+            let ranked = table.columns.iter().enumerate().filter(|(_, column)| column.rank < ALWAYS);
+            let Some((least, _)) = ranked.min_by_key(|(_, column)| column.rank) else { break };
+            table.columns.remove(least);
+        }
+        let excess = table.width().saturating_sub(room);
+        if let Some(label) = table.columns.first_mut() {
+            label.width = label.width.saturating_sub(excess).max(label.width.min(MIN_LABEL));
+        }
+        table
+    }
+
+    fn width(&self) -> usize {
+        self.columns.iter().map(|column| column.width).sum::<usize>() + self.gap.len() * self.columns.len().saturating_sub(1)
+    }
+}
+
+fn all_columns(case: &CaseSection) -> Vec<TableColumn> {
+    let loads = || case.points.iter().map(|point| (point, point.serving.as_ref()));
+    let label = |(point, _): (&PointSection, _)| {
+        let mark = if serving::is_solid(point) { ' ' } else { '!' };
+        let paint = if mark == '!' { Paint::Caution } else { Paint::Strong };
+        Cell { paint, ..Cell::plain(format!("{mark} {}", point.label)) }
+    };
+    let trials = |(point, _): (&PointSection, _)| Cell::plain(format!("{}/{}", point.counted, point.planned));
+    let ok = |(_, load): (_, Option<&serving::Load>)| Cell::plain(load.map_or_else(|| "—".to_owned(), |load| grouped(load.ok)));
+    let failed = |(_, load): (_, Option<&serving::Load>)| match load {
+        Some(load) if load.failed() > 0 => Cell { paint: Paint::Caution, ..Cell::plain(grouped(load.failed())) },
+        Some(_) => Cell::plain("0"),
+        None => Cell::plain("—"),
+    };
+    let mut all = vec![
+        TableColumn::new(["", "load"], ALWAYS, false, loads().map(label).collect()),
+        TableColumn::new(["", "trials"], 6, true, loads().map(trials).collect()),
+        TableColumn::new(["requests", "ok"], ALWAYS, true, loads().map(ok).collect()),
+        TableColumn::new(["", "failed"], ALWAYS, true, loads().map(failed).collect()),
+    ];
+    let shown = serving::columns(case).into_iter().filter(|column| column.rank > 0);
+    all.extend(shown.map(|column| metric_column(case, column)));
+    if case.serving.as_ref().is_some_and(|work| !work.slos.is_empty()) {
+        let met = |(_, load): (_, Option<&serving::Load>)| match load.and_then(|load| load.slo_met) {
+            Some(true) => Cell::plain("met"),
+            Some(false) => Cell { paint: Paint::Caution, ..Cell::plain("missed") },
+            None => Cell::plain("—"),
+        };
+        all.push(TableColumn::new(["", "SLOs"], 4, false, loads().map(met).collect()));
+    }
+    all.extend(spread_column(case));
+    all
+}
+
+fn metric_column(case: &CaseSection, column: &Column) -> TableColumn {
+    let measured = |point: &PointSection| point.measured(column.metric).map(|found| found.median_text.clone());
+    let texts: Vec<String> = case.points.iter().map(|point| measured(point).unwrap_or_else(|| "—".to_owned())).collect();
+    let cell = |(point, value): (&PointSection, String)| {
+        let found = point.measured(column.metric);
+        let beneath = found.map(|found| reach(found).map_or_else(|| "±?".to_owned(), reach_text));
+        let paint = if column.rank == 9 { Paint::Strong } else { Paint::Plain };
+        Cell { value, beneath: beneath.unwrap_or_default(), paint: if found.is_some() { paint } else { Paint::Faint } }
+    };
+    let cells = case.points.iter().zip(align_points(&texts, ' ', ' ')).map(cell).collect();
+    let head = match column.statistic {
+        "" if column.head == "goodput" => [column.head, "req/s"],
+        "" if column.head == "requests" => ["", "req/s"],
+        "" => ["", "tok/s"],
+        statistic => [column.head, statistic],
+    };
+    TableColumn::new(head, column.rank, true, cells)
+}
+
+/// A reach in percent, with no more digits than a glance takes in.
+fn reach_text(reach: f64) -> String {
+    let percent = reach * 100.0;
+    if percent < 9.95 { format!("±{percent:.1}%") } else { format!("±{percent:.0}%") }
+}
+
+/// The trials of the tail latency, each against their median: whether they agree, at a glance. The first column to give way.
+fn spread_column(case: &CaseSection) -> Option<TableColumn> {
+    let metric = serving::HEADLINES.into_iter().find(|metric| case.points.iter().any(|point| point.measured(metric).is_some()))?;
+    let found = || case.points.iter().map(|point| point.measured(metric));
+    let swing = found().flatten().flat_map(deviations).fold(MIN_SWING, |widest, deviation| widest.max(deviation.abs()));
+    let cell = |found: Option<&model::Measured>| {
+        Cell::plain(found.map(|found| trials_glyphs(&deviations(found), swing, MAX_GLYPHS)).unwrap_or_default())
+    };
+    let head = format!("trials ±{}", percent(swing));
+    Some(TableColumn::new([&serving::metric_name(metric), &head], PICTURE, false, found().map(cell).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::fixture;
+    use crate::text::columns;
+
+    #[test]
+    fn bars_start_at_zero() {
+        assert_eq!(super::bars(&[0.0, 5.0, 10.0]), "▁▅█");
+        assert_eq!(super::bars(&[]), "");
+    }
+
+    #[test]
+    fn a_reach_has_two_digits() {
+        assert_eq!([0.0, 0.000_4, 0.012, 0.099_6, 0.5, 12.0].map(super::reach_text), ["±0.0%", "±0.0%", "±1.2%", "±10%", "±50%", "±1200%"]);
+    }
+
+    #[test]
+    fn a_hundred_columns_hold_every_number() {
+        let model = fixture::serving::small();
+        let text = super::serving(&model.run_id, &model.plan, &model.summary, 100, false);
+        insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn eighty_columns_keep_what_matters_most() {
+        let model = fixture::serving::small();
+        let text = super::serving(&model.run_id, &model.plan, &model.summary, 80, false);
+        for title in ["load", "ok", "failed", "TTFT", "TPOT", "tok/s", "req/s"] {
+            assert!(text.contains(title), "{title}\n{text}");
+        }
+    }
+
+    #[test]
+    fn lines_keep_within_the_width() {
+        let model = fixture::serving::whole();
+        for width in [50, 80, 100, 140] {
+            let text = super::serving(&model.run_id, &model.plan, &model.summary, width, false);
+            for line in text.lines() {
+                assert!(columns(line) <= width, "{width}: {line}");
+            }
+        }
+    }
+
+    #[test]
+    fn colour_is_only_paint() {
+        let model = fixture::serving::small();
+        let render = |color| super::serving(&model.run_id, &model.plan, &model.summary, 100, color);
+        let stripped = ["0", "1", "2", "33"].iter().fold(render(true), |text, code| text.replace(&format!("\u{1b}[{code}m"), ""));
+        assert!(!render(false).contains('\u{1b}'));
+        let trimmed = |text: &str| text.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>();
+        assert_eq!(trimmed(&stripped), trimmed(&render(false)));
+    }
+}

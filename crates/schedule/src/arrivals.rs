@@ -1,0 +1,311 @@
+//! When the requests of an open loop are due.
+//!
+//! The offset of arrival `i` counts in nanoseconds from the beginning of its phase. The format is stable:
+//!
+//! - Constant: `i / rate`, to the nearest nanosecond, halves up. The rate is taken for the shortest decimal number that reads back as
+//!   it, so that a rate of 0.1 has an arrival every ten seconds exactly, however long the trial. The first arrival is at 0.
+//! - Poisson and gamma: the sum of the gaps 0 to `i`, so the first arrival comes one gap after the beginning. A gap is a whole number
+//!   of picoseconds and depends on its index alone, whatever the laws of the others; sums of whole numbers do not depend on who
+//!   adds them. The offset is the sum to the nearest nanosecond, halves up.
+//! - An exponential gap is `-ln(1 - u) x 10^12 / rate` with `u` the generator's value in `[0, 1)` at the index.
+//! - A gamma gap is Marsaglia and Tsang's ("A simple method for generating gamma variables", ACM TOMS 26, 2000): of values `3 i` to
+//!   `3 i + 2` the first makes a normal value, the second decides whether it is taken, and the third raises a shape below 1. Where
+//!   one is not taken, the streams of nonce 1, 2 and so on hold the next pairs.
+
+use assay_manifest::ArrivalLaw;
+
+use crate::Generator;
+
+/// The fewest arrivals a second: one in three hours. With it and 10^9 requests, exact offsets fit 128 bits.
+pub const MIN_RATE_PER_S: f64 = 1e-4;
+
+/// The most arrivals a second: one every 100 ns, far more than machines can send.
+pub const MAX_RATE_PER_S: f64 = 1e7;
+
+/// The least smoothness: nearly all arrivals come in bursts of a thousand.
+pub const MIN_SMOOTHNESS: f64 = 1e-3;
+
+/// The most smoothness: gaps vary by a thousandth, so equal gaps say more clearly what is meant.
+pub const MAX_SMOOTHNESS: f64 = 1e6;
+
+const NS_PER_S: u128 = 1_000_000_000;
+const PS_PER_S: f64 = 1e12;
+const PS_PER_NS: u128 = 1_000;
+
+/// The offsets of one phase, by index.
+///
+/// Equal gaps are computed from the index. Random ones are summed up, so asking for an index costs the gaps since the one that was asked
+/// before, and all of them after a step back.
+#[derive(Clone)]
+pub(crate) enum Arrivals {
+    Constant(ExactRate),
+    Random(Box<RandomArrivals>),
+}
+
+impl Arrivals {
+    /// None where the loop is closed, which has no intended times.
+    pub(crate) fn new(law: ArrivalLaw, rate_per_s: f64, values: Generator) -> Option<Self> {
+        let random =
+            |gap| Self::Random(Box::new(RandomArrivals { gap, mean_ps: PS_PER_S / rate_per_s, values, next: 0, sum_ps: 0 }));
+        match law {
+            ArrivalLaw::Closed => None,
+            ArrivalLaw::Constant => Some(Self::Constant(ExactRate::new(rate_per_s)?)),
+            ArrivalLaw::Poisson => Some(random(Gap::Exponential)),
+            ArrivalLaw::Gamma { smoothness } => Some(random(Gap::Gamma { shape: smoothness })),
+        }
+    }
+
+    pub(crate) fn offset_ns(&mut self, index: u64) -> i64 {
+        let offset = match self {
+            Self::Constant(rate) => rate.offset_ns(index),
+            Self::Random(arrivals) => arrivals.offset_ns(index),
+        };
+        i64::try_from(offset).unwrap_or(i64::MAX)
+    }
+}
+
+/// Arrivals a second as a fraction: `per / ns` of them each nanosecond.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct ExactRate {
+    ns: u128,
+    per: u128,
+}
+
+impl ExactRate {
+    fn new(rate_per_s: f64) -> Option<Self> {
+        // Rust writes the shortest decimal number that reads back as the same double, such as `3.25e1`.
+        let text = format!("{rate_per_s:e}");
+        let (mantissa, exponent) = text.split_once('e')?;
+        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+        let digits: u128 = format!("{whole}{fraction}").parse().ok()?;
+        let exponent = exponent.parse::<i32>().ok()? - i32::try_from(fraction.len()).ok()?;
+        let power = 10_u128.checked_pow(exponent.unsigned_abs())?;
+        let (ns, per) =
+            if exponent < 0 { (NS_PER_S.checked_mul(power)?, digits) } else { (NS_PER_S, digits.checked_mul(power)?) };
+        (per > 0).then_some(Self { ns, per })
+    }
+
+    fn offset_ns(self, index: u64) -> u128 {
+        // Within the limits of rate and index the product is below 2 x 10^38, and so below 2^128.
+        let twice = u128::from(index).saturating_mul(2).saturating_mul(self.ns);
+        twice.saturating_add(self.per) / (2 * self.per)
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Gap {
+    Exponential,
+    Gamma { shape: f64 },
+}
+
+#[derive(Clone)]
+pub(crate) struct RandomArrivals {
+    gap: Gap,
+    mean_ps: f64,
+    values: Generator,
+    /// The first index whose gap is not in the sum.
+    next: u64,
+    sum_ps: u128,
+}
+
+impl RandomArrivals {
+    fn offset_ns(&mut self, index: u64) -> u128 {
+        if index.checked_add(1).is_some_and(|end| end < self.next) {
+            (self.next, self.sum_ps) = (0, 0);
+        }
+        while self.next <= index {
+            self.sum_ps += u128::from(self.gap_ps(self.next));
+            self.next += 1;
+        }
+        (self.sum_ps + PS_PER_NS / 2) / PS_PER_NS
+    }
+
+    fn gap_ps(&mut self, index: u64) -> u64 {
+        let means = match self.gap {
+            Gap::Exponential => -libm::log(1.0 - self.values.unit_f64(index)),
+            Gap::Gamma { shape } => gamma(&mut self.values, index, shape) / shape,
+        };
+        (means * self.mean_ps).round() as u64
+    }
+}
+
+/// A gamma value of scale 1 at `index`.
+fn gamma(values: &mut Generator, index: u64, shape: f64) -> f64 {
+    let first = index.saturating_mul(3);
+    if shape >= 1.0 {
+        return marsaglia_tsang(values, first, shape);
+    }
+    let raised = marsaglia_tsang(values, first, shape + 1.0);
+    raised * libm::pow(values.open_unit_f64(first.saturating_add(2), 0), 1.0 / shape)
+}
+
+/// For a shape of at least 1, at which 19 of 20 pairs are taken, and more at larger ones. The paper's `d` and `c` are `scale` and `slope`.
+fn marsaglia_tsang(values: &mut Generator, first: u64, shape: f64) -> f64 {
+    let scale = shape - 1.0 / 3.0;
+    let slope = 1.0 / (9.0 * scale).sqrt();
+    let mut nonce = 0;
+    loop {
+        let x = values.normal(first, nonce);
+        let u = values.open_unit_f64(first.saturating_add(1), nonce);
+        let root = 1.0 + slope * x;
+        let v = root * root * root;
+        if root > 0.0 && libm::log(u) < 0.5 * x * x + scale - scale * v + scale * libm::log(v) {
+            return scale * v;
+        }
+        nonce += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Seed;
+    use proptest::prelude::*;
+
+    fn arrivals(law: ArrivalLaw, rate_per_s: f64, key: &str) -> Arrivals {
+        Arrivals::new(law, rate_per_s, Generator::keyed(&Seed::new([7; 32]), &["arrivals", key])).expect("an open loop")
+    }
+
+    /// Gaps of mean 1.
+    fn gaps(law: ArrivalLaw, count: u64) -> Vec<f64> {
+        let rate = 1_000.0;
+        let mut arrivals = arrivals(law, rate, "gaps");
+        let offsets: Vec<i64> = (0..count).map(|index| arrivals.offset_ns(index)).collect();
+        let before = std::iter::once(0).chain(offsets.iter().copied());
+        offsets.iter().zip(before).map(|(after, before)| (after - before) as f64 * rate / 1e9).collect()
+    }
+
+    fn mean(values: &[f64]) -> f64 {
+        values.iter().sum::<f64>() / values.len() as f64
+    }
+
+    fn central_moment(values: &[f64], order: i32) -> f64 {
+        let mean = mean(values);
+        values.iter().map(|value| (value - mean).powi(order)).sum::<f64>() / values.len() as f64
+    }
+
+    /// The largest distance between the values' distribution and another.
+    fn distance(values: &[f64], cdf: impl Fn(f64) -> f64) -> f64 {
+        let mut values = values.to_vec();
+        values.sort_by(f64::total_cmp);
+        let n = values.len() as f64;
+        let steps = values.iter().enumerate().map(|(rank, value)| (cdf(*value), rank as f64 / n));
+        steps.map(|(at, below)| (at - below).max(below + 1.0 / n - at)).fold(0.0, f64::max)
+    }
+
+    #[test]
+    fn equal_gaps_are_exact_however_late() {
+        let offset = |rate, index| arrivals(ArrivalLaw::Constant, rate, "").offset_ns(index);
+        assert_eq!([0, 1, 2, 3].map(|index| offset(3.0, index)), [0, 333_333_333, 666_666_667, 1_000_000_000]);
+        assert_eq!([0, 1, 10_000_000].map(|index| offset(0.1, index)), [0, 10_000_000_000, 100_000_000_000_000_000]);
+        assert_eq!([1, 3, 10_000_000].map(|index| offset(1e7, index)), [100, 300, 1_000_000_000]);
+        // 10^7 / 7 s; the sum of as many rounded gaps would be 1.4 ms early.
+        assert_eq!(offset(7.0, 10_000_000), 1_428_571_428_571_429);
+        // 999,999,999 / 33.3 s = 9,999,999,990 / 333 s = 30,030,030 s.
+        assert_eq!(offset(33.3, 999_999_999), 30_030_030_000_000_000);
+        // Gaps of 156.25 ns: halves go up.
+        assert_eq!([1, 2, 3].map(|index| offset(6_400_000.0, index)), [156, 313, 469]);
+    }
+
+    #[test]
+    fn the_extreme_rates_stay_exact() {
+        let mut slow = arrivals(ArrivalLaw::Constant, MIN_RATE_PER_S, "");
+        assert_eq!(slow.offset_ns(900_000), 9_000_000_000_000_000_000);
+        // Seventeen digits, a low rate and an index beyond the last: 10^18 / 0.00012345678901234567, from integers, does not fit 63 bits.
+        assert_eq!(arrivals(ArrivalLaw::Constant, 0.000_123_456_789_012_345_67, "").offset_ns(1_000_000_000), i64::MAX);
+        assert_eq!(
+            ExactRate::new(0.000_123_456_789_012_345_67).expect("a rate").offset_ns(1_000_000_000),
+            8_100_000_072_900_001_247_400
+        );
+    }
+
+    #[test]
+    fn exponential_gaps_are_exponential() {
+        let gaps = gaps(ArrivalLaw::Poisson, 100_000);
+        // Moments of the exponential law: mean 1, variance 1, third central moment 2; three standard errors are 0.0095, 0.027, 0.27.
+        assert!((mean(&gaps) - 1.0).abs() < 0.0095, "{}", mean(&gaps));
+        assert!((central_moment(&gaps, 2) - 1.0).abs() < 0.027, "{}", central_moment(&gaps, 2));
+        assert!((central_moment(&gaps, 3) - 2.0).abs() < 0.27, "{}", central_moment(&gaps, 3));
+        // Kolmogorov and Smirnov: 1.95 / sqrt(n) is passed by chance once in a thousand keys, and this key is fixed.
+        let distance = distance(&gaps, |gap| 1.0 - (-gap).exp());
+        assert!(distance < 1.95 / 100_000_f64.sqrt(), "{distance}");
+    }
+
+    #[test]
+    fn gamma_gaps_of_shape_one_are_exponential() {
+        let gaps = gaps(ArrivalLaw::Gamma { smoothness: 1.0 }, 100_000);
+        let distance = distance(&gaps, |gap| 1.0 - (-gap).exp());
+        assert!(distance < 1.95 / 100_000_f64.sqrt(), "{distance}");
+    }
+
+    #[test]
+    fn gamma_gaps_of_shape_two_are_erlang() {
+        let gaps = gaps(ArrivalLaw::Gamma { smoothness: 2.0 }, 100_000);
+        let distance = distance(&gaps, |gap| 1.0 - (-2.0 * gap).exp() * (1.0 + 2.0 * gap));
+        assert!(distance < 1.95 / 100_000_f64.sqrt(), "{distance}");
+    }
+
+    #[test]
+    fn gamma_gaps_below_shape_one_burst() {
+        let gaps = gaps(ArrivalLaw::Gamma { smoothness: 0.5 }, 100_000);
+        // Shape 1/2 and mean 1 is the square of a standard normal value.
+        let distance = distance(&gaps, |gap| 2.0 * assay_stats::normal::cdf(gap.sqrt()) - 1.0);
+        assert!(distance < 1.95 / 100_000_f64.sqrt(), "{distance}");
+    }
+
+    #[test]
+    fn gamma_gaps_have_the_asked_variance() {
+        for smoothness in [0.1, 0.25, 1.0, 4.0, 100.0] {
+            let gaps = gaps(ArrivalLaw::Gamma { smoothness }, 100_000);
+            let variance = 1.0 / smoothness;
+            // Standard errors: of the mean sqrt(variance / n), of the variance sqrt((kurtosis - 1) / n) of it, kurtosis 3 + 6 / shape.
+            let mean_error = (variance / 100_000.0).sqrt();
+            let variance_error = variance * ((2.0 + 6.0 / smoothness) / 100_000.0).sqrt();
+            assert!((mean(&gaps) - 1.0).abs() < 4.0 * mean_error, "{smoothness}: {}", mean(&gaps));
+            assert!(
+                (central_moment(&gaps, 2) - variance).abs() < 4.0 * variance_error,
+                "{smoothness}: {}",
+                central_moment(&gaps, 2)
+            );
+        }
+    }
+
+    #[test]
+    fn successive_gaps_are_unrelated() {
+        for law in [ArrivalLaw::Poisson, ArrivalLaw::Gamma { smoothness: 2.0 }] {
+            let gaps = gaps(law, 100_000);
+            let (mean, variance) = (mean(&gaps), central_moment(&gaps, 2));
+            let covariance = gaps.windows(2).map(|pair| (pair[0] - mean) * (pair[1] - mean)).sum::<f64>() / 99_999.0;
+            assert!((covariance / variance).abs() < 3.3 / 100_000_f64.sqrt(), "{law:?}: {covariance}");
+        }
+    }
+
+    fn laws() -> impl Strategy<Value = ArrivalLaw> {
+        let gamma = (MIN_SMOOTHNESS..10.0).prop_map(|smoothness| ArrivalLaw::Gamma { smoothness });
+        prop_oneof![Just(ArrivalLaw::Constant), Just(ArrivalLaw::Poisson), gamma]
+    }
+
+    proptest! {
+        #[test]
+        fn the_order_of_asking_does_not_matter(law in laws(), indices in prop::collection::vec(0..500_u64, 1..20)) {
+            let mut remembering = arrivals(law, 123.4, "order");
+            for index in indices {
+                prop_assert_eq!(remembering.offset_ns(index), arrivals(law, 123.4, "order").offset_ns(index));
+            }
+        }
+
+        #[test]
+        fn offsets_never_fall(law in laws(), rate in MIN_RATE_PER_S..MAX_RATE_PER_S) {
+            let mut arrivals = arrivals(law, rate, "rising");
+            let offsets: Vec<i64> = (0..200).map(|index| arrivals.offset_ns(index)).collect();
+            prop_assert!(offsets.is_sorted() && offsets[0] >= 0);
+        }
+
+        #[test]
+        fn equal_gaps_are_within_half_a_nanosecond(rate in 1_u32..10_000_000, index in 0..1_000_000_000_u64) {
+            let offset = i128::from(arrivals(ArrivalLaw::Constant, f64::from(rate), "").offset_ns(index));
+            let error = offset * i128::from(rate) - i128::from(index) * 1_000_000_000;
+            prop_assert!(2 * error.abs() <= i128::from(rate));
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! The digest of a trial's schedule: two shards, two sides of a pair, or a trial and its plan have the same load if theirs are equal.
+
+use assay_manifest::{Digest, Hasher};
+
+use crate::{Phase, ScheduledRequest, TrialSchedule};
+
+/// The format of a schedule's digest, which begins with these bytes.
+///
+/// SHA-256 over them, and then for the warm-up and after it for the measured phase: a record of every request, in the order of their
+/// indices, and one byte 0. A record has 37 bytes: one byte 1; the index (64 bits); the offset since the trial's start in nanoseconds, or
+/// -1 without one (64 bits, signed); tokens of the prompt, tokens of the answer, and the adapter (32 bits each, 2^32 - 1 where there is
+/// none; no workload has adapters yet); and the seed of the prompt (64 bits). Integers are little-endian.
+///
+/// A phase of [open length](TrialSchedule::has_open_length) stands there with its first [`OPEN_LENGTH_INDICES`]. Request ids and salt are
+/// absent: they differ between executions of the same trial.
+pub const DIGEST_FORMAT: &str = "assay.dev/schedule-digest/v1";
+
+/// How many requests stand for a phase of which nobody knows how many it will have.
+pub const OPEN_LENGTH_INDICES: u64 = 4_096;
+
+const RECORD_BYTES: usize = 37;
+const NONE: u32 = u32::MAX;
+
+pub(crate) fn of_schedule(schedule: &TrialSchedule) -> Digest {
+    let mut hasher = Hasher::new();
+    hasher.update(DIGEST_FORMAT.as_bytes());
+    for phase in Phase::ALL {
+        let limit = if schedule.has_open_length(phase) { OPEN_LENGTH_INDICES } else { u64::MAX };
+        schedule
+            .requests(phase)
+            .take(usize::try_from(limit).unwrap_or(usize::MAX))
+            .for_each(|request| hasher.update(&record(&request)));
+        hasher.update(&[0]);
+    }
+    hasher.finish()
+}
+
+fn record(request: &ScheduledRequest) -> [u8; RECORD_BYTES] {
+    let mut record = [0; RECORD_BYTES];
+    let (tag, rest) = record.split_at_mut(1);
+    tag[0] = 1;
+    let (wide, rest) = rest.split_at_mut(16);
+    let (narrow, seed) = rest.split_at_mut(12);
+    wide[..8].copy_from_slice(&request.global_index.to_le_bytes());
+    wide[8..].copy_from_slice(&request.offset_ns.unwrap_or(-1).to_le_bytes());
+    narrow[..4].copy_from_slice(&request.input_tokens.to_le_bytes());
+    narrow[4..8].copy_from_slice(&request.output_tokens.unwrap_or(NONE).to_le_bytes());
+    narrow[8..].copy_from_slice(&NONE.to_le_bytes());
+    seed.copy_from_slice(&request.prompt_seed.to_le_bytes());
+    record
+}

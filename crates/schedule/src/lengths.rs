@@ -1,0 +1,229 @@
+//! How many tokens a request has.
+//!
+//! A draw depends on its index alone. The format is stable: a normal draw `z` is the generator's normal value at the index; a
+//! uniform one of whole numbers is [`Generator::below`], a uniform one of genai-bench is `low + (high - low) u` with `u` the
+//! generator's value in `[0, 1)`. No draw is repeated: what is too small or too large is clipped, so realised means may differ from
+//! the nominal ones, and belong beside them.
+
+use std::num::NonZeroU64;
+
+use assay_manifest::LengthLaw;
+
+use crate::Generator;
+
+/// The most tokens of one prompt or answer; larger draws become this many. Ten times the longest context that is served today.
+pub const MAX_TOKENS: u32 = 16_000_000;
+
+/// The lengths of one phase and side, by index.
+#[derive(Clone)]
+pub(crate) struct Lengths {
+    law: LengthLaw,
+    values: Generator,
+}
+
+impl Lengths {
+    /// `law` is one that [`refusal`] lets pass.
+    pub(crate) fn new(law: LengthLaw, values: Generator) -> Self {
+        Self { law, values }
+    }
+
+    pub(crate) fn tokens(&mut self, index: u64) -> u32 {
+        match self.law {
+            LengthLaw::Fixed { tokens } => tokens,
+            LengthLaw::Uniform { min, max } => {
+                let width = NonZeroU64::MIN.saturating_add(u64::from(max.saturating_sub(min)));
+                min + self.values.below(index, width) as u32
+            }
+            LengthLaw::Normal { mean, stddev } => clipped((mean + stddev * self.values.normal(index, 0)).round(), 1),
+            LengthLaw::Lognormal { mean, stddev } => {
+                let (mu, sigma) = of_logarithm(mean, stddev);
+                clipped(libm::exp(mu + sigma * self.values.normal(index, 0)).round(), 1)
+            }
+            LengthLaw::TruncatedNormal { mean, stddev, floor } => {
+                clipped((mean + stddev * self.values.normal(index, 0)).trunc(), floor)
+            }
+            LengthLaw::TruncatedUniform { low, high, floor } => {
+                // genai-bench takes a lower bound of 0 for 1.
+                let (low, high) = (f64::from(low.max(1)), f64::from(high));
+                clipped((low + (high - low) * self.values.unit_f64(index)).trunc(), floor)
+            }
+        }
+    }
+}
+
+/// `tokens`, but at least `floor` and at most [`MAX_TOKENS`].
+fn clipped(tokens: f64, floor: u32) -> u32 {
+    tokens.max(f64::from(floor)).min(f64::from(MAX_TOKENS)) as u32
+}
+
+/// Mean and standard deviation of the logarithm, from those of the log-normal value itself.
+fn of_logarithm(mean: f64, stddev: f64) -> (f64, f64) {
+    let variance = libm::log1p((stddev / mean) * (stddev / mean));
+    (libm::log(mean) - variance / 2.0, variance.sqrt())
+}
+
+/// Why a law cannot be drawn from; none where it can.
+pub(crate) fn refusal(law: LengthLaw) -> Option<String> {
+    let largest = f64::from(MAX_TOKENS);
+    let bounds = |low: u32, high: u32| (high < low).then(|| format!("its upper bound {high} lies below its lower bound {low}"));
+    let moments = |mean: f64, stddev: f64, least: f64| {
+        let within = (least..=largest).contains(&mean) && (0.0..=largest).contains(&stddev);
+        (!within).then(|| format!("mean {mean} or standard deviation {stddev} is negative, not a number, or above {MAX_TOKENS}"))
+    };
+    let many = |tokens: u32| (tokens > MAX_TOKENS).then(|| format!("{tokens} tokens are more than {MAX_TOKENS}"));
+    match law {
+        LengthLaw::Fixed { tokens } => many(tokens),
+        LengthLaw::Uniform { min, max } => bounds(min, max).or_else(|| many(max)),
+        LengthLaw::Normal { mean, stddev } => moments(mean, stddev, 0.0),
+        LengthLaw::Lognormal { mean, stddev } => moments(mean, stddev, f64::MIN_POSITIVE),
+        LengthLaw::TruncatedNormal { mean, stddev, floor } => moments(mean, stddev, 0.0).or_else(|| many(floor)),
+        LengthLaw::TruncatedUniform { low, high, floor } => bounds(low.max(1), high).or_else(|| many(high.max(floor))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Seed;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    const DRAWS: u64 = 100_000;
+
+    fn values() -> Generator {
+        Generator::keyed(&Seed::new([7; 32]), &["lengths"])
+    }
+
+    fn draws(law: LengthLaw) -> Vec<u32> {
+        let mut lengths = Lengths::new(law, values());
+        (0..DRAWS).map(|index| lengths.tokens(index)).collect()
+    }
+
+    fn mean(draws: &[u32]) -> f64 {
+        draws.iter().map(|draw| f64::from(*draw)).sum::<f64>() / draws.len() as f64
+    }
+
+    fn stddev(draws: &[u32]) -> f64 {
+        let mean = mean(draws);
+        (draws.iter().map(|draw| (f64::from(*draw) - mean).powi(2)).sum::<f64>() / draws.len() as f64).sqrt()
+    }
+
+    fn shares(draws: &[u32]) -> BTreeMap<u32, f64> {
+        let mut counts = BTreeMap::new();
+        for draw in draws {
+            *counts.entry(*draw).or_default() += 1.0 / draws.len() as f64;
+        }
+        counts
+    }
+
+    fn near(share: f64, expected: f64) -> bool {
+        (share - expected).abs() < 4.0 * (expected * (1.0 - expected) / DRAWS as f64).sqrt()
+    }
+
+    #[test]
+    fn fixed_lengths_are_fixed() {
+        assert!(draws(LengthLaw::Fixed { tokens: 7 }).iter().all(|draw| *draw == 7));
+    }
+
+    #[test]
+    fn uniform_lengths_reach_both_bounds_equally() {
+        let shares = shares(&draws(LengthLaw::Uniform { min: 3, max: 6 }));
+        assert!(shares.keys().eq(&[3, 4, 5, 6]) && shares.values().all(|share| near(*share, 0.25)), "{shares:?}");
+    }
+
+    #[test]
+    fn normal_lengths_are_rounded_and_clipped_to_one() {
+        let draws = draws(LengthLaw::Normal { mean: 480.0, stddev: 48.0 });
+        // Three standard errors: 48 / sqrt(n) and 48 / sqrt(2 n).
+        assert!(
+            (mean(&draws) - 480.0).abs() < 0.46 && (stddev(&draws) - 48.0).abs() < 0.33,
+            "{} {}",
+            mean(&draws),
+            stddev(&draws)
+        );
+        // P(x <= 1.5) = P(z <= -0.5) = 0.308538 become 1, and P(1.5 < x <= 2.5) = P(-0.5 < z <= 0.5) = 0.382925 become 2.
+        let shares = shares(&self::draws(LengthLaw::Normal { mean: 2.0, stddev: 1.0 }));
+        assert!(near(shares[&1], 0.308_538) && near(shares[&2], 0.382_925) && !shares.contains_key(&0), "{shares:?}");
+    }
+
+    #[test]
+    fn lognormal_lengths_have_the_asked_mean_and_deviation() {
+        let draws = draws(LengthLaw::Lognormal { mean: 1_000.0, stddev: 500.0 });
+        // Its logarithm has variance ln(1.25) = 0.223144; three standard errors of the mean are 4.7, of the deviation about 13.
+        assert!(
+            (mean(&draws) - 1_000.0).abs() < 4.8 && (stddev(&draws) - 500.0).abs() < 13.0,
+            "{} {}",
+            mean(&draws),
+            stddev(&draws)
+        );
+        let below_median =
+            draws.iter().filter(|draw| f64::from(**draw) < 1_000.0 / 1.25_f64.sqrt()).count() as f64 / DRAWS as f64;
+        assert!(near(below_median, 0.5), "{below_median}");
+    }
+
+    #[test]
+    fn genai_bench_truncates_its_normal_draws_and_clips_them_to_the_floor() {
+        let shares = shares(&draws(LengthLaw::TruncatedNormal { mean: 3.0, stddev: 1.0, floor: 2 }));
+        // trunc(x) <= 2 is x < 3, half of all; [3, 4) is P(0 <= z < 1) = 0.341345. Nothing is below the floor.
+        assert!(near(shares[&2], 0.5) && near(shares[&3], 0.341_345) && shares.keys().all(|draw| *draw >= 2), "{shares:?}");
+    }
+
+    #[test]
+    fn genai_bench_does_not_reach_the_upper_bound_of_its_uniform_draws() {
+        let uniform = |low, high, floor| shares(&draws(LengthLaw::TruncatedUniform { low, high, floor }));
+        let input = uniform(3, 7, 1);
+        assert!(input.keys().eq(&[3, 4, 5, 6]) && input.values().all(|share| near(*share, 0.25)), "{input:?}");
+        // The short form `U(i,o)`: outputs from 1, of which 1 is clipped to 2, which is twice as likely as any other.
+        let output = uniform(1, 6, 2);
+        assert!(output.keys().eq(&[2, 3, 4, 5]) && near(output[&2], 0.4) && near(output[&5], 0.2), "{output:?}");
+        // A lower bound of 0 is one of 1: four values, not 0 and 1 in one.
+        let from_zero = uniform(0, 5, 1);
+        assert!(from_zero.keys().eq(&[1, 2, 3, 4]) && near(from_zero[&1], 0.25), "{from_zero:?}");
+        assert_eq!(uniform(9, 9, 1).into_keys().collect::<Vec<_>>(), [9]);
+    }
+
+    #[test]
+    fn no_draw_passes_the_limit() {
+        let law = LengthLaw::Lognormal { mean: f64::from(MAX_TOKENS), stddev: f64::from(MAX_TOKENS) };
+        assert_eq!(draws(law).into_iter().max(), Some(MAX_TOKENS));
+    }
+
+    #[test]
+    fn laws_that_mean_nothing_are_refused() {
+        let refused = [
+            LengthLaw::Fixed { tokens: MAX_TOKENS + 1 },
+            LengthLaw::Uniform { min: 2, max: 1 },
+            LengthLaw::Normal { mean: f64::NAN, stddev: 1.0 },
+            LengthLaw::Normal { mean: 1.0, stddev: -1.0 },
+            LengthLaw::Lognormal { mean: 0.0, stddev: 1.0 },
+            LengthLaw::TruncatedNormal { mean: 1.0, stddev: f64::INFINITY, floor: 1 },
+            LengthLaw::TruncatedUniform { low: 5, high: 4, floor: 1 },
+            LengthLaw::TruncatedUniform { low: 0, high: 0, floor: 1 },
+        ];
+        for law in refused {
+            assert!(refusal(law).is_some(), "{law:?}");
+        }
+        assert_eq!(refusal(LengthLaw::Normal { mean: 0.0, stddev: 0.0 }), None);
+    }
+
+    fn laws() -> impl Strategy<Value = LengthLaw> {
+        let pair = || (0..=MAX_TOKENS, 0..=MAX_TOKENS).prop_map(|(a, b)| (a.min(b), a.max(b)));
+        let moments = || (0.1..1e7_f64, 0.0..1e7_f64);
+        prop_oneof![
+            (0..=MAX_TOKENS).prop_map(|tokens| LengthLaw::Fixed { tokens }),
+            pair().prop_map(|(min, max)| LengthLaw::Uniform { min, max }),
+            moments().prop_map(|(mean, stddev)| LengthLaw::Normal { mean, stddev }),
+            moments().prop_map(|(mean, stddev)| LengthLaw::Lognormal { mean, stddev }),
+            (moments(), 0..10_u32).prop_map(|((mean, stddev), floor)| LengthLaw::TruncatedNormal { mean, stddev, floor }),
+            (pair(), 0..10_u32).prop_map(|((low, high), floor)| LengthLaw::TruncatedUniform { low, high: high.max(1), floor }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_law_that_is_let_pass_can_be_drawn_from(law in laws(), index in any::<u64>()) {
+            prop_assert_eq!(refusal(law), None);
+            prop_assert!(Lengths::new(law, values()).tokens(index) <= MAX_TOKENS);
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! What a point's load is made from, before any of it is made.
+
+use assay_manifest::{
+    ArrivalLaw, CacheMode, CanonicalError, Count, Digest, LengthLaw, PointId, ServingWork, Tokenizer, canonical_json,
+};
+use serde::Serialize;
+
+use crate::{DIGEST_FORMAT, GENERATOR_FORMAT, Offered, PointKey};
+
+/// What decides every request of a point's trials. Written as canonical JSON.
+#[derive(Serialize)]
+struct Recipe<'a> {
+    /// The formats that turn the rest into a load.
+    generator: &'static str,
+    schedule: &'static str,
+    seed: String,
+    workload_spec_digest: &'a Digest,
+    point_id: &'a PointId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rate_per_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    concurrency: Option<Count>,
+    arrival: &'a ArrivalLaw,
+    input: &'a LengthLaw,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output: Option<&'a LengthLaw>,
+    batch: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    requests: Option<Count>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    duration_ns: Option<Count>,
+    warmup_ns: Count,
+    cache: CacheMode,
+    tokenizer: &'a Digest,
+    /// No workload has a dataset yet: prompts are words of the tokenizer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dataset: Option<&'a Digest>,
+}
+
+/// The digest of a point's recipe: versions of the formats, seed, parameters of the load, and the digests of tokenizer and dataset.
+///
+/// SHA-256 over canonical JSON. A plan carries it, so that a load that was made by other rules is told from this one. Whether a load
+/// can be made at all is what [`TrialSchedule::new`](crate::TrialSchedule::new) says.
+pub fn load_recipe_digest(work: &ServingWork, offered: Offered, key: &PointKey<'_>) -> Result<Digest, CanonicalError> {
+    let Tokenizer { digest: tokenizer, .. } = &work.tokenizer;
+    let (rate_per_s, concurrency) = match offered {
+        Offered::Rate { per_s } => (Some(per_s), None),
+        Offered::Concurrency { users } => (None, Some(Count(users))),
+    };
+    let recipe = Recipe {
+        generator: GENERATOR_FORMAT,
+        schedule: DIGEST_FORMAT,
+        seed: key.seed.to_string(),
+        workload_spec_digest: key.workload,
+        point_id: key.point,
+        rate_per_s,
+        concurrency,
+        arrival: &work.arrival,
+        input: &work.input,
+        output: work.output.as_ref(),
+        batch: work.batch,
+        requests: work.requests,
+        duration_ns: work.duration_ns,
+        warmup_ns: work.warmup_ns,
+        cache: work.cache,
+        tokenizer,
+        dataset: None,
+    };
+    Ok(Digest::of(&canonical_json(&recipe)?))
+}

@@ -1,0 +1,424 @@
+//! The requests of one serving trial.
+//!
+//! A trial has two phases, the warm-up and what is measured, each with a load of its own that begins at index 0. Every value of a request
+//! comes from the generator of its phase and concern at the request's index: `arrivals`, `input`, `output`, `prompt` and `request-id`
+//! (two values, at `2 i` and `2 i + 1`). So each of N shards has the load of one, or rather its stripe of it; only the times of random
+//! arrivals are sums, for which each shard walks the gaps of the others too.
+
+use std::num::NonZeroU32;
+
+use assay_manifest::{ArrivalLaw, CacheMode, Count, Digest, LengthLaw, Point, PointId, PointKind, ServingWork};
+
+use crate::arrivals::{Arrivals, MAX_RATE_PER_S, MAX_SMOOTHNESS, MIN_RATE_PER_S, MIN_SMOOTHNESS};
+use crate::lengths::{self, Lengths};
+use crate::{Generator, LoadKey, Nonce, Seed, digest};
+
+/// The most requests of a phase, expected where arrivals are random. At 10,000 a second they last half a day.
+pub const MAX_REQUESTS: u64 = 500_000_000;
+
+/// The longest trial: 30 days, in nanoseconds.
+pub const MAX_TRIAL_NS: u64 = 30 * 24 * 3600 * 1_000_000_000;
+
+/// No index reaches this one: random arrivals that are [`MAX_REQUESTS`] on average stay below it, and a closed loop is ended by it.
+const INDEX_END: u64 = 2 * MAX_REQUESTS;
+
+/// A part of a trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Phase {
+    /// Load that brings the endpoint into its steady state.
+    WarmUp,
+    /// Load that is measured.
+    Measure,
+}
+
+impl Phase {
+    /// Both, in the order in which they run.
+    pub const ALL: [Self; 2] = [Self::WarmUp, Self::Measure];
+
+    /// The word that is part of the key.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::WarmUp => "warm-up",
+            Self::Measure => "measure",
+        }
+    }
+}
+
+/// How much load a point offers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Offered {
+    /// Open loop.
+    Rate {
+        /// Arrivals a second.
+        per_s: f64,
+    },
+    /// Closed loop.
+    Concurrency {
+        /// Users, each with one request at a time.
+        users: u64,
+    },
+}
+
+impl Offered {
+    /// What a planned point offers, from its `rate` or `concurrency`.
+    pub fn of_point(point: &Point) -> Result<Self, ScheduleError> {
+        let text = point.value.get(point.kind.as_str()).map_or("", String::as_str);
+        let offered = match point.kind {
+            PointKind::Rate => text.parse().ok().map(|per_s| Self::Rate { per_s }),
+            PointKind::Concurrency => text.parse().ok().map(|users| Self::Concurrency { users }),
+            PointKind::Trace | PointKind::Scale | PointKind::Parameters => None,
+        };
+        offered.ok_or_else(|| ScheduleError::Point(point.point_id.clone()))
+    }
+}
+
+/// What the loads of a point's trials have in common. Target and variant are absent, so both sides of a pair see the same load.
+#[derive(Clone, Copy, Debug)]
+pub struct PointKey<'a> {
+    /// The seed of the workload.
+    pub seed: &'a Seed,
+    /// The workload's `workload_spec_digest`.
+    pub workload: &'a Digest,
+    /// The point.
+    pub point: &'a PointId,
+}
+
+/// Which trial.
+#[derive(Clone, Copy, Debug)]
+pub struct TrialKey<'a> {
+    /// Its point.
+    pub point: PointKey<'a>,
+    /// Its number within the point, from 0.
+    pub trial: u32,
+    /// Which execution of it. Only request ids and salt depend on it.
+    pub nonce: Nonce,
+}
+
+/// Why there is no schedule.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ScheduleError {
+    /// The point says neither a rate nor a concurrency.
+    #[error("point `{0}` has no rate and no concurrency: a serving trial needs one of them")]
+    Point(PointId),
+    /// A closed loop with a rate, or an open one without.
+    #[error("the arrivals are {law}, but the point offers a {offered}")]
+    Mismatch {
+        /// What the workload says.
+        law: &'static str,
+        /// What the point says.
+        offered: &'static str,
+    },
+    /// Too slow, too fast, or no number.
+    #[error("{0} arrivals a second are not between {MIN_RATE_PER_S} and {MAX_RATE_PER_S}")]
+    Rate(f64),
+    /// Nobody would send anything.
+    #[error("a closed loop needs at least one user")]
+    NoUsers,
+    /// A shape that is no shape, or too extreme for its purpose.
+    #[error("the smoothness {0} is not between {MIN_SMOOTHNESS} and {MAX_SMOOTHNESS}")]
+    Smoothness(f64),
+    /// Lengths that cannot be drawn.
+    #[error("the {side} lengths cannot be drawn: {reason}")]
+    Lengths {
+        /// `input` or `output`.
+        side: &'static str,
+        /// Why.
+        reason: String,
+    },
+    /// Nothing ends the trial.
+    #[error("the trial has no end: give it a number of requests, a duration, or both")]
+    Endless,
+    /// More than [`MAX_REQUESTS`].
+    #[error("the {phase} phase would have {requests} requests, more than {MAX_REQUESTS}", phase = phase.as_str())]
+    TooMany {
+        /// Which phase.
+        phase: Phase,
+        /// Expected requests.
+        requests: u64,
+    },
+    /// Longer than [`MAX_TRIAL_NS`].
+    #[error("warm-up and measured phase last longer than 30 days together")]
+    TooLong,
+    /// A shard that is not one of them.
+    #[error("there is no shard {shard} of {shards}")]
+    Shard {
+        /// The shard.
+        shard: u32,
+        /// How many there are.
+        shards: u32,
+    },
+}
+
+/// One request, as it is planned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScheduledRequest {
+    /// Its number within the phase over all shards, from 0.
+    pub global_index: u64,
+    /// When it is due, in nanoseconds since the trial's start; absent under closed loop.
+    pub offset_ns: Option<i64>,
+    /// Tokens of its prompt, or of each of its documents.
+    pub input_tokens: u32,
+    /// Tokens that are asked of the answer; absent for embeddings.
+    pub output_tokens: Option<u32>,
+    /// What its prompt is made from.
+    pub prompt_seed: u64,
+    /// What it is called. Differs between executions of the trial.
+    pub request_id: u128,
+}
+
+impl ScheduledRequest {
+    /// What document `number` of the request is made from. The first one's is [`ScheduledRequest::prompt_seed`]; the others follow by
+    /// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014): its output `number`.
+    pub fn document_seed(&self, number: u32) -> u64 {
+        const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+        if number == 0 {
+            return self.prompt_seed;
+        }
+        let state = self.prompt_seed.wrapping_add(GOLDEN.wrapping_mul(u64::from(number)));
+        let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+}
+
+/// Every `shards`-th index, beginning with the shard's own number: indices, and users of a closed loop, are dealt like cards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stripe {
+    shard: u32,
+    shards: NonZeroU32,
+}
+
+impl Stripe {
+    /// All indices.
+    pub const WHOLE: Self = Self { shard: 0, shards: NonZeroU32::MIN };
+
+    /// The indices of a shard, counted from 0.
+    pub fn new(shard: u32, shards: u32) -> Result<Self, ScheduleError> {
+        let known = NonZeroU32::new(shards).filter(|shards| shard < shards.get());
+        known.map(|shards| Self { shard, shards }).ok_or(ScheduleError::Shard { shard, shards })
+    }
+
+    /// How many of `total` things, such as users, fall to the shard.
+    pub fn share(self, total: u64) -> u64 {
+        total.saturating_sub(u64::from(self.shard)).div_ceil(u64::from(self.shards.get()))
+    }
+}
+
+/// The schedule of one trial: what every one of its requests is.
+#[derive(Clone, Debug)]
+pub struct TrialSchedule {
+    seed: Seed,
+    workload: Digest,
+    point: PointId,
+    trial: u32,
+    nonce: Nonce,
+    /// The law and the arrivals a second; absent under closed loop.
+    open_loop: Option<(ArrivalLaw, f64)>,
+    users: Option<u64>,
+    input: LengthLaw,
+    output: Option<LengthLaw>,
+    has_salt: bool,
+    warmup_ns: u64,
+    duration_ns: Option<u64>,
+    requests: Option<u64>,
+}
+
+impl TrialSchedule {
+    /// The schedule of `key`'s trial, in which `work` is asked as much as its point offers.
+    pub fn new(work: &ServingWork, offered: Offered, key: &TrialKey<'_>) -> Result<Self, ScheduleError> {
+        check_lengths("input", Some(work.input))?;
+        check_lengths("output", work.output)?;
+        let schedule = Self {
+            seed: *key.point.seed,
+            workload: *key.point.workload,
+            point: key.point.point.clone(),
+            trial: key.trial,
+            nonce: key.nonce,
+            open_loop: open_loop(work.arrival, offered)?,
+            users: if let Offered::Concurrency { users } = offered { Some(users) } else { None },
+            input: work.input,
+            output: work.output,
+            has_salt: work.cache == CacheMode::ColdSalt,
+            warmup_ns: work.warmup_ns.0,
+            duration_ns: work.duration_ns.map(|Count(duration)| duration),
+            requests: work.requests.map(|Count(requests)| requests),
+        };
+        schedule.check_size()?;
+        Ok(schedule)
+    }
+
+    /// Users of a closed loop; absent in an open one.
+    pub fn users(&self) -> Option<u64> {
+        self.users
+    }
+
+    /// Where the measured phase begins, in nanoseconds since the trial's start.
+    pub fn measured_from_ns(&self) -> u64 {
+        self.warmup_ns
+    }
+
+    /// Where a phase ends by the clock, in nanoseconds since the trial's start: nothing is due, or sent, at or after it. Absent where a
+    /// number of requests alone ends the measured phase.
+    pub fn ends_ns(&self, phase: Phase) -> Option<u64> {
+        match phase {
+            Phase::WarmUp => Some(self.warmup_ns),
+            Phase::Measure => self.duration_ns.map(|duration| self.warmup_ns.saturating_add(duration)),
+        }
+    }
+
+    /// Whether the clock alone ends the phase of a closed loop, so that nobody knows beforehand how many requests it has.
+    pub fn has_open_length(&self, phase: Phase) -> bool {
+        self.open_loop.is_none() && self.requests_of(phase).is_none()
+    }
+
+    /// The requests of a phase in order. Those of an open length go on for as long as anyone asks.
+    pub fn requests(&self, phase: Phase) -> Requests {
+        self.for_shard(phase, Stripe::WHOLE)
+    }
+
+    /// The requests of a phase that fall to a shard.
+    ///
+    /// Where arrivals are random, a shard walks the gaps of all shards to know its own times: a few dozen nanoseconds for every request of
+    /// the trial (`examples/cost.rs`). Everything else is drawn for the shard's own requests only.
+    pub fn for_shard(&self, phase: Phase, stripe: Stripe) -> Requests {
+        Requests {
+            next: u64::from(stripe.shard),
+            step: u64::from(stripe.shards.get()),
+            begins_ns: if phase == Phase::WarmUp { 0 } else { self.warmup_ns },
+            ends_ns: self.ends_ns(phase),
+            end: self.requests_of(phase).unwrap_or(INDEX_END),
+            arrivals: self.open_loop.and_then(|(law, rate)| Arrivals::new(law, rate, self.generator(phase, "arrivals"))),
+            input: Lengths::new(self.input, self.generator(phase, "input")),
+            output: self.output.map(|law| Lengths::new(law, self.generator(phase, "output"))),
+            prompts: self.generator(phase, "prompt"),
+            ids: self.key(phase.as_str(), "request-id").generator_once(self.nonce),
+        }
+    }
+
+    /// One request; none past the end of the phase. Walks all gaps before it where arrivals are random: for a look, not for a loop.
+    pub fn request(&self, phase: Phase, index: u64) -> Option<ScheduledRequest> {
+        let mut requests = self.requests(phase);
+        requests.next = index;
+        requests.next()
+    }
+
+    /// What this execution's prompts begin with, as a seed of words; absent unless the cache is to be cold by a salt.
+    ///
+    /// All prompts of the execution share it. It depends on the nonce, since the prompts of a trial are the same in every run and every
+    /// attempt: without it, the second one would find what the first one left in the cache.
+    pub fn salt(&self) -> Option<u64> {
+        self.has_salt.then(|| self.key("trial", "salt").generator_once(self.nonce).at(0))
+    }
+
+    /// The digest over the whole trial, the same for every shard and for both sides of a pair: see [`DIGEST_FORMAT`](crate::DIGEST_FORMAT).
+    pub fn digest(&self) -> Digest {
+        digest::of_schedule(self)
+    }
+
+    fn key<'a>(&'a self, phase: &'a str, concern: &'a str) -> LoadKey<'a> {
+        LoadKey { seed: &self.seed, workload: &self.workload, point: &self.point, trial: self.trial, phase, concern }
+    }
+
+    fn generator(&self, phase: Phase, concern: &str) -> Generator {
+        self.key(phase.as_str(), concern).generator()
+    }
+
+    /// How many requests end a phase; none where only the clock does.
+    fn requests_of(&self, phase: Phase) -> Option<u64> {
+        match phase {
+            Phase::WarmUp => (self.warmup_ns == 0).then_some(0),
+            Phase::Measure => self.requests,
+        }
+    }
+
+    fn check_size(&self) -> Result<(), ScheduleError> {
+        if self.requests.is_none() && self.duration_ns.is_none() {
+            return Err(ScheduleError::Endless);
+        }
+        if self.ends_ns(Phase::Measure).unwrap_or(self.warmup_ns) > MAX_TRIAL_NS {
+            return Err(ScheduleError::TooLong);
+        }
+        let by_clock = |duration_ns: u64| self.open_loop.map_or(u64::MAX, |(_, rate)| (rate * duration_ns as f64 / 1e9) as u64);
+        let by_count = self.requests.unwrap_or(u64::MAX);
+        if self.open_loop.is_some() {
+            within_limit(Phase::WarmUp, by_clock(self.warmup_ns))?;
+        }
+        if !self.has_open_length(Phase::Measure) {
+            within_limit(Phase::Measure, by_clock(self.duration_ns.unwrap_or(u64::MAX)).min(by_count))?;
+        }
+        let seconds = self.open_loop.zip(self.requests).map_or(0.0, |((_, rate), requests)| requests as f64 / rate);
+        if self.duration_ns.is_none() && seconds > (MAX_TRIAL_NS - self.warmup_ns) as f64 / 1e9 {
+            return Err(ScheduleError::TooLong);
+        }
+        Ok(())
+    }
+}
+
+fn within_limit(phase: Phase, requests: u64) -> Result<(), ScheduleError> {
+    if requests > MAX_REQUESTS { Err(ScheduleError::TooMany { phase, requests }) } else { Ok(()) }
+}
+
+fn check_lengths(side: &'static str, law: Option<LengthLaw>) -> Result<(), ScheduleError> {
+    law.and_then(lengths::refusal).map_or(Ok(()), |reason| Err(ScheduleError::Lengths { side, reason }))
+}
+
+fn open_loop(law: ArrivalLaw, offered: Offered) -> Result<Option<(ArrivalLaw, f64)>, ScheduleError> {
+    match (law, offered) {
+        (ArrivalLaw::Closed, Offered::Concurrency { users: 0 }) => Err(ScheduleError::NoUsers),
+        (ArrivalLaw::Closed, Offered::Concurrency { .. }) => Ok(None),
+        (ArrivalLaw::Closed, Offered::Rate { .. }) => {
+            Err(ScheduleError::Mismatch { law: "those of a closed loop", offered: "rate" })
+        }
+        (_, Offered::Concurrency { .. }) => Err(ScheduleError::Mismatch { law: "those of an open loop", offered: "concurrency" }),
+        (_, Offered::Rate { per_s }) if !(MIN_RATE_PER_S..=MAX_RATE_PER_S).contains(&per_s) => Err(ScheduleError::Rate(per_s)),
+        (ArrivalLaw::Gamma { smoothness }, _) if !(MIN_SMOOTHNESS..=MAX_SMOOTHNESS).contains(&smoothness) => {
+            Err(ScheduleError::Smoothness(smoothness))
+        }
+        (law, Offered::Rate { per_s }) => Ok(Some((law, per_s))),
+    }
+}
+
+/// The requests of a phase, or a shard's stripe of them, one after the other.
+#[derive(Clone)]
+pub struct Requests {
+    next: u64,
+    step: u64,
+    /// Where the phase begins and ends by the clock, since the trial's start.
+    begins_ns: u64,
+    ends_ns: Option<u64>,
+    /// The first index that is not sent.
+    end: u64,
+    arrivals: Option<Arrivals>,
+    input: Lengths,
+    output: Option<Lengths>,
+    prompts: Generator,
+    ids: Generator,
+}
+
+impl Iterator for Requests {
+    type Item = ScheduledRequest;
+
+    fn next(&mut self) -> Option<ScheduledRequest> {
+        let index = self.next;
+        if index >= self.end {
+            return None;
+        }
+        let offset_ns = self.arrivals.as_mut().map(|arrivals| arrivals.offset_ns(index).saturating_add_unsigned(self.begins_ns));
+        if offset_ns.zip(self.ends_ns).is_some_and(|(offset, end)| offset.unsigned_abs() >= end) {
+            self.end = index;
+            return None;
+        }
+        self.next = index.saturating_add(self.step);
+        Some(ScheduledRequest {
+            global_index: index,
+            offset_ns,
+            input_tokens: self.input.tokens(index),
+            output_tokens: self.output.as_mut().map(|lengths| lengths.tokens(index)),
+            prompt_seed: self.prompts.at(index),
+            request_id: u128::from(self.ids.at(2 * index)) << 64 | u128::from(self.ids.at(2 * index + 1)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

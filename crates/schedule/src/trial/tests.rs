@@ -1,0 +1,363 @@
+use super::*;
+use crate::load_recipe_digest;
+use assay_manifest::{CaptureMode, RunId, ServingApi, Tokenizer, TrialId};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+const SEED: Seed = Seed::new([7; 32]);
+const NONCE: Nonce = Nonce::new(0x0123_4567_89ab_cdef);
+const SECOND: u64 = 1_000_000_000;
+
+fn work() -> ServingWork {
+    ServingWork {
+        api: ServingApi::Chat,
+        model: "model".to_owned(),
+        arrival: ArrivalLaw::Poisson,
+        input: LengthLaw::Normal { mean: 480.0, stddev: 240.0 },
+        output: Some(LengthLaw::TruncatedUniform { low: 1, high: 300, floor: 2 }),
+        exact_output: true,
+        batch: 1,
+        body: BTreeMap::new(),
+        requests: Some(Count(500)),
+        duration_ns: Some(Count(20 * SECOND)),
+        warmup_ns: Count(5 * SECOND),
+        timeout_ns: Count(60 * SECOND),
+        time_limit_ns: Count(600 * SECOND),
+        cache: CacheMode::ColdSalt,
+        streaming: true,
+        capture: CaptureMode::None,
+        slos: Vec::new(),
+        tokenizer: Tokenizer { name: "common-words".to_owned(), digest: Digest::of(b"words"), file: None },
+    }
+}
+
+fn closed(work: ServingWork) -> ServingWork {
+    ServingWork { arrival: ArrivalLaw::Closed, ..work }
+}
+
+const RATE: Offered = Offered::Rate { per_s: 40.0 };
+const USERS: Offered = Offered::Concurrency { users: 8 };
+
+fn point() -> PointId {
+    PointId::new("rate-40").expect("an id")
+}
+
+/// The schedule of trial `trial` of that work under a seed and a nonce.
+fn schedule_of(
+    work: &ServingWork,
+    offered: Offered,
+    seed: &Seed,
+    trial: u32,
+    nonce: Nonce,
+) -> Result<TrialSchedule, ScheduleError> {
+    let (workload, point) = (Digest::of(b"workload"), point());
+    let key = TrialKey { point: PointKey { seed, workload: &workload, point: &point }, trial, nonce };
+    TrialSchedule::new(work, offered, &key)
+}
+
+fn schedule(work: &ServingWork, offered: Offered) -> TrialSchedule {
+    schedule_of(work, offered, &SEED, 3, NONCE).expect("a schedule")
+}
+
+fn refused(work: &ServingWork, offered: Offered) -> ScheduleError {
+    schedule_of(work, offered, &SEED, 0, NONCE).expect_err("no schedule")
+}
+
+#[test]
+fn the_format_is_stable() {
+    // Derived from the format's description by `tests/golden.py`, not by this code.
+    let poisson = schedule(&work(), RATE);
+    let first: Vec<_> = poisson.requests(Phase::Measure).take(3).map(golden_line).collect();
+    assert_eq!(first, GOLDEN_POISSON);
+    assert_eq!(poisson.digest().hex(), GOLDEN_POISSON_DIGEST);
+    assert_eq!(poisson.salt(), Some(GOLDEN_SALT));
+
+    let gamma = |smoothness| schedule(&ServingWork { arrival: ArrivalLaw::Gamma { smoothness }, ..work() }, RATE).digest().hex();
+    assert_eq!([gamma(0.5), gamma(4.0)], GOLDEN_GAMMA_DIGESTS);
+
+    let lognormal = LengthLaw::Lognormal { mean: 300.0, stddev: 150.0 };
+    let uniform = LengthLaw::Uniform { min: 10, max: 19 };
+    let constant = ServingWork { arrival: ArrivalLaw::Constant, input: lognormal, output: Some(uniform), ..work() };
+    assert_eq!(schedule(&constant, Offered::Rate { per_s: 33.3 }).digest().hex(), GOLDEN_CONSTANT_DIGEST);
+
+    let truncated = LengthLaw::TruncatedNormal { mean: 480.0, stddev: 240.0, floor: 1 };
+    let open = closed(ServingWork { input: truncated, output: None, requests: None, ..work() });
+    assert_eq!(schedule(&open, USERS).digest().hex(), GOLDEN_CLOSED_DIGEST);
+}
+
+fn golden_line(request: ScheduledRequest) -> String {
+    format!(
+        "{} {} {} {} {:016x} {:032x}",
+        request.global_index,
+        request.offset_ns.expect("an offset"),
+        request.input_tokens,
+        request.output_tokens.expect("a length"),
+        request.prompt_seed,
+        request.request_id
+    )
+}
+
+const GOLDEN_POISSON: [&str; 3] = [
+    "0 5004600816 828 154 f89a731248b35e59 d036d041608597a6fb031db10d693f80",
+    "1 5011217048 550 23 cf7acf53a4532bc1 f8b497cf6f6b2013ebae8cc540dc602b",
+    "2 5047524776 293 124 0cafc93a30a97a4f d11f827e5ef2aafbf870e64a3b84f25a",
+];
+const GOLDEN_POISSON_DIGEST: &str = "0ecd2b61297cc2e834a968945420cc76fdee74313b447dce1a93213d54ba3896";
+const GOLDEN_SALT: u64 = 9_276_117_085_292_424_283;
+const GOLDEN_GAMMA_DIGESTS: [&str; 2] = [
+    "223643e2fe1a479960151743b97bdc87eeb42aa78a3920d70f87c7102d93b906",
+    "297b88c0753377d4b2e9e5b041e19cbb743b864cfc2bfa60763b87560aea4202",
+];
+const GOLDEN_CONSTANT_DIGEST: &str = "56be117b41ddeb47448b6f91aad758a6261b00fdc936869a76fd2910aa90eda4";
+const GOLDEN_CLOSED_DIGEST: &str = "a2b5abcd0a1bdf3deccd1bdab977577dc214e874946ae26dbdaebecadaeaff3d";
+const GOLDEN_RECIPE_DIGESTS: [&str; 2] = [
+    "ffae55c3bcf4f7dd1f74c768e11b39c6a622c8982b5f1e1fb2a19f663e7a22c6",
+    "870a1d7dfb8922b6b5dac6bf3dbf30bd8ef835b9caf259c8dccd8ae402bc867b",
+];
+const GOLDEN_NONCE: &str = "chat.vllm.default.rate-40.t3 2b9edb5211c8c8bb115e72cd7990c289";
+const GOLDEN_DOCUMENT_SEEDS: [u64; 3] = [10_451_216_379_200_822_465, 13_757_245_211_066_428_519, 1_730_809_958_814_666_141];
+
+#[test]
+fn the_recipe_of_a_load_is_stable() {
+    let (workload, point) = (Digest::of(b"workload"), point());
+    let key = PointKey { seed: &SEED, workload: &workload, point: &point };
+    let recipe = |work: &ServingWork, offered| load_recipe_digest(work, offered, &key).expect("a digest").hex();
+    let open = closed(ServingWork { output: None, requests: None, ..work() });
+    assert_eq!([recipe(&work(), RATE), recipe(&open, USERS)], GOLDEN_RECIPE_DIGESTS);
+}
+
+#[test]
+fn what_does_not_shape_the_load_is_not_in_its_recipe() {
+    let (workload, point) = (Digest::of(b"workload"), point());
+    let key = PointKey { seed: &SEED, workload: &workload, point: &point };
+    let recipe = |work: &ServingWork| load_recipe_digest(work, RATE, &key).expect("a digest");
+    let same = ServingWork { streaming: false, timeout_ns: Count(1), capture: CaptureMode::Full, ..work() };
+    assert_eq!(recipe(&same), recipe(&work()));
+    let others = [
+        ServingWork { arrival: ArrivalLaw::Constant, ..work() },
+        ServingWork { input: LengthLaw::Fixed { tokens: 480 }, ..work() },
+        ServingWork { output: None, ..work() },
+        ServingWork { batch: 2, ..work() },
+        ServingWork { requests: None, ..work() },
+        ServingWork { duration_ns: None, ..work() },
+        ServingWork { warmup_ns: Count(0), ..work() },
+        ServingWork { cache: CacheMode::Warm, ..work() },
+        ServingWork { tokenizer: Tokenizer { digest: Digest::of(b"other"), ..work().tokenizer }, ..work() },
+    ];
+    let recipes: BTreeSet<Digest> = others.iter().map(recipe).chain([recipe(&work())]).collect();
+    assert_eq!(recipes.len(), others.len() + 1);
+}
+
+#[test]
+fn the_nonce_of_an_attempt_is_stable() {
+    let case = assay_manifest::CaseId::of(&name("chat"), &name("vllm"), &name("default"));
+    let trial = TrialId::of(&case, &point(), 3);
+    let nonce = |attempt| Nonce::of_attempt(&RunId::new("run-1").expect("an id"), &trial, attempt);
+    assert_eq!(format!("{trial} {}", nonce(0)), GOLDEN_NONCE);
+    assert_ne!(nonce(0), nonce(1));
+}
+
+fn name(text: &str) -> assay_manifest::Name {
+    assay_manifest::Name::new(text).expect("a name")
+}
+
+#[test]
+fn every_document_of_a_request_has_a_seed_of_its_own() {
+    let request = schedule(&work(), RATE).request(Phase::Measure, 0).expect("a request");
+    assert_eq!(request.document_seed(0), request.prompt_seed);
+    let known = ScheduledRequest { prompt_seed: 1, ..request };
+    assert_eq!([1, 2, 127].map(|number| known.document_seed(number)), GOLDEN_DOCUMENT_SEEDS);
+}
+
+#[test]
+fn the_measured_phase_begins_where_the_warm_up_ends() {
+    let schedule = schedule(&ServingWork { requests: None, ..work() }, RATE);
+    let offsets = |phase| schedule.requests(phase).filter_map(|request| request.offset_ns).collect::<Vec<_>>();
+    let (warm_up, measured) = (offsets(Phase::WarmUp), offsets(Phase::Measure));
+    assert!(warm_up.iter().all(|offset| (0..5_000_000_000).contains(offset)));
+    assert!(measured.iter().all(|offset| (5_000_000_000..25_000_000_000).contains(offset)));
+    // 200 and 800 are expected; four standard deviations of a Poisson count are 57 and 113.
+    assert!(warm_up.len().abs_diff(200) < 57 && measured.len().abs_diff(800) < 113, "{} {}", warm_up.len(), measured.len());
+    // The phases are no continuation or copy of each other.
+    let gap = |offsets: &[i64], begins: i64| offsets[0] - begins;
+    assert_ne!(gap(&warm_up, 0), gap(&measured, 5_000_000_000));
+}
+
+#[test]
+fn equal_gaps_fill_the_phase_exactly() {
+    let work = ServingWork { arrival: ArrivalLaw::Constant, requests: None, ..work() };
+    let schedule = schedule(&work, RATE);
+    assert_eq!((schedule.requests(Phase::WarmUp).count(), schedule.requests(Phase::Measure).count()), (200, 800));
+    assert_eq!(schedule.request(Phase::Measure, 0).and_then(|request| request.offset_ns), Some(5_000_000_000));
+    assert_eq!(schedule.request(Phase::Measure, 799).and_then(|request| request.offset_ns), Some(24_975_000_000));
+    assert_eq!(schedule.request(Phase::Measure, 800), None);
+}
+
+#[test]
+fn the_first_end_ends_a_trial() {
+    let count = |work: ServingWork, offered| schedule(&work, offered).requests(Phase::Measure).count();
+    let constant = || ServingWork { arrival: ArrivalLaw::Constant, ..work() };
+    assert_eq!(count(constant(), RATE), 500);
+    assert_eq!(count(ServingWork { requests: Some(Count(5_000)), ..constant() }, RATE), 800);
+    assert_eq!(count(ServingWork { duration_ns: None, ..constant() }, RATE), 500);
+    assert_eq!(count(closed(work()), USERS), 500);
+}
+
+#[test]
+fn a_closed_loop_has_no_intended_times_and_may_go_on() {
+    let schedule = schedule(&closed(ServingWork { requests: None, ..work() }), USERS);
+    assert_eq!([Phase::WarmUp, Phase::Measure].map(|phase| schedule.has_open_length(phase)), [true, true]);
+    assert_eq!((schedule.users(), schedule.ends_ns(Phase::Measure)), (Some(8), Some(25 * SECOND)));
+    let late = schedule.request(Phase::Measure, 1_000_000).expect("a request");
+    assert_eq!((late.global_index, late.offset_ns), (1_000_000, None));
+}
+
+#[test]
+fn without_warm_up_there_are_no_requests_in_it() {
+    let work = ServingWork { warmup_ns: Count(0), ..work() };
+    assert_eq!(schedule(&work, RATE).requests(Phase::WarmUp).count(), 0);
+    let closed = schedule(&closed(work), USERS);
+    assert!(!closed.has_open_length(Phase::WarmUp) && closed.requests(Phase::WarmUp).next().is_none());
+}
+
+#[test]
+fn the_digest_of_an_open_length_stands_on_its_first_indices() {
+    let open = closed(ServingWork { requests: None, warmup_ns: Count(0), ..work() });
+    let fixed = |requests| closed(ServingWork { requests: Some(Count(requests)), warmup_ns: Count(0), ..work() });
+    assert_eq!(schedule(&open, USERS).digest(), schedule(&fixed(4_096), USERS).digest());
+    assert_ne!(schedule(&open, USERS).digest(), schedule(&fixed(4_097), USERS).digest());
+}
+
+#[test]
+fn trials_and_seeds_differ_and_executions_do_not() {
+    let digest = |seed: Seed, trial, nonce| schedule_of(&work(), RATE, &seed, trial, nonce).expect("a schedule").digest();
+    let one = digest(SEED, 0, NONCE);
+    assert_eq!(one, digest(SEED, 0, Nonce::new(1)));
+    assert_ne!(one, digest(SEED, 1, NONCE));
+    assert_ne!(one, digest(Seed::new([8; 32]), 0, NONCE));
+}
+
+#[test]
+fn executions_differ_in_request_ids_and_salt_alone() {
+    let with = |nonce| schedule_of(&work(), RATE, &SEED, 0, Nonce::new(nonce)).expect("a schedule");
+    let (one, other) = (with(1), with(2));
+    assert_ne!(one.salt(), other.salt());
+    for (one, other) in one.requests(Phase::Measure).zip(other.requests(Phase::Measure)) {
+        assert_ne!(one.request_id, other.request_id);
+        assert_eq!(ScheduledRequest { request_id: other.request_id, ..one }, other);
+    }
+}
+
+#[test]
+fn only_a_salted_cache_has_a_salt() {
+    for cache in [CacheMode::ColdFlush, CacheMode::Warm, CacheMode::Shared] {
+        assert_eq!(schedule(&ServingWork { cache, ..work() }, RATE).salt(), None);
+    }
+    let salts = |trial| schedule_of(&work(), RATE, &SEED, trial, NONCE).expect("a schedule").salt();
+    assert!(salts(0).is_some() && salts(0) != salts(1));
+}
+
+#[test]
+fn request_ids_do_not_repeat() {
+    let schedule = schedule(&work(), RATE);
+    let ids: Vec<u128> =
+        Phase::ALL.iter().flat_map(|phase| schedule.requests(*phase)).map(|request| request.request_id).collect();
+    assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), ids.len());
+}
+
+#[test]
+fn what_makes_no_schedule_is_refused() {
+    let rate = |per_s| Offered::Rate { per_s };
+    assert_eq!(refused(&work(), USERS), ScheduleError::Mismatch { law: "those of an open loop", offered: "concurrency" });
+    assert_eq!(refused(&closed(work()), RATE), ScheduleError::Mismatch { law: "those of a closed loop", offered: "rate" });
+    assert_eq!(refused(&closed(work()), Offered::Concurrency { users: 0 }), ScheduleError::NoUsers);
+    for bad in [0.0, -1.0, 1e-5, 1e8, f64::INFINITY] {
+        assert_eq!(refused(&work(), rate(bad)), ScheduleError::Rate(bad));
+    }
+    assert!(matches!(refused(&work(), rate(f64::NAN)), ScheduleError::Rate(_)));
+    let gamma = |smoothness| ServingWork { arrival: ArrivalLaw::Gamma { smoothness }, ..work() };
+    assert_eq!(refused(&gamma(0.0), RATE), ScheduleError::Smoothness(0.0));
+    let bounds = LengthLaw::Uniform { min: 2, max: 1 };
+    let error = refused(&ServingWork { output: Some(bounds), ..work() }, RATE);
+    assert_eq!(error.to_string(), "the output lengths cannot be drawn: its upper bound 1 lies below its lower bound 2");
+    assert_eq!(refused(&ServingWork { requests: None, duration_ns: None, ..work() }, RATE), ScheduleError::Endless);
+    let month = ServingWork { duration_ns: Some(Count(MAX_TRIAL_NS)), ..work() };
+    assert_eq!(refused(&month, RATE), ScheduleError::TooLong);
+    let slow = ServingWork { duration_ns: None, requests: Some(Count(1_000)), ..work() };
+    assert_eq!(refused(&slow, rate(1e-4)), ScheduleError::TooLong);
+    let hour = ServingWork { duration_ns: Some(Count(3600 * SECOND)), requests: None, ..work() };
+    assert_eq!(refused(&hour, rate(1e6)), ScheduleError::TooMany { phase: Phase::Measure, requests: 3_600_000_000 });
+    let many = closed(ServingWork { requests: Some(Count(MAX_REQUESTS + 1)), ..work() });
+    assert_eq!(refused(&many, USERS), ScheduleError::TooMany { phase: Phase::Measure, requests: MAX_REQUESTS + 1 });
+}
+
+#[test]
+fn a_point_says_what_it_offers() {
+    let point = |kind: PointKind, value: &str| Point {
+        point_id: point(),
+        kind,
+        value: BTreeMap::from([(kind.as_str().to_owned(), value.to_owned())]),
+        load_recipe_digest: None,
+    };
+    assert_eq!(Offered::of_point(&point(PointKind::Rate, "12.5")), Ok(Offered::Rate { per_s: 12.5 }));
+    assert_eq!(Offered::of_point(&point(PointKind::Concurrency, "8")), Ok(USERS));
+    for bad in [point(PointKind::Concurrency, "8.5"), point(PointKind::Rate, "fast"), point(PointKind::Scale, "2")] {
+        assert!(Offered::of_point(&bad).is_err(), "{bad:?}");
+    }
+}
+
+#[test]
+fn users_are_dealt_like_cards() {
+    let shares: Vec<u64> = (0..3).filter_map(|shard| Stripe::new(shard, 3).ok()).map(|stripe| stripe.share(8)).collect();
+    assert_eq!(shares, [3, 3, 2]);
+    assert_eq!(Stripe::WHOLE.share(8), 8);
+    assert_eq!(Stripe::new(5, 7).map(|stripe| stripe.share(3)), Ok(0));
+    assert_eq!(Stripe::new(3, 3), Err(ScheduleError::Shard { shard: 3, shards: 3 }));
+    assert_eq!(Stripe::new(0, 0), Err(ScheduleError::Shard { shard: 0, shards: 0 }));
+}
+
+fn works() -> impl Strategy<Value = (ServingWork, Offered)> {
+    let laws = prop_oneof![
+        Just(ArrivalLaw::Closed),
+        Just(ArrivalLaw::Constant),
+        Just(ArrivalLaw::Poisson),
+        (0.05..20.0).prop_map(|smoothness| ArrivalLaw::Gamma { smoothness }),
+    ];
+    (laws, 0..3_u64, 1..400_u64, prop::option::of(1..4_u64)).prop_map(|(arrival, warm_up, requests, duration)| {
+        let duration_ns = duration.map(|seconds| Count(seconds * SECOND));
+        let work =
+            ServingWork { arrival, warmup_ns: Count(warm_up * SECOND), requests: Some(Count(requests)), duration_ns, ..work() };
+        (work, if arrival == ArrivalLaw::Closed { USERS } else { RATE })
+    })
+}
+
+proptest! {
+    #[test]
+    fn the_shards_together_are_the_whole((work, offered) in works(), shards in 1..9_u32) {
+        let schedule = schedule(&work, offered);
+        for phase in Phase::ALL {
+            let whole: Vec<ScheduledRequest> = schedule.requests(phase).take(1_000).collect();
+            let end = whole.len() as u64;
+            let mut together: Vec<ScheduledRequest> = (0..shards)
+                .map(|shard| Stripe::new(shard, shards).expect("a shard"))
+                .flat_map(|stripe| schedule.for_shard(phase, stripe).take_while(|request| request.global_index < end).collect::<Vec<_>>())
+                .collect();
+            together.sort_by_key(|request| request.global_index);
+            prop_assert_eq!(together, whole);
+        }
+    }
+
+    #[test]
+    fn an_index_says_what_the_sequence_says((work, offered) in works(), index in 0..300_usize) {
+        let schedule = schedule(&work, offered);
+        for phase in Phase::ALL {
+            prop_assert_eq!(schedule.request(phase, index as u64), schedule.requests(phase).nth(index));
+        }
+    }
+
+    #[test]
+    fn shares_add_up(total in 0..1_000_u64, shards in 1..50_u32) {
+        let sum: u64 = (0..shards).filter_map(|shard| Stripe::new(shard, shards).ok()).map(|stripe| stripe.share(total)).sum();
+        prop_assert_eq!(sum, total);
+    }
+}

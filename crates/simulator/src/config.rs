@@ -1,0 +1,257 @@
+//! What a simulator is told: whose latencies it has, what it answers with, and what it holds itself to.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+use crate::draw::{Concern, RequestKey, Seed};
+use crate::engine::Stall;
+use crate::fault::Fault;
+use crate::model::Latency;
+
+/// Nanoseconds of a millisecond.
+const MS: i64 = 1_000_000;
+
+/// Everything that a simulator is told.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Where it listens; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// The one model that it serves.
+    pub model: String,
+    /// What every draw depends on.
+    pub seed: Seed,
+    /// How long it takes.
+    pub latency: Latency,
+    /// How long answers are whose length is left open.
+    pub output: OutputLaw,
+    /// Tokens of a prompt and its answer together, at most.
+    pub max_model_len: u32,
+    /// The share of a chat answer that is reasoning, from 0 to 1, rounded down to whole tokens.
+    pub reasoning_share: f64,
+    /// The field that reasoning text stands in: `reasoning_content` or `reasoning`.
+    pub reasoning_field: String,
+    /// Numbers of an embedding.
+    pub embedding_dimensions: u32,
+    /// Faults that requests meet; one of them is drawn for each request that meets one.
+    pub faults: Vec<Fault>,
+    /// The share of requests that meet one, from 0 to 1.
+    pub fault_rate: f64,
+    /// Stalls, by nanoseconds since the start.
+    pub stalls: Vec<Stall>,
+    /// For so long after the start it says that it is not ready, in nanoseconds.
+    pub ready_after_ns: i64,
+    /// The last nanoseconds before an instant that are spent looking at the clock instead of sleeping.
+    pub spin_ns: i64,
+    /// Where the truth is written to as it becomes known.
+    pub truth: Option<PathBuf>,
+    /// What it holds itself to.
+    pub limits: Limits,
+}
+
+/// What may not grow further.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of a request's head.
+    pub head_bytes: usize,
+    /// Bytes of a request's body.
+    pub body_bytes: usize,
+    /// Connections at a time; others are closed at once.
+    pub connections: usize,
+    /// Requests that wait for their turn; others get status 429.
+    pub waiting: u32,
+    /// Bytes of an answer that its client has not taken yet; beyond that the connection is closed.
+    pub backlog_bytes: usize,
+    /// Seconds that a connection may be silent while no answer is under way.
+    pub idle_s: u32,
+    /// Requests whose truth is kept for `GET /truth`.
+    pub truth_requests: usize,
+    /// Chunks of all of them.
+    pub truth_chunks: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            head_bytes: 32 << 10,
+            body_bytes: 16 << 20,
+            connections: 100_000,
+            waiting: 100_000,
+            backlog_bytes: 32 << 20,
+            idle_s: 600,
+            truth_requests: 200_000,
+            truth_chunks: 4_000_000,
+        }
+    }
+}
+
+impl Config {
+    /// What a profile says, and for the rest what is usual.
+    pub fn of(profile: Profile) -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            model: "assay-simulator".to_owned(),
+            seed: Seed::default(),
+            latency: profile.latency(),
+            output: OutputLaw { median_tokens: 128, sigma: 0.6, max_tokens: 2_048 },
+            max_model_len: 131_072,
+            reasoning_share: 0.0,
+            reasoning_field: "reasoning_content".to_owned(),
+            embedding_dimensions: 384,
+            faults: Vec::new(),
+            fault_rate: 0.0,
+            stalls: Vec::new(),
+            ready_after_ns: 0,
+            spin_ns: 0,
+            truth: None,
+            limits: Limits::default(),
+        }
+    }
+
+    /// The fault that a request meets, by its own draws.
+    pub(crate) fn drawn_fault(&self, key: RequestKey) -> Option<Fault> {
+        if self.faults.is_empty() || key.unit(Concern::Fault, 0) >= self.fault_rate {
+            return None;
+        }
+        self.faults.get(key.below(Concern::Fault, 1, self.faults.len() as u32) as usize).copied()
+    }
+}
+
+/// How long answers are that end by themselves: a lognormal law.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OutputLaw {
+    /// Half of the answers are shorter.
+    pub median_tokens: u32,
+    /// The standard deviation of the logarithm.
+    pub sigma: f64,
+    /// No answer is longer.
+    pub max_tokens: u32,
+}
+
+impl OutputLaw {
+    /// The length of one answer, at least 1.
+    pub fn draw(&self, key: RequestKey) -> u32 {
+        let tokens = f64::from(self.median_tokens) * libm::exp(self.sigma * key.normal(Concern::Length, 0));
+        (libm::round(tokens) as u32).min(self.max_tokens).max(1)
+    }
+}
+
+/// Latencies that have a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Profile {
+    /// As fast as it can: everything is due at once.
+    Instant,
+    /// For tests: first token after 5 ms, then one a millisecond; no jitter, no load, no queue.
+    Fast,
+    /// An 8B model on one H100: 100 ± 20 ms to the first token, 12 ± 2 ms between tokens, twice that when full.
+    H100x8b,
+    /// The same, with a prefill that takes 30 ms and 250 us a token.
+    H100x8bPrefill,
+    /// A 70B model on eight H100, tuned for throughput: 200 ± 40 ms, 25 ± 4 ms, three times that when full.
+    H100x70b,
+}
+
+/// A name that no profile has.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("`{name}` is no profile; one of {}", Profile::NAMES.map(|(name, _)| name).join(", "))]
+pub struct UnknownProfile {
+    name: String,
+}
+
+impl Profile {
+    /// All of them by name.
+    pub const NAMES: [(&'static str, Self); 5] = [
+        ("instant", Self::Instant),
+        ("fast", Self::Fast),
+        ("h100-8b", Self::H100x8b),
+        ("h100-8b-prefill", Self::H100x8bPrefill),
+        ("h100-70b-tp8", Self::H100x70b),
+    ];
+
+    fn latency(self) -> Latency {
+        let none = Latency::none();
+        // A lognormal jitter of median m and sigma 0.8 has mean 1.377 m and standard deviation 1.304 m. Below, that gives the
+        // deviation, and with the base the mean, that the profile states.
+        let server = Latency { ttft_jitter_sigma: 0.8, max_num_seqs: 256, ..none };
+        match self {
+            Self::Instant => Latency::none(),
+            Self::Fast => Latency { ttft_ns: 5 * MS, itl_ns: MS, ..Latency::none() },
+            Self::H100x8b => Latency {
+                ttft_ns: 78_900_000,
+                ttft_jitter_ns: 15_330_000,
+                itl_ns: 12 * MS,
+                itl_jitter_ns: 2 * MS,
+                load_factor: 2.0,
+                ..server
+            },
+            Self::H100x8bPrefill => Latency {
+                ttft_ns: 30 * MS,
+                prefill_per_token_ns: 250_000,
+                ttft_jitter_ns: 2 * MS,
+                itl_ns: 12 * MS,
+                itl_jitter_ns: 2 * MS,
+                load_factor: 2.0,
+                ..server
+            },
+            Self::H100x70b => Latency {
+                ttft_ns: 157_800_000,
+                ttft_jitter_ns: 30_670_000,
+                itl_ns: 25 * MS,
+                itl_jitter_ns: 4 * MS,
+                load_factor: 3.0,
+                ..server
+            },
+        }
+    }
+}
+
+impl std::str::FromStr for Profile {
+    type Err = UnknownProfile;
+
+    fn from_str(name: &str) -> Result<Self, UnknownProfile> {
+        let found = Self::NAMES.iter().find(|(known, _)| *known == name);
+        found.map(|(_, profile)| *profile).ok_or_else(|| UnknownProfile { name: name.chars().take(40).collect() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(request: u32) -> RequestKey {
+        RequestKey::of_id(&Seed::default(), &request.to_string())
+    }
+
+    #[test]
+    fn half_of_the_answers_are_shorter_than_the_median_and_none_longer_than_the_most() {
+        let law = OutputLaw { median_tokens: 100, sigma: 1.0, max_tokens: 300 };
+        let lengths: Vec<u32> = (0..4_000).map(|request| law.draw(key(request))).collect();
+        let shorter = lengths.iter().filter(|length| **length < 100).count();
+        // Four standard errors of a share of one half: 4 x sqrt(4,000) / 2 = 126.
+        assert!((1_874..=2_126).contains(&shorter), "{shorter}");
+        assert_eq!(lengths.iter().max(), Some(&300));
+        assert_eq!(OutputLaw { median_tokens: 0, sigma: 0.0, max_tokens: 0 }.draw(key(0)), 1);
+    }
+
+    #[test]
+    fn as_many_requests_meet_a_fault_as_the_rate_says() {
+        let faults = vec![Fault::Hang, Fault::Refuse];
+        let config = Config { faults, fault_rate: 0.25, ..Config::of(Profile::Instant) };
+        let drawn: Vec<Fault> = (0..4_000).filter_map(|request| config.drawn_fault(key(request))).collect();
+        // Four standard errors: 4 x sqrt(4,000 x 0.25 x 0.75) = 110.
+        assert!((890..=1_110).contains(&drawn.len()), "{}", drawn.len());
+        assert!(drawn.contains(&Fault::Hang) && drawn.contains(&Fault::Refuse));
+        let never = Config { fault_rate: 0.0, ..config.clone() };
+        assert!((0..1_000).all(|request| never.drawn_fault(key(request)).is_none()));
+        let always = Config { fault_rate: 1.0, ..config };
+        assert!((0..1_000).all(|request| always.drawn_fault(key(request)).is_some()));
+    }
+
+    #[test]
+    fn a_profile_is_found_by_its_name_alone() {
+        assert_eq!("fast".parse(), Ok(Profile::Fast));
+        let error = "FAST".parse::<Profile>().expect_err("no such name").to_string();
+        assert_eq!(error, "`FAST` is no profile; one of instant, fast, h100-8b, h100-8b-prefill, h100-70b-tp8");
+    }
+}

@@ -1,0 +1,180 @@
+//! Everything random: keyed by a seed and a request, counted by what it is for and its place. Nothing depends on an order.
+//!
+//! The key of a request is the first eight bytes of `SHA-256("assay.dev/simulator/v1" || seed || kind || bytes)`. A draw is the
+//! output function of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014) at a counter.
+
+use std::fmt;
+use std::str::FromStr;
+
+use sha2::{Digest as _, Sha256};
+use thiserror::Error;
+
+/// Separates these keys from every other use of SHA-256.
+const DOMAIN: &[u8] = b"assay.dev/simulator/v1";
+
+/// The increment of SplitMix64: 2^64 over the golden ratio, made odd.
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// What every draw of a simulator depends on: 32 bytes, written as hexadecimal digits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seed([u8; 32]);
+
+impl Seed {
+    /// The seed of these bytes.
+    pub const fn new(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+}
+
+/// A text that is no seed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("a seed is 1 to 64 hexadecimal digits, such as `2a`")]
+pub struct SeedError;
+
+impl FromStr for Seed {
+    type Err = SeedError;
+
+    /// Fewer than 64 digits are the low ones.
+    fn from_str(text: &str) -> Result<Self, SeedError> {
+        if text.is_empty() || text.len() > 64 {
+            return Err(SeedError);
+        }
+        let mut bytes = [0_u8; 32];
+        for (place, digit) in text.bytes().rev().enumerate() {
+            let value = char::from(digit).to_digit(16).ok_or(SeedError)? as u8;
+            bytes[31 - place / 2] |= value << (4 * (place % 2));
+        }
+        Ok(Self(bytes))
+    }
+}
+
+impl fmt::Display for Seed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// What a draw is for. Draws for different concerns are independent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Concern {
+    /// How long an answer is where the request leaves it open.
+    Length = 1,
+    /// The jitter of the first token.
+    Ttft = 2,
+    /// The jitter of each later token.
+    Itl = 3,
+    /// Which word each token is.
+    Word = 4,
+    /// How many tokens a chunk brings.
+    ChunkTokens = 5,
+    /// Whether the request meets a fault, and which.
+    Fault = 6,
+    /// The numbers of an embedding.
+    Embedding = 7,
+}
+
+/// What a request's draws are keyed by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RequestKey(u64);
+
+impl RequestKey {
+    /// The key of a request that names itself.
+    pub fn of_id(seed: &Seed, id: &str) -> Self {
+        Self::derive(seed, *b"id", id.as_bytes())
+    }
+
+    /// The key of a request that is known by its content, and by how many with that content came before it.
+    pub fn of_content(seed: &Seed, content: &[u8; 32], before: u32) -> Self {
+        let mut bytes = [0_u8; 36];
+        bytes[..32].copy_from_slice(content);
+        bytes[32..].copy_from_slice(&before.to_le_bytes());
+        Self::derive(seed, *b"co", &bytes)
+    }
+
+    fn derive(seed: &Seed, kind: [u8; 2], bytes: &[u8]) -> Self {
+        let digest = Sha256::new_with_prefix(DOMAIN).chain_update(seed.0).chain_update(kind).chain_update(bytes).finalize();
+        Self(digest.iter().take(8).fold(0, |key, byte| key << 8 | u64::from(*byte)))
+    }
+
+    /// 64 random bits.
+    pub fn bits(self, concern: Concern, index: u64) -> u64 {
+        let key = mix(self.0 ^ mix(concern as u64));
+        mix(key.wrapping_add(GOLDEN.wrapping_mul(index.wrapping_add(1))))
+    }
+
+    /// A value in `[0, 1)`, one of 2^53.
+    pub fn unit(self, concern: Concern, index: u64) -> f64 {
+        const SPACING: f64 = 1.0 / (1_u64 << 53) as f64;
+        (self.bits(concern, index) >> 11) as f64 * SPACING
+    }
+
+    /// A value below `bound`, which is at least 1; the bias of at most `bound` / 2^64 is of no account here.
+    pub fn below(self, concern: Concern, index: u64, bound: u32) -> u32 {
+        ((u128::from(self.bits(concern, index)) * u128::from(bound.max(1))) >> 64) as u32
+    }
+
+    /// A standard normal value, by Box and Muller's formula; it takes two draws.
+    pub fn normal(self, concern: Concern, index: u64) -> f64 {
+        let radius = libm::sqrt(-2.0 * libm::log(1.0 - self.unit(concern, 2 * index)));
+        radius * libm::cos(std::f64::consts::TAU * self.unit(concern, 2 * index + 1))
+    }
+}
+
+fn mix(value: u64) -> u64 {
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_is_its_digits_from_the_right() {
+        let seed: Seed = "1a2".parse().expect("a seed");
+        assert_eq!(seed.0[30..], [0x01, 0xa2]);
+        assert!(seed.to_string().ends_with("0001a2"));
+        assert_eq!("0".repeat(64).parse(), Ok(Seed::default()));
+        for text in ["", "xy", "é", &"0".repeat(65)] {
+            assert_eq!(text.parse::<Seed>(), Err(SeedError), "{text}");
+        }
+    }
+
+    #[test]
+    fn draws_differ_by_seed_request_concern_and_place_and_by_nothing_else() {
+        let [one, two] = ["1", "2"].map(|seed| seed.parse::<Seed>().expect("a seed"));
+        let key = RequestKey::of_id(&one, "a");
+        let draw = key.bits(Concern::Itl, 3);
+        assert_eq!(draw, RequestKey::of_id(&one, "a").bits(Concern::Itl, 3));
+        let others = [
+            RequestKey::of_id(&two, "a").bits(Concern::Itl, 3),
+            RequestKey::of_id(&one, "b").bits(Concern::Itl, 3),
+            RequestKey::of_content(&one, &[0; 32], 0).bits(Concern::Itl, 3),
+            RequestKey::of_content(&one, &[0; 32], 1).bits(Concern::Itl, 3),
+            key.bits(Concern::Ttft, 3),
+            key.bits(Concern::Itl, 4),
+        ];
+        assert!(others.iter().all(|other| *other != draw));
+        assert_ne!(others[2], others[3]);
+    }
+
+    #[test]
+    fn normal_draws_have_mean_0_and_variance_1() {
+        let key = RequestKey::of_id(&Seed::default(), "moments");
+        let draws: Vec<f64> = (0..20_000).map(|index| key.normal(Concern::Itl, index)).collect();
+        let mean = draws.iter().sum::<f64>() / draws.len() as f64;
+        let variance = draws.iter().map(|draw| (draw - mean).powi(2)).sum::<f64>() / draws.len() as f64;
+        // Five standard errors: 1 / sqrt(n) of the mean, sqrt(2 / n) of the variance. The draws are fixed by the seed.
+        assert!(mean.abs() < 5.0 / 20_000_f64.sqrt(), "{mean}");
+        assert!((variance - 1.0).abs() < 5.0 * (2.0 / 20_000_f64).sqrt(), "{variance}");
+    }
+
+    #[test]
+    fn what_is_below_a_bound_reaches_every_value() {
+        let key = RequestKey::of_id(&Seed::default(), "bound");
+        let mut seen = [0_u32; 5];
+        (0..1_000).for_each(|index| seen[key.below(Concern::Word, index, 5) as usize] += 1);
+        assert!(seen.iter().all(|count| *count > 100), "{seen:?}");
+    }
+}

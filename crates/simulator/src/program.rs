@@ -1,0 +1,150 @@
+//! The command line of `assay-simulator`.
+
+use std::error::Error as _;
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::server::{ServeError, Server, Stopper};
+use crate::settings::{Settings, SettingsError};
+
+/// The reference inference endpoint, with known true times.
+///
+/// An OpenAI-compatible HTTP/1.1 endpoint that computes nothing: it plans the instant of every chunk by a seeded model and keeps
+/// to it. `GET /truth` tells what was planned and what was sent. When it is ready it prints one line, `listening on
+/// http://ADDRESS`; it ends at SIGTERM or SIGINT.
+#[derive(clap::Parser)]
+#[command(name = "assay-simulator", version, max_term_width = 100)]
+#[command(after_help = "Endpoints: POST /v1/chat/completions, /v1/completions, /v1/embeddings, /reset_prefix_cache, /stall \
+                        {\"for_ms\": N, \"at_ms\": N};\nGET /v1/models, /health, /version, /metrics, /truth?since=N.\n\
+                        A request's header `x-assay-fault` names the fault that it meets: status:CODE, hang, refuse, close:N,\n\
+                        no-done[:N], bad-json:N, bad-utf8:N, stream-error:N, content-type, giant-line:BYTES, drip:MICROSECONDS.")]
+struct Program {
+    #[command(flatten)]
+    settings: Settings,
+    /// JSON file with settings, keyed as the flags are with `_` for `-`; flags win
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// File that the port is written to once it is open
+    #[arg(long, value_name = "FILE")]
+    port_file: Option<PathBuf>,
+    /// End when standard input closes, so that it does not outlive whoever started it
+    #[arg(long)]
+    until_stdin_closes: bool,
+}
+
+/// What keeps the program from serving.
+#[derive(Debug, thiserror::Error)]
+enum ProgramError {
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    #[error("cannot write the port to `{}`", path.display())]
+    PortFile { path: PathBuf, source: std::io::Error },
+    #[error("cannot watch for signals")]
+    Signals(#[source] std::io::Error),
+    #[error("cannot tell the address on standard output")]
+    Output(#[source] std::io::Error),
+}
+
+/// Reads the command line and serves until told to stop. Exit codes: 0 stopped, 2 usage, 30 the environment does not allow it.
+pub fn main() -> ExitCode {
+    let program = match Program::try_parse() {
+        Ok(program) => program,
+        Err(error) => {
+            let code = u8::try_from(error.exit_code()).unwrap_or(2);
+            // Whoever reads our output may have gone; there is nobody left to tell.
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    match run(program) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "error: {}", with_causes(&error));
+            ExitCode::from(if matches!(error, ProgramError::Settings(_)) { 2 } else { 30 })
+        }
+    }
+}
+
+fn run(program: Program) -> Result<(), ProgramError> {
+    let file = program.config.as_deref().map(Settings::read).transpose()?.unwrap_or_default();
+    let config = program.settings.or(file).config()?;
+    raise_file_limit();
+    let server = Server::bind(config)?;
+    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
+        signal_hook::low_level::pipe::register(signal, stopper(&server)?.into_stream()).map_err(ProgramError::Signals)?;
+    }
+    if program.until_stdin_closes {
+        stop_when_input_closes(stopper(&server)?);
+    }
+    if let Some(path) = &program.port_file {
+        write_port(path, server.address().port())?;
+    }
+    writeln!(std::io::stdout(), "listening on http://{}", server.address()).map_err(ProgramError::Output)?;
+    server.run()?;
+    Ok(())
+}
+
+fn stopper(server: &Server) -> Result<Stopper, ProgramError> {
+    server.stopper().map_err(ProgramError::Signals)
+}
+
+/// Readers wait for the file to appear, so it appears whole.
+fn write_port(path: &Path, port: u16) -> Result<(), ProgramError> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".part");
+    let part = PathBuf::from(name);
+    let written = std::fs::write(&part, format!("{port}\n")).and_then(|()| std::fs::rename(&part, path));
+    written.map_err(|source| ProgramError::PortFile { path: path.to_owned(), source })
+}
+
+fn stop_when_input_closes(stopper: Stopper) {
+    std::thread::spawn(move || {
+        let mut input = std::io::stdin().lock();
+        while input.read(&mut [0; 256]).is_ok_and(|bytes| bytes > 0) {}
+        stopper.stop();
+    });
+}
+
+/// A connection is a file, and the soft limit is often 1,024.
+fn raise_file_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // Where it is not allowed, accepting says so in time.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+}
+
+fn with_causes(error: &ProgramError) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn every_flag_that_sets_something_is_a_key_of_the_file() {
+        Program::command().debug_assert();
+        let others = ["config", "port-file", "until-stdin-closes", "help", "version"];
+        let command = Program::command();
+        let flags: Vec<&str> = command.get_arguments().filter_map(|flag| flag.get_long()).collect();
+        assert!(flags.len() > 30);
+        for flag in flags.iter().filter(|flag| !others.contains(flag)) {
+            let error = serde_json::from_str::<Settings>(&format!(r#"{{"{}": {{}}}}"#, flag.replace('-', "_")));
+            let error = error.expect_err("no setting is an object").to_string();
+            assert!(error.starts_with("invalid type"), "--{flag}: {error}");
+        }
+    }
+}

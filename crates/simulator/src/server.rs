@@ -1,0 +1,228 @@
+//! The endpoint: one thread, one poller, and a model whose plan it keeps.
+//!
+//! Every chunk is written at its planned instant or as soon as possible after it, by itself, and stamped immediately before. No
+//! delay is ever added to another: the next instant comes from the plan, not from when the last chunk went out.
+
+mod answer;
+mod ask;
+mod connection;
+mod http;
+mod lane;
+mod log;
+mod metrics;
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener};
+use std::num::NonZeroU64;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::thread::JoinHandle;
+
+use assay_reactor::{Interest, Poller, Ready, now_ns};
+use thiserror::Error;
+
+use crate::config::Config;
+use crate::engine::Engine;
+use crate::model::{Model, PerRequest};
+use lane::Lane;
+
+/// The token of the listener; connections have tokens below.
+const LISTENER: u64 = u64::MAX;
+
+/// The token of the socket that says stop.
+const STOP: u64 = u64::MAX - 1;
+
+/// Connections that may wait to be accepted. What the standard library asks for makes a thousand clients at once wait a second.
+const ACCEPT_QUEUE: i32 = 4_096;
+
+/// Sockets that are served before the plan is looked at again, at most.
+const SOCKETS_AT_A_TIME: usize = 256;
+
+/// Why an endpoint cannot serve.
+#[derive(Debug, Error)]
+pub enum ServeError {
+    /// The address cannot be listened on.
+    #[error("cannot listen on `{address}`")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The file for the truth cannot be written.
+    #[error("cannot write the truth to `{}`", path.display())]
+    Truth {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The system refuses what a server is made of: sockets, threads, readiness.
+    #[error("cannot serve")]
+    System(#[from] io::Error),
+}
+
+/// An endpoint that listens and does not serve yet.
+pub struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+    stop: UnixStream,
+    stopper: UnixStream,
+    lane: Lane,
+}
+
+impl Server {
+    /// Listens, with the model of the configuration behind it.
+    pub fn bind(config: Config) -> Result<Self, ServeError> {
+        let model = PerRequest::new(config.latency.clone());
+        Self::with_model(config, Box::new(model))
+    }
+
+    /// Listens, with another model behind it; the latencies of the configuration are of no account then.
+    pub fn with_model(config: Config, model: Box<dyn Model>) -> Result<Self, ServeError> {
+        let address = config.listen;
+        let listen = || {
+            let listener = TcpListener::bind(address)?;
+            rustix::net::listen(&listener, ACCEPT_QUEUE)?;
+            listener.set_nonblocking(true)?;
+            Ok((listener.local_addr()?, listener))
+        };
+        let (address, listener) = listen().map_err(|source| ServeError::Listen { address, source })?;
+        let (stop, stopper) = UnixStream::pair()?;
+        stop.set_nonblocking(true)?;
+        Ok(Self { listener, address, stop, stopper, lane: Lane::new(config, Engine::new(model))? })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What stops it, from any thread.
+    pub fn stopper(&self) -> io::Result<Stopper> {
+        Ok(Stopper(self.stopper.try_clone()?))
+    }
+
+    /// Serves until it is stopped.
+    pub fn run(mut self) -> Result<(), ServeError> {
+        // By default the kernel lets a thread sleep 50 us longer than it asked for. Where that cannot be changed, chunks are so
+        // much later, which the truth tells.
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        let mut poller = Poller::new(SOCKETS_AT_A_TIME)?;
+        poller.add(&self.listener, LISTENER, Interest::Read)?;
+        poller.add(&self.stop, STOP, Interest::Read)?;
+        self.lane.start(now_ns())?;
+        let mut ready = Vec::with_capacity(SOCKETS_AT_A_TIME);
+        loop {
+            if self.sit_out_stall() {
+                break;
+            }
+            self.lane.keep_up(&poller);
+            self.lane.listen_again(&self.listener, &poller);
+            let deadline_ns = self.lane.next_ns();
+            let asleep_until_ns = deadline_ns.map(|at_ns| at_ns.saturating_sub(self.lane.spin_ns()));
+            ready.extend(poller.wait(asleep_until_ns)?);
+            if ready.is_empty() {
+                spin_until(deadline_ns);
+            }
+            if self.serve(&mut ready, &poller) {
+                break;
+            }
+        }
+        self.lane.finish(now_ns())
+    }
+
+    /// Serves it on a thread of its own.
+    pub fn spawn(self) -> Result<RunningServer, ServeError> {
+        let (address, stopper) = (self.address, self.stopper()?);
+        let thread = std::thread::Builder::new().name("simulator".to_owned()).spawn(move || self.run())?;
+        Ok(RunningServer { address, stopper, thread: Some(thread) })
+    }
+
+    /// Serves what is ready, with an eye on the plan; true when it is to stop.
+    fn serve(&mut self, ready: &mut Vec<Ready>, poller: &Poller) -> bool {
+        for socket in ready.drain(..) {
+            match socket.token {
+                STOP => return true,
+                LISTENER => self.lane.accept(&self.listener, poller),
+                _ => self.lane.serve(socket, poller),
+            }
+            if self.lane.is_due(now_ns()) {
+                self.lane.keep_up(poller);
+            }
+        }
+        false
+    }
+
+    /// While the endpoint stalls, this thread does nothing at all. True when it is to stop.
+    fn sit_out_stall(&mut self) -> bool {
+        while let Some(until_ns) = self.lane.stalled_until_ns(now_ns()) {
+            let left_ns = until_ns.saturating_sub(now_ns()).max(0);
+            let asked = self.stop.set_nonblocking(false).is_ok()
+                && self.stop.set_read_timeout(Some(std::time::Duration::from_nanos(left_ns.max(1) as u64))).is_ok()
+                && self.stop.read(&mut [0]).is_ok_and(|bytes| bytes > 0);
+            let _ = self.stop.set_nonblocking(true);
+            if asked {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+fn spin_until(deadline_ns: Option<i64>) {
+    while deadline_ns.is_some_and(|deadline_ns| now_ns() < deadline_ns) {
+        std::hint::spin_loop();
+    }
+}
+
+/// Stops a server.
+pub struct Stopper(UnixStream);
+
+impl Stopper {
+    /// The server ends as soon as it notices. Requests that are under way are cut off.
+    pub fn stop(&self) {
+        // A full or closed socket means that it was told before.
+        let _ = (&self.0).write(&[1]);
+    }
+
+    /// The socket behind it: a byte written to it stops the server, as a signal handler would.
+    pub(crate) fn into_stream(self) -> UnixStream {
+        self.0
+    }
+}
+
+/// A server on a thread of its own. It ends when this is dropped.
+pub struct RunningServer {
+    address: SocketAddr,
+    stopper: Stopper,
+    thread: Option<JoinHandle<Result<(), ServeError>>>,
+}
+
+impl RunningServer {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Stops it, and waits until the truth is told.
+    pub fn stop(mut self) -> Result<(), ServeError> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), ServeError> {
+        self.stopper.stop();
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(result)) => result,
+            Some(Err(_)) => Err(io::Error::other("the thread of the server has panicked").into()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for RunningServer {
+    fn drop(&mut self) {
+        // Who wants to know how it went has called `stop`.
+        let _ = self.end();
+    }
+}

@@ -1,0 +1,377 @@
+//! Flags and the configuration file: the same settings twice. A flag wins over the file, the file over the profile.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use thiserror::Error;
+
+use crate::config::{Config, Profile, UnknownProfile};
+use crate::draw::SeedError;
+use crate::engine::{MAX_STALLS, Stall};
+use crate::fault::FaultError;
+
+/// No single delay is longer: an hour.
+const MAX_DELAY_MS: f64 = 3_600_000.0;
+
+/// Prompts and answers are no longer than this, whatever is asked for.
+const MAX_TOKENS: u32 = 16_000_000;
+
+/// Declares the settings once: their flags, their keys in the file, and that the first given wins.
+macro_rules! settings {
+    ($($(#[$meta:meta])* $name:ident: $type:ty,)+) => {
+        /// What may be set by flag and by file; a key of the file is the flag's name with `_` for `-`. What is absent stays as
+        /// the profile has it.
+        #[derive(Clone, Debug, Default, PartialEq, clap::Args, Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        pub struct Settings {
+            $($(#[$meta])* pub $name: Option<$type>,)+
+        }
+
+        impl Settings {
+            /// These settings, and where they are silent the others.
+            #[must_use]
+            pub fn or(self, others: Self) -> Self {
+                Self { $($name: self.$name.or(others.$name),)+ }
+            }
+        }
+    };
+}
+
+settings! {
+    /// Where to listen; port 0 takes a free one [default: 127.0.0.1:0]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: SocketAddr,
+    /// Latencies by name: instant, fast, h100-8b, h100-8b-prefill, h100-70b-tp8 [default: instant]
+    #[arg(long, value_name = "NAME")]
+    profile: String,
+    /// The name of the model that is served [default: assay-simulator]
+    #[arg(long, value_name = "NAME")]
+    model: String,
+    /// What every draw depends on: 1 to 64 hexadecimal digits [default: 0]
+    #[arg(long, value_name = "HEX")]
+    seed: String,
+    /// Time to first token of an idle engine
+    #[arg(long, value_name = "MS", help_heading = "Latency")]
+    ttft_ms: f64,
+    /// Added to it for every prompt token that is not cached
+    #[arg(long, value_name = "US", help_heading = "Latency")]
+    prefill_per_token_us: f64,
+    /// Median of the lognormal jitter that is added to it
+    #[arg(long, value_name = "MS", help_heading = "Latency")]
+    ttft_jitter_ms: f64,
+    /// Sigma of that jitter
+    #[arg(long, value_name = "SIGMA", help_heading = "Latency")]
+    ttft_jitter_sigma: f64,
+    /// Time between tokens of an idle engine
+    #[arg(long, value_name = "MS", help_heading = "Latency")]
+    itl_ms: f64,
+    /// Standard deviation of the jitter that is added to it
+    #[arg(long, value_name = "MS", help_heading = "Latency")]
+    itl_jitter_ms: f64,
+    /// What both are multiplied by when the engine is full; at least 1
+    #[arg(long, value_name = "FACTOR", help_heading = "Latency")]
+    load_factor: f64,
+    /// Requests that run at a time; others wait
+    #[arg(long, value_name = "N", help_heading = "Latency")]
+    max_num_seqs: u32,
+    /// Tokens that the first chunk brings
+    #[arg(long, value_name = "N", help_heading = "Latency")]
+    first_chunk_tokens: u32,
+    /// Tokens that each later chunk brings
+    #[arg(long, value_name = "N", help_heading = "Latency")]
+    tokens_per_chunk: u32,
+    /// Whether later chunks bring 1 to 2N - 1 tokens instead
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", help_heading = "Latency")]
+    vary_chunks: bool,
+    /// Whether prefixes of prompts are cached
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", help_heading = "Latency")]
+    prefix_cache: bool,
+    /// Tokens of a block of that cache
+    #[arg(long, value_name = "N", help_heading = "Latency")]
+    block_tokens: u32,
+    /// Blocks that it has
+    #[arg(long, value_name = "N", help_heading = "Latency")]
+    kv_blocks: u32,
+    /// Median length of answers that end by themselves [default: 128]
+    #[arg(long, value_name = "TOKENS", help_heading = "Answers")]
+    output_median: u32,
+    /// Sigma of their lognormal law [default: 0.6]
+    #[arg(long, value_name = "SIGMA", help_heading = "Answers")]
+    output_sigma: f64,
+    /// The longest of them [default: 2048]
+    #[arg(long, value_name = "TOKENS", help_heading = "Answers")]
+    output_max: u32,
+    /// Tokens of a prompt and its answer together [default: 131072]
+    #[arg(long, value_name = "TOKENS", help_heading = "Answers")]
+    max_model_len: u32,
+    /// Share of a chat answer that is reasoning, from 0 to 1 [default: 0]
+    #[arg(long, value_name = "SHARE", help_heading = "Answers")]
+    reasoning_share: f64,
+    /// Field that reasoning stands in: reasoning_content or reasoning [default: reasoning_content]
+    #[arg(long, value_name = "NAME", help_heading = "Answers")]
+    reasoning_field: String,
+    /// Numbers of an embedding [default: 384]
+    #[arg(long, value_name = "N", help_heading = "Answers")]
+    embedding_dimensions: u32,
+    /// A fault that requests meet, as in the header `x-assay-fault`; may be given several times
+    #[arg(long = "fault", value_name = "FAULT", help_heading = "Faults")]
+    #[serde(rename = "fault")]
+    faults: Vec<String>,
+    /// Share of requests that meet one, from 0 to 1 [default: 1 where there are faults]
+    #[arg(long, value_name = "SHARE", help_heading = "Faults")]
+    fault_rate: f64,
+    /// The whole endpoint stands still so long after its start, for so long; may be given several times
+    #[arg(long = "stall", value_name = "AT_MS:FOR_MS", help_heading = "Faults")]
+    #[serde(rename = "stall")]
+    stalls: Vec<String>,
+    /// Not ready (status 503) for so long after the start [default: 0]
+    #[arg(long, value_name = "MS", help_heading = "Faults")]
+    ready_after_ms: f64,
+    /// File that the truth about every request is written to, one JSON document a line
+    #[arg(long, value_name = "FILE", help_heading = "Truth")]
+    truth: PathBuf,
+    /// Requests whose truth `GET /truth` still has [default: 200000]
+    #[arg(long, value_name = "N", help_heading = "Truth")]
+    truth_requests: u32,
+    /// Chunks of all of them [default: 4000000]
+    #[arg(long, value_name = "N", help_heading = "Truth")]
+    truth_chunks: u32,
+    /// Look at the clock instead of sleeping for the last so many microseconds before a chunk [default: 0]
+    #[arg(long, value_name = "US", help_heading = "Truth")]
+    spin_us: f64,
+    /// Bytes of a request's body [default: 16777216]
+    #[arg(long, value_name = "BYTES", help_heading = "Limits")]
+    max_body: u32,
+    /// Bytes of a request's head [default: 32768]
+    #[arg(long, value_name = "BYTES", help_heading = "Limits")]
+    max_head: u32,
+    /// Connections at a time; others are closed at once [default: 100000]
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    max_connections: u32,
+    /// Requests that wait for their turn; others get status 429 [default: 100000]
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    max_waiting: u32,
+    /// Seconds that a connection may be silent between answers [default: 600]
+    #[arg(long, value_name = "S", help_heading = "Limits")]
+    idle_s: u32,
+}
+
+/// A setting that cannot be.
+#[derive(Debug, Error)]
+pub enum SettingsError {
+    /// The file cannot be read.
+    #[error("cannot read the configuration file `{}`", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The file is not what it should be.
+    #[error("`{}` is no configuration of a simulator", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// Where and why.
+        source: serde_json::Error,
+    },
+    /// A value is out of range.
+    #[error("`{name}` is {value}, and has to be {range}")]
+    OutOfRange {
+        /// The setting.
+        name: &'static str,
+        /// What it was set to.
+        value: String,
+        /// What it may be.
+        range: String,
+    },
+    /// No such profile.
+    #[error(transparent)]
+    Profile(#[from] UnknownProfile),
+    /// No seed.
+    #[error(transparent)]
+    Seed(#[from] SeedError),
+    /// No fault.
+    #[error(transparent)]
+    Fault(#[from] FaultError),
+}
+
+impl Settings {
+    /// The settings of a JSON file.
+    pub fn read(path: &Path) -> Result<Self, SettingsError> {
+        let text = std::fs::read(path).map_err(|source| SettingsError::Unreadable { path: path.to_owned(), source })?;
+        serde_json::from_slice(&text).map_err(|source| SettingsError::Malformed { path: path.to_owned(), source })
+    }
+
+    /// What these settings make of their profile.
+    pub fn config(self) -> Result<Config, SettingsError> {
+        let mut config = Config::of(self.profile.as_deref().unwrap_or("instant").parse::<Profile>()?);
+        self.set_latency(&mut config)?;
+        self.set_answers(&mut config)?;
+        self.set_faults(&mut config)?;
+        self.set_limits(&mut config)?;
+        set(&mut config.listen, self.listen);
+        set(&mut config.model, self.model);
+        if let Some(seed) = self.seed {
+            config.seed = seed.parse()?;
+        }
+        config.truth = self.truth;
+        Ok(config)
+    }
+
+    fn set_latency(&self, config: &mut Config) -> Result<(), SettingsError> {
+        let latency = &mut config.latency;
+        set(&mut latency.ttft_ns, delay_ms("ttft_ms", self.ttft_ms)?);
+        set(&mut latency.prefill_per_token_ns, delay_us("prefill_per_token_us", self.prefill_per_token_us)?);
+        set(&mut latency.ttft_jitter_ns, delay_ms("ttft_jitter_ms", self.ttft_jitter_ms)?);
+        set(&mut latency.ttft_jitter_sigma, within("ttft_jitter_sigma", self.ttft_jitter_sigma, 0.0, 5.0)?);
+        set(&mut latency.itl_ns, delay_ms("itl_ms", self.itl_ms)?);
+        set(&mut latency.itl_jitter_ns, delay_ms("itl_jitter_ms", self.itl_jitter_ms)?);
+        set(&mut latency.load_factor, within("load_factor", self.load_factor, 1.0, 1_000.0)?);
+        set(&mut latency.max_num_seqs, within("max_num_seqs", self.max_num_seqs, 1, 10_000_000)?);
+        set(&mut latency.first_chunk_tokens, within("first_chunk_tokens", self.first_chunk_tokens, 1, 10_000)?);
+        set(&mut latency.tokens_per_chunk, within("tokens_per_chunk", self.tokens_per_chunk, 1, 10_000)?);
+        set(&mut latency.vary_chunks, self.vary_chunks);
+        set(&mut latency.prefix_cache, self.prefix_cache);
+        set(&mut latency.block_tokens, within("block_tokens", self.block_tokens, 1, 10_000)?);
+        set(&mut latency.kv_blocks, within("kv_blocks", self.kv_blocks, 1, 10_000_000)?);
+        Ok(())
+    }
+
+    fn set_answers(&self, config: &mut Config) -> Result<(), SettingsError> {
+        set(&mut config.output.median_tokens, within("output_median", self.output_median, 1, MAX_TOKENS)?);
+        set(&mut config.output.sigma, within("output_sigma", self.output_sigma, 0.0, 5.0)?);
+        set(&mut config.output.max_tokens, within("output_max", self.output_max, 1, MAX_TOKENS)?);
+        set(&mut config.max_model_len, within("max_model_len", self.max_model_len, 2, MAX_TOKENS)?);
+        set(&mut config.reasoning_share, within("reasoning_share", self.reasoning_share, 0.0, 1.0)?);
+        set(&mut config.embedding_dimensions, within("embedding_dimensions", self.embedding_dimensions, 1, 100_000)?);
+        if let Some(field) = &self.reasoning_field {
+            if field != "reasoning" && field != "reasoning_content" {
+                return Err(out_of_range("reasoning_field", field, "`reasoning_content` or `reasoning`"));
+            }
+            config.reasoning_field.clone_from(field);
+        }
+        Ok(())
+    }
+
+    fn set_faults(&self, config: &mut Config) -> Result<(), SettingsError> {
+        let faults = self.faults.iter().flatten();
+        config.faults = faults.map(|text| text.parse()).collect::<Result<_, FaultError>>()?;
+        config.fault_rate = within("fault_rate", self.fault_rate, 0.0, 1.0)?.unwrap_or(1.0);
+        let stalls = self.stalls.iter().flatten();
+        config.stalls = stalls.map(|text| read_stall(text)).collect::<Result<_, _>>()?;
+        config.stalls.sort_unstable_by_key(|stall| stall.at_ns);
+        if config.stalls.len() > MAX_STALLS {
+            return Err(out_of_range("stall", &format!("given {} times", config.stalls.len()), "given at most 10,000 times"));
+        }
+        set(&mut config.ready_after_ns, delay_ms("ready_after_ms", self.ready_after_ms)?);
+        Ok(())
+    }
+
+    fn set_limits(&self, config: &mut Config) -> Result<(), SettingsError> {
+        let limits = &mut config.limits;
+        set(&mut limits.body_bytes, count("max_body", self.max_body, 1, 1 << 30)?);
+        set(&mut limits.head_bytes, count("max_head", self.max_head, 256, 1 << 20)?);
+        set(&mut limits.connections, count("max_connections", self.max_connections, 1, 10_000_000)?);
+        set(&mut limits.waiting, within("max_waiting", self.max_waiting, 0, 10_000_000)?);
+        set(&mut limits.idle_s, within("idle_s", self.idle_s, 1, 1_000_000)?);
+        set(&mut limits.truth_requests, count("truth_requests", self.truth_requests, 1, 100_000_000)?);
+        set(&mut limits.truth_chunks, count("truth_chunks", self.truth_chunks, 1, 1_000_000_000)?);
+        set(&mut config.spin_ns, delay_us("spin_us", self.spin_us)?);
+        Ok(())
+    }
+}
+
+fn set<T>(place: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *place = value;
+    }
+}
+
+fn delay_ms(name: &'static str, value: Option<f64>) -> Result<Option<i64>, SettingsError> {
+    Ok(within(name, value, 0.0, MAX_DELAY_MS)?.map(|ms| (ms * 1e6).round() as i64))
+}
+
+fn delay_us(name: &'static str, value: Option<f64>) -> Result<Option<i64>, SettingsError> {
+    Ok(within(name, value, 0.0, MAX_DELAY_MS * 1e3)?.map(|us| (us * 1e3).round() as i64))
+}
+
+fn count(name: &'static str, value: Option<u32>, least: u32, most: u32) -> Result<Option<usize>, SettingsError> {
+    Ok(within(name, value, least, most)?.map(|value| value as usize))
+}
+
+fn within<T: PartialOrd + std::fmt::Display>(
+    name: &'static str,
+    value: Option<T>,
+    least: T,
+    most: T,
+) -> Result<Option<T>, SettingsError> {
+    match value {
+        // Written so that what is not a number is refused as well.
+        Some(value) if !(value >= least && value <= most) => {
+            Err(out_of_range(name, &value.to_string(), &format!("from {least} to {most}")))
+        }
+        value => Ok(value),
+    }
+}
+
+fn out_of_range(name: &'static str, value: &str, range: &str) -> SettingsError {
+    SettingsError::OutOfRange { name, value: value.chars().take(60).collect(), range: range.to_owned() }
+}
+
+fn read_stall(text: &str) -> Result<Stall, SettingsError> {
+    let wrong = || out_of_range("stall", text, "AT_MS:FOR_MS, such as `2000:500`");
+    let (at_ms, for_ms) = text.split_once(':').ok_or_else(wrong)?;
+    let ns = |ms: &str| delay_ms("stall", Some(ms.parse::<f64>().map_err(|_| wrong())?));
+    match (ns(at_ms)?, ns(for_ms)?) {
+        (Some(at_ns), Some(for_ns)) => Ok(Stall { at_ns, for_ns }),
+        _ => Err(wrong()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fault::Fault;
+
+    fn settings(json: &str) -> Settings {
+        serde_json::from_str(json).expect(json)
+    }
+
+    fn refusal(json: &str) -> String {
+        settings(json).config().expect_err(json).to_string()
+    }
+
+    #[test]
+    fn a_flag_wins_over_the_file_and_the_file_over_the_profile() {
+        let file = settings(r#"{"profile": "fast", "ttft_ms": 7, "itl_ms": 3}"#);
+        let flags = Settings { itl_ms: Some(2.5), ..Settings::default() };
+        let config = flags.or(file).config().expect("a configuration");
+        assert_eq!((config.latency.ttft_ns, config.latency.itl_ns), (7_000_000, 2_500_000));
+        let fast = settings(r#"{"profile": "fast"}"#).config().expect("a configuration");
+        assert_eq!((fast.latency.ttft_ns, fast.latency.itl_ns), (5_000_000, 1_000_000));
+    }
+
+    #[test]
+    fn faults_and_stalls_are_read() {
+        let text = r#"{"fault": ["hang", "close:3"], "fault_rate": 0.5, "stall": ["2000:500", "1.5:1"], "seed": "ff"}"#;
+        let config = settings(text).config().expect("a configuration");
+        assert_eq!(config.faults, [Fault::Hang, Fault::Close(3)]);
+        let stalls = [Stall { at_ns: 1_500_000, for_ns: 1_000_000 }, Stall { at_ns: 2_000_000_000, for_ns: 500_000_000 }];
+        assert_eq!(config.stalls, stalls);
+        assert!(config.seed.to_string().ends_with("00ff"));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_what_can() {
+        assert_eq!(refusal(r#"{"ttft_ms": -1}"#), "`ttft_ms` is -1, and has to be from 0 to 3600000");
+        assert_eq!(refusal(r#"{"load_factor": 0.5}"#), "`load_factor` is 0.5, and has to be from 1 to 1000");
+        assert_eq!(refusal(r#"{"max_num_seqs": 0}"#), "`max_num_seqs` is 0, and has to be from 1 to 10000000");
+        assert_eq!(refusal(r#"{"stall": ["5"]}"#), "`stall` is 5, and has to be AT_MS:FOR_MS, such as `2000:500`");
+        assert_eq!(refusal(r#"{"seed": "0x1"}"#), "a seed is 1 to 64 hexadecimal digits, such as `2a`");
+        assert!(refusal(r#"{"profile": "h200"}"#).starts_with("`h200` is no profile; one of instant, "));
+        assert!(refusal(r#"{"fault": ["boom"]}"#).starts_with("`boom` is no fault; one of "));
+        assert!(serde_json::from_str::<Settings>(r#"{"ttft": 1}"#).is_err());
+    }
+}

@@ -1,0 +1,233 @@
+//! A model without sockets and clocks: the records that a perfect client would have seen, as fast as they can be computed.
+//!
+//! A perfect client sends at the intended instant, and the network takes no time. What only a wire has is absent or zero in
+//! its records: connection times, bytes of requests and responses.
+
+use std::collections::{HashMap, VecDeque};
+
+use assay_record::{Chunk, Outcome, Phase, Record, TokenSource};
+
+use crate::draw::{RequestKey, Seed};
+use crate::engine::Engine;
+use crate::model::{Arrival, Channel, Event, EventKind, Model};
+use crate::words::words_bytes;
+
+/// A request of a simulated load.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Due {
+    /// When it is to be sent, in nanoseconds since the start, never before the one before it; of no account under closed loop.
+    pub offset_ns: i64,
+    /// Names the request and keys its draws: an endpoint that gets it as `x-request-id`, 32 hexadecimal digits, draws the same.
+    pub request_id: u128,
+    /// Tokens of its prompt.
+    pub prompt_tokens: u32,
+    /// Tokens of its answer.
+    pub output_tokens: u32,
+    /// The first so many of them are reasoning.
+    pub reasoning_tokens: u32,
+    /// A hash of every full block of its prompt, each over all that is before it; none finds nothing in the prefix cache.
+    pub prefix_blocks: Vec<u64>,
+}
+
+/// How a load is offered.
+#[derive(Clone, Debug)]
+pub enum Load<I> {
+    /// Each request at its offset, whatever became of those before it.
+    Open(I),
+    /// So many clients at a time, each sending its next request when its last one is answered.
+    Closed {
+        /// How many.
+        clients: u32,
+        /// What they send, in the order in which they come to it.
+        requests: I,
+    },
+}
+
+/// The records of a load, in the order in which the requests end.
+///
+/// Only requests that are under way are held, so the load may be as long as it likes.
+pub fn simulate<M, I>(engine: Engine<M>, seed: Seed, load: Load<I>) -> Simulation<M, I::IntoIter>
+where
+    M: Model,
+    I: IntoIterator<Item = Due>,
+{
+    let (idle_clients, requests) = match load {
+        Load::Open(requests) => (None, requests.into_iter()),
+        Load::Closed { clients, requests } => (Some(clients), requests.into_iter()),
+    };
+    Simulation {
+        engine,
+        seed,
+        idle_clients,
+        now_ns: 0,
+        next: None,
+        requests,
+        offered: 0,
+        under_way: HashMap::new(),
+        events: Vec::new(),
+        ended: VecDeque::new(),
+    }
+}
+
+/// See [`simulate`].
+pub struct Simulation<M, I> {
+    engine: Engine<M>,
+    seed: Seed,
+    /// Clients with nothing to wait for; none under open loop, where there are no clients.
+    idle_clients: Option<u32>,
+    now_ns: i64,
+    /// The request that comes next under open loop.
+    next: Option<Due>,
+    requests: I,
+    offered: u64,
+    under_way: HashMap<u64, UnderWay>,
+    events: Vec<Event>,
+    ended: VecDeque<Record>,
+}
+
+struct UnderWay {
+    record: Record,
+    key: RequestKey,
+    reasoning_tokens: u32,
+    sent: u32,
+}
+
+impl<M: Model, I: Iterator<Item = Due>> Simulation<M, I> {
+    /// Moves on to the next arrival or event; false where none is left.
+    fn step(&mut self) -> bool {
+        self.send_what_clients_can();
+        let due_ns = self.next_offset_ns();
+        let event_ns = self.engine.next_ns();
+        match (due_ns, event_ns) {
+            (None, None) => return false,
+            // What an engine does at an instant comes before what reaches it then.
+            (Some(due_ns), event_ns) if event_ns.is_none_or(|event_ns| due_ns < event_ns) => {
+                if let Some(due) = self.next.take() {
+                    self.send(due, due_ns, Some(due_ns));
+                }
+            }
+            (_, Some(event_ns)) => self.advance(event_ns),
+            (Some(_), None) => {}
+        }
+        true
+    }
+
+    fn next_offset_ns(&mut self) -> Option<i64> {
+        if self.idle_clients.is_some() {
+            return None;
+        }
+        if self.next.is_none() {
+            self.next = self.requests.next();
+        }
+        self.next.as_ref().map(|due| due.offset_ns)
+    }
+
+    fn send_what_clients_can(&mut self) {
+        while self.idle_clients.is_some_and(|idle| idle > 0)
+            && let Some(due) = self.requests.next()
+        {
+            self.idle_clients = self.idle_clients.map(|idle| idle - 1);
+            self.send(due, self.now_ns, None);
+        }
+    }
+
+    fn send(&mut self, due: Due, at_ns: i64, intended_ns: Option<i64>) {
+        let request = self.offered;
+        self.offered += 1;
+        let key = RequestKey::of_id(&self.seed, &format!("{:032x}", due.request_id));
+        let record = Record {
+            global_index: request,
+            phase: Phase::Measured,
+            request_id: due.request_id,
+            intended_ns,
+            dequeued_ns: Some(at_ns),
+            sent_ns: Some(at_ns),
+            write_done_ns: Some(at_ns),
+            first_byte_ns: Some(at_ns),
+            outcome: Outcome::Ok,
+            http_status: Some(200),
+            finish_reason: Some("length".to_owned()),
+            input_tokens: due.prompt_tokens,
+            input_tokens_endpoint: Some(due.prompt_tokens),
+            output_tokens_asked: Some(due.output_tokens),
+            output_source: TokenSource::ContinuousUsage,
+            reasoning_tokens: Some(due.reasoning_tokens),
+            ..Record::default()
+        };
+        self.under_way.insert(request, UnderWay { record, key, reasoning_tokens: due.reasoning_tokens, sent: 0 });
+        let arrival = Arrival {
+            request,
+            key,
+            prompt_tokens: due.prompt_tokens,
+            output_tokens: due.output_tokens,
+            reasoning_tokens: due.reasoning_tokens,
+            prefix_blocks: due.prefix_blocks,
+        };
+        self.engine.arrive(at_ns, arrival);
+    }
+
+    fn advance(&mut self, to_ns: i64) {
+        self.now_ns = to_ns;
+        let mut events = std::mem::take(&mut self.events);
+        self.engine.advance(to_ns, &mut events);
+        for event in events.drain(..) {
+            self.happen(event);
+        }
+        self.events = events;
+    }
+
+    fn happen(&mut self, event: Event) {
+        let Some(under_way) = self.under_way.get_mut(&event.request) else { return };
+        match event.kind {
+            EventKind::Admitted { cached_tokens } => under_way.record.cached_tokens = Some(cached_tokens),
+            EventKind::Chunk { tokens, channel } => under_way.chunk(event.at_ns, tokens, channel),
+            EventKind::Finished => {
+                if let Some(under_way) = self.under_way.remove(&event.request) {
+                    self.idle_clients = self.idle_clients.map(|idle| idle + 1);
+                    self.ended.push_back(under_way.end(event.at_ns));
+                }
+            }
+        }
+    }
+}
+
+impl UnderWay {
+    fn chunk(&mut self, at_ns: i64, tokens: u32, channel: Channel) {
+        let start = if channel == Channel::Reasoning { 0 } else { self.reasoning_tokens };
+        let bytes = words_bytes(self.key, start, self.sent, tokens);
+        self.sent += tokens;
+        let record = &mut self.record;
+        if record.first_token_ns.is_none() {
+            record.first_token_ns = Some(at_ns);
+            record.first_event_tokens = Some(tokens);
+        }
+        if channel == Channel::Content {
+            record.first_content_ns.get_or_insert(at_ns);
+        }
+        record.last_token_ns = Some(at_ns);
+        record.token_events += 1;
+        record.chunks.push(Chunk { at_ns, bytes, tokens: Some(tokens) });
+    }
+
+    fn end(mut self, at_ns: i64) -> Record {
+        self.record.end_ns = Some(at_ns);
+        self.record.output_tokens = Some(self.sent);
+        if self.sent == 0 {
+            self.record.outcome = Outcome::Empty;
+        }
+        self.record
+    }
+}
+
+impl<M: Model, I: Iterator<Item = Due>> Iterator for Simulation<M, I> {
+    type Item = Record;
+
+    fn next(&mut self) -> Option<Record> {
+        while self.ended.is_empty() {
+            if !self.step() {
+                return None;
+            }
+        }
+        self.ended.pop_front()
+    }
+}

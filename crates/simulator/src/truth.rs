@@ -1,0 +1,228 @@
+//! The truth about every request: what was planned for it and what was sent, chunk by chunk, by the monotonic clock of the host.
+
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::Channel;
+
+/// A line of the truth, as `GET /truth` and `--truth FILE` give it. The last line is always a [`TruthEnd`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Truth {
+    /// About one request.
+    Request(RequestTruth),
+    /// About the lines before.
+    End(TruthEnd),
+}
+
+/// What was planned for one request and what became of it. Instants are nanoseconds of `CLOCK_MONOTONIC`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestTruth {
+    /// Its place among the requests that ended, from 1.
+    pub number: u64,
+    /// Its `x-request-id`, or the one that it was given.
+    pub request_id: String,
+    /// Where it was sent to.
+    pub path: String,
+    /// Whether a stream was asked for. Without one there is one chunk: the answer, planned for its last token.
+    pub stream: bool,
+    /// The fault that it met, if any, as it is written in `x-assay-fault`.
+    pub fault: Option<String>,
+    /// How it ended.
+    pub ending: Ending,
+    /// The status of the answer; absent where there was none.
+    pub status: Option<u16>,
+    /// Why the answer ended where it did: `stop` or `length`; absent where it was cut short.
+    pub finish_reason: Option<String>,
+    /// Tokens of its prompt.
+    pub prompt_tokens: u32,
+    /// Those that were found in the prefix cache.
+    pub cached_tokens: u32,
+    /// Tokens that were planned for its answer.
+    pub output_tokens: u32,
+    /// Those of them that are reasoning.
+    pub reasoning_tokens: u32,
+    /// When its head and body were read whole.
+    pub arrived_ns: i64,
+    /// When it left the queue, by the plan.
+    pub admitted_ns: Option<i64>,
+    /// Its chunks in their order.
+    pub chunks: Vec<ChunkTruth>,
+    /// Immediately before the write of what comes after the last chunk (usage, `[DONE]`), of the answer itself where no stream was
+    /// asked for, or when it was given up.
+    pub end_ns: i64,
+}
+
+/// When one chunk was planned and sent, written as `[planned_ns, actual_ns, tokens, channel]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "ChunkRow", into = "ChunkRow")]
+pub struct ChunkTruth {
+    /// When it was to go out.
+    pub planned_ns: i64,
+    /// Immediately before the write of its first byte; absent where the connection was gone before.
+    pub actual_ns: Option<i64>,
+    /// The tokens that it brings.
+    pub tokens: u32,
+    /// What they belong to.
+    pub channel: Channel,
+}
+
+type ChunkRow = (i64, Option<i64>, u32, Channel);
+
+impl From<ChunkRow> for ChunkTruth {
+    fn from((planned_ns, actual_ns, tokens, channel): ChunkRow) -> Self {
+        Self { planned_ns, actual_ns, tokens, channel }
+    }
+}
+
+impl From<ChunkTruth> for ChunkRow {
+    fn from(chunk: ChunkTruth) -> Self {
+        (chunk.planned_ns, chunk.actual_ns, chunk.tokens, chunk.channel)
+    }
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// Its answer was sent whole, faults within it included.
+    Finished,
+    /// Its fault ended it.
+    Fault,
+    /// Its client left, or read too slowly.
+    Aborted,
+    /// The endpoint was stopped.
+    Stopped,
+}
+
+/// What is known about the lines before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TruthEnd {
+    /// The number of the last line before; to be asked for as `since` the next time.
+    pub last: u64,
+    /// Requests that ended so far.
+    pub ended: u64,
+    /// Those of them after `since` whose truth was let go before it could be told, because there was no room.
+    pub dropped: u64,
+    /// Whether more is there to be asked for.
+    pub more: bool,
+}
+
+/// The latest truths, within bounds.
+pub(crate) struct TruthRing {
+    rows: VecDeque<RequestTruth>,
+    chunks: usize,
+    ended: u64,
+    max_rows: usize,
+    max_chunks: usize,
+}
+
+/// Chunks of one answer to `GET /truth`: it is rendered on the thread that emits.
+const CHUNKS_AT_A_TIME: usize = 100_000;
+
+/// Requests of one such answer.
+const ROWS_AT_A_TIME: usize = 20_000;
+
+impl TruthRing {
+    pub(crate) fn new(max_rows: usize, max_chunks: usize) -> Self {
+        Self { rows: VecDeque::new(), chunks: 0, ended: 0, max_rows, max_chunks }
+    }
+
+    /// Takes the truth about a request that has ended, numbers it, and lets the oldest go where there is no room.
+    pub(crate) fn push(&mut self, mut row: RequestTruth) -> &RequestTruth {
+        self.ended += 1;
+        row.number = self.ended;
+        self.chunks += row.chunks.len();
+        self.rows.push_back(row);
+        while self.rows.len() > 1 && (self.rows.len() > self.max_rows || self.chunks > self.max_chunks) {
+            self.chunks -= self.rows.pop_front().map_or(0, |oldest| oldest.chunks.len());
+        }
+        &self.rows[self.rows.len() - 1]
+    }
+
+    /// Truths that were let go so far.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.ended - self.rows.len() as u64
+    }
+
+    /// The lines after `since`, as many as one answer takes, and what is to be known about them.
+    pub(crate) fn since(&self, since: u64) -> (impl Iterator<Item = &RequestTruth>, TruthEnd) {
+        let gone = self.dropped();
+        let skip = since.saturating_sub(gone).min(self.rows.len() as u64) as usize;
+        let mut chunks = 0;
+        let fits = |row: &&RequestTruth| {
+            chunks += row.chunks.len();
+            chunks <= CHUNKS_AT_A_TIME
+        };
+        // One row always fits, else a reader would never get past it.
+        let count = self.rows.iter().skip(skip).take(ROWS_AT_A_TIME).take_while(fits).count().max(1);
+        let count = count.min(self.rows.len() - skip);
+        let last = if count == 0 { since.min(self.ended) } else { gone + (skip + count) as u64 };
+        let end = TruthEnd { last, ended: self.ended, dropped: gone.saturating_sub(since), more: last < self.ended };
+        (self.rows.iter().skip(skip).take(count), end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(id: &str, chunks: usize) -> RequestTruth {
+        let chunk = ChunkTruth { planned_ns: 5, actual_ns: Some(6), tokens: 2, channel: Channel::Content };
+        RequestTruth {
+            number: 0,
+            request_id: id.to_owned(),
+            path: "/v1/completions".to_owned(),
+            stream: true,
+            fault: None,
+            ending: Ending::Finished,
+            status: Some(200),
+            finish_reason: Some("length".to_owned()),
+            prompt_tokens: 3,
+            cached_tokens: 0,
+            output_tokens: 2,
+            reasoning_tokens: 0,
+            arrived_ns: 1,
+            admitted_ns: Some(1),
+            chunks: vec![chunk; chunks],
+            end_ns: 7,
+        }
+    }
+
+    fn told(ring: &TruthRing, since: u64) -> (Vec<&str>, TruthEnd) {
+        let (rows, end) = ring.since(since);
+        (rows.map(|row| row.request_id.as_str()).collect(), end)
+    }
+
+    #[test]
+    fn what_has_no_room_goes_and_is_counted() {
+        let mut ring = TruthRing::new(2, 1_000);
+        assert_eq!(told(&ring, 0), (vec![], TruthEnd { last: 0, ended: 0, dropped: 0, more: false }));
+        for id in ["a", "b", "c"] {
+            ring.push(row(id, 1));
+        }
+        assert_eq!(told(&ring, 0), (vec!["b", "c"], TruthEnd { last: 3, ended: 3, dropped: 1, more: false }));
+        assert_eq!(told(&ring, 2), (vec!["c"], TruthEnd { last: 3, ended: 3, dropped: 0, more: false }));
+        assert_eq!(told(&ring, 9), (vec![], TruthEnd { last: 3, ended: 3, dropped: 0, more: false }));
+    }
+
+    #[test]
+    fn chunks_are_bounded_as_well_and_a_large_answer_comes_in_parts() {
+        let mut ring = TruthRing::new(100, 250_000);
+        for id in ["a", "b", "c", "d"] {
+            ring.push(row(id, 80_000));
+        }
+        assert_eq!(told(&ring, 0), (vec!["b"], TruthEnd { last: 2, ended: 4, dropped: 1, more: true }));
+        assert_eq!(told(&ring, 3), (vec!["d"], TruthEnd { last: 4, ended: 4, dropped: 0, more: false }));
+    }
+
+    #[test]
+    fn a_line_is_read_as_it_is_written() {
+        let line = Truth::Request(row("a", 1));
+        let text = serde_json::to_string(&line).expect("JSON");
+        assert!(text.starts_with(r#"{"kind":"request","number":0,"request_id":"a","#), "{text}");
+        assert!(text.contains(r#""chunks":[[5,6,2,"content"]]"#), "{text}");
+        assert_eq!(serde_json::from_str::<Truth>(&text).expect("a truth"), line);
+    }
+}

@@ -1,0 +1,220 @@
+//! The model by itself, in virtual time.
+
+use assay_record::Record;
+use assay_simulator::{
+    Arrival, Channel, Config, Due, Engine, Event, EventKind, Latency, Load, Model as _, PerRequest, Profile, RequestKey, Seed,
+    Stall, simulate,
+};
+use proptest::prelude::*;
+
+const MS: i64 = 1_000_000;
+
+fn due(request: u64, offset_ns: i64, output_tokens: u32) -> Due {
+    Due { offset_ns, request_id: u128::from(request) + 1, prompt_tokens: 8, output_tokens, ..Due::default() }
+}
+
+fn open(latency: &Latency, seed: &str, load: Vec<Due>) -> Vec<Record> {
+    simulate(Engine::new(PerRequest::new(latency.clone())), seed.parse().expect("a seed"), Load::Open(load)).collect()
+}
+
+fn ms(count: u64) -> i64 {
+    i64::try_from(count).expect("not so many") * MS
+}
+
+fn times(record: &Record) -> Vec<i64> {
+    record.chunks.iter().map(|chunk| chunk.at_ns).collect()
+}
+
+#[test]
+fn a_plan_without_jitter_is_sums() {
+    let latency = Latency { ttft_ns: 100, prefill_per_token_ns: 5, itl_ns: 10, ..Latency::none() };
+    let records = open(&latency, "1", vec![due(0, 7, 3)]);
+    assert_eq!(times(&records[0]), [147, 157, 167]);
+    assert_eq!((records[0].ttft_ns(), records[0].e2e_ns()), (Some(140), Some(160)));
+    assert_eq!((records[0].output_tokens, records[0].finish_reason.as_deref()), (Some(3), Some("length")));
+}
+
+#[test]
+fn who_waits_for_a_turn_has_its_first_token_so_much_later() {
+    let latency = Latency { ttft_ns: 100, itl_ns: 10, max_num_seqs: 1, ..Latency::none() };
+    let records = open(&latency, "1", vec![due(0, 0, 3), due(1, 5, 1), due(2, 6, 1)]);
+    let all: Vec<_> = records.iter().map(|record| (record.global_index, times(record))).collect();
+    assert_eq!(all, [(0, vec![100, 110, 120]), (1, vec![220]), (2, vec![320])]);
+}
+
+#[test]
+fn load_stretches_times_by_how_many_run_beside() {
+    let latency = Latency { ttft_ns: 100, itl_ns: 10, load_factor: 3.0, max_num_seqs: 3, ..Latency::none() };
+    // Factor 1 alone, 2 with two, 3 with three.
+    assert_eq!(times(&open(&latency, "1", vec![due(0, 0, 2)])[0]), [100, 110]);
+    let records = open(&latency, "1", vec![due(0, 0, 2), due(1, 0, 2), due(2, 0, 2)]);
+    let all: Vec<_> = records.iter().map(|record| (record.global_index, times(record))).collect();
+    // The first was planned alone; its second token comes beside two others. Then each one leaves the rest with less company.
+    assert_eq!(all, [(0, vec![100, 130]), (1, vec![200, 220]), (2, vec![300, 310])]);
+}
+
+#[test]
+fn chunks_bring_their_tokens_when_the_last_of_them_is_due_and_keep_channels_apart() {
+    let latency = Latency { ttft_ns: 100, itl_ns: 10, first_chunk_tokens: 2, tokens_per_chunk: 4, ..Latency::none() };
+    let records = open(&latency, "1", vec![Due { reasoning_tokens: 5, ..due(0, 0, 12) }]);
+    let chunks: Vec<_> = records[0].chunks.iter().map(|chunk| (chunk.at_ns, chunk.tokens)).collect();
+    assert_eq!(chunks, [(100, Some(2)), (130, Some(3)), (170, Some(4)), (200, Some(3))]);
+    assert_eq!((records[0].first_content_ns, records[0].first_event_tokens), (Some(170), Some(2)));
+}
+
+#[test]
+fn a_cached_prefix_costs_no_prefill() {
+    let latency = Latency { prefill_per_token_ns: 10, ..Latency::none() };
+    let prompt = |request, offset_ns, blocks: &[u64]| Due {
+        prompt_tokens: 40,
+        prefix_blocks: blocks.to_vec(),
+        ..due(request, offset_ns, 1)
+    };
+    let records = open(&latency, "1", vec![prompt(0, 0, &[1, 2]), prompt(1, 1_000, &[1, 2]), prompt(2, 2_000, &[1, 3])]);
+    let seen: Vec<_> = records.iter().map(|record| (record.cached_tokens, record.ttft_ns())).collect();
+    assert_eq!(seen, [(Some(0), Some(400)), (Some(32), Some(80)), (Some(16), Some(240))]);
+    // The last token is never cached: somebody has to make the first one of the answer.
+    let whole = |request, offset_ns| Due { prompt_tokens: 32, ..prompt(request, offset_ns, &[7, 8]) };
+    assert_eq!(open(&latency, "1", vec![whole(0, 0), whole(1, 1_000)])[1].cached_tokens, Some(16));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_plan_and_another_another() {
+    let latency = Config::of(Profile::H100x8b).latency;
+    let load: Vec<Due> = (0..200).map(|request| due(request, ms(3 * request), 20)).collect();
+    let first = open(&latency, "1", load.clone());
+    assert_eq!(first, open(&latency, "1", load.clone()));
+    assert_ne!(first, open(&latency, "2", load));
+}
+
+#[test]
+fn without_load_a_request_draws_the_same_wherever_it_comes() {
+    let latency = Latency { load_factor: 1.0, ..Config::of(Profile::H100x8b).latency };
+    let spans = |order: &[u64]| {
+        let load = (0..).zip(order).map(|(place, request)| due(*request, ms(place), 10)).collect();
+        let mut records = open(&latency, "1", load);
+        records.sort_by_key(|record| record.request_id);
+        let span = |record: &Record| times(record).iter().map(|at_ns| at_ns - record.sent_ns.expect("sent")).collect::<Vec<_>>();
+        records.iter().map(span).collect::<Vec<_>>()
+    };
+    assert_eq!(spans(&[0, 1, 2, 3, 4, 5]), spans(&[5, 3, 1, 0, 2, 4]));
+}
+
+#[test]
+fn a_profile_has_the_moments_that_it_states() {
+    let latency = Latency { load_factor: 1.0, ..Config::of(Profile::H100x8b).latency };
+    let load: Vec<Due> = (0..40_000).map(|request| due(request, 0, 2)).collect();
+    let latency = Latency { max_num_seqs: 1_000_000, ..latency };
+    let records = open(&latency, "1", load);
+    let moments = |values: Vec<f64>| {
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / values.len() as f64;
+        (mean, variance.sqrt())
+    };
+    let in_ms = |ns: Option<i64>| ns.expect("a time") as f64 / MS as f64;
+    let between = |record: &Record| Some(record.last_token_ns? - record.first_token_ns?);
+    let (mean, deviation) = moments(records.iter().map(|record| in_ms(record.ttft_ns())).collect());
+    // 100 and 20 ms; the standard error of the mean is 0.1 ms, that of the deviation of so long a tail near 1 ms.
+    assert!((mean - 100.0).abs() < 0.5 && (deviation - 20.0).abs() < 2.0, "{mean} {deviation}");
+    let (mean, deviation) = moments(records.iter().map(|record| in_ms(between(record))).collect());
+    // 12 and 2 ms; standard errors 0.01 and 0.007 ms.
+    assert!((mean - 12.0).abs() < 0.05 && (deviation - 2.0).abs() < 0.04, "{mean} {deviation}");
+}
+
+#[test]
+fn a_stall_shows_in_open_loop_and_hides_in_closed_loop() {
+    let latency = Latency { ttft_ns: MS, ..Latency::none() };
+    let stalled = || {
+        let mut engine = Engine::new(PerRequest::new(latency.clone()));
+        engine.stall(Stall { at_ns: 1_000 * MS, for_ns: 500 * MS }).expect("a stall");
+        engine
+    };
+    let slow =
+        |records: Vec<Record>| records.iter().filter(|record| record.ttft_ns().is_some_and(|ttft_ns| ttft_ns > 10 * MS)).count();
+    // One a millisecond: those that come in the first 490 ms of the stall wait for more than 10 ms, and the one before it.
+    let arrivals: Vec<Due> = (0..3_000).map(|request| due(request, ms(request), 1)).collect();
+    assert_eq!(slow(simulate(stalled(), Seed::default(), Load::Open(arrivals)).collect()), 492);
+    let requests: Vec<Due> = (0..3_000).map(|request| due(request, 0, 1)).collect();
+    let closed = Load::Closed { clients: 1, requests };
+    assert_eq!(slow(simulate(stalled(), Seed::default(), closed).collect()), 1);
+}
+
+#[test]
+fn clients_of_a_closed_loop_send_when_they_are_answered() {
+    let latency = Latency { ttft_ns: 10, itl_ns: 1, ..Latency::none() };
+    let requests: Vec<Due> = (0..7).map(|request| due(request, 0, 3)).collect();
+    let records: Vec<Record> =
+        simulate(Engine::new(PerRequest::new(latency)), Seed::default(), Load::Closed { clients: 3, requests }).collect();
+    let sent: Vec<_> = records.iter().map(|record| (record.intended_ns, record.sent_ns, record.end_ns)).collect();
+    let row = |sent: i64| (None, Some(sent), Some(sent + 12));
+    assert_eq!(sent, [row(0), row(0), row(0), row(12), row(12), row(12), row(24)]);
+}
+
+fn arrival(request: u64, output_tokens: u32, reasoning_tokens: u32) -> Arrival {
+    let key = RequestKey::of_id(&Seed::default(), &request.to_string());
+    Arrival { request, key, prompt_tokens: 20, output_tokens, reasoning_tokens, prefix_blocks: vec![request % 3] }
+}
+
+/// What happens, told in steps of at most `step_ns`.
+fn events(latency: &Latency, load: &[(i64, u32, u32, bool)], step_ns: i64) -> Vec<Event> {
+    let mut model = PerRequest::new(latency.clone());
+    let (mut events, mut now_ns) = (Vec::new(), 0);
+    for (request, (gap_ns, output_tokens, reasoning_tokens, is_cancelled)) in load.iter().enumerate() {
+        let at_ns = now_ns + gap_ns;
+        while now_ns < at_ns {
+            now_ns = at_ns.min(now_ns + step_ns);
+            model.advance(now_ns, &mut events);
+        }
+        model.arrive(now_ns, arrival(request as u64, *output_tokens, *reasoning_tokens));
+        if *is_cancelled {
+            model.cancel(now_ns, request as u64 / 2);
+        }
+    }
+    while let Some(at_ns) = model.next_ns() {
+        model.advance(at_ns.max(now_ns), &mut events);
+    }
+    let occupancy = model.occupancy();
+    assert_eq!((occupancy.running, occupancy.waiting, occupancy.kv_usage), (0, 0, 0.0));
+    events
+}
+
+proptest! {
+    #[test]
+    fn whatever_comes_the_plan_is_orderly(
+        load in proptest::collection::vec((0_i64..300, 0_u32..12, 0_u32..15, proptest::bool::weighted(0.2)), 1..60),
+        max_num_seqs in 1_u32..5,
+        tokens_per_chunk in 1_u32..4,
+    ) {
+        let latency = Latency {
+            ttft_ns: 100, ttft_jitter_ns: 20, ttft_jitter_sigma: 0.5, itl_ns: 30, itl_jitter_ns: 10, load_factor: 2.0, max_num_seqs,
+            tokens_per_chunk, vary_chunks: true, prefill_per_token_ns: 1, ..Latency::none()
+        };
+        let told = events(&latency, &load, i64::MAX / 4);
+        // Asked seldom or often, it is the same.
+        prop_assert_eq!(&told, &events(&latency, &load, 7));
+        prop_assert!(told.is_sorted_by_key(|event| event.at_ns));
+        let admitted: Vec<u64> =
+            told.iter().filter(|event| matches!(event.kind, EventKind::Admitted { .. })).map(|event| event.request).collect();
+        prop_assert!(admitted.is_sorted(), "first come, first served");
+        for (request, (_, output_tokens, reasoning_tokens, _)) in load.iter().enumerate() {
+            let own: Vec<EventKind> =
+                told.iter().filter(|event| event.request == request as u64).map(|event| event.kind).collect();
+            let sum = |wanted: Channel| -> u32 {
+                let tokens = |kind: &EventKind| match kind {
+                    EventKind::Chunk { tokens, channel } if *channel == wanted => *tokens,
+                    _ => 0,
+                };
+                own.iter().map(tokens).sum()
+            };
+            let (content, reasoning) = (sum(Channel::Content), sum(Channel::Reasoning));
+            if own.last() == Some(&EventKind::Finished) {
+                prop_assert_eq!(content + reasoning, *output_tokens);
+                prop_assert_eq!(reasoning, *reasoning_tokens.min(output_tokens));
+            } else {
+                prop_assert!(content + reasoning <= *output_tokens);
+            }
+            let is_empty = |kind: &EventKind| matches!(kind, EventKind::Chunk { tokens: 0, .. });
+            prop_assert!(!own.iter().any(is_empty));
+        }
+    }
+}

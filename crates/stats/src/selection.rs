@@ -1,0 +1,507 @@
+//! Exact quantiles of any number of whole numbers in bounded memory, by passing over them as often as it takes.
+//!
+//! Few samples are held and selected from at once. Where there are more than there is room for, the first pass counts them in
+//! classes of about a thousandth of their magnitude; each further pass looks only into the classes that hold a wanted rank, and
+//! either holds what is in them or counts it in finer ones (Munro and Paterson, "Selection and sorting with limited storage",
+//! Theoretical Computer Science 12, 1980). Nothing is approximated: the answer is the same as by sorting.
+
+use std::collections::BTreeMap;
+
+use crate::quantile::{Place, rank_of, select};
+
+/// Bits of magnitude that a class of the first pass tells apart.
+const CLASS_BITS: u32 = 10;
+/// Classes of non-negative numbers.
+const HALF: usize = (64 - CLASS_BITS as usize) << CLASS_BITS;
+/// The most classes that one span is divided into.
+const PARTS: u64 = 8192;
+
+/// A wanted order statistic.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Want {
+    /// The type 7 quantile.
+    Quantile(f64),
+    /// The nearest-rank quantile of so many, of which those that are not added lie beyond all others.
+    NearestOf {
+        /// The probability.
+        q: f64,
+        /// How many there are with those beyond, such as failures.
+        of: u64,
+    },
+}
+
+/// What is known of a wanted order statistic.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Answer {
+    /// It lies a fraction of the way from one sample to the next; for a nearest rank both are the same.
+    Between {
+        /// The lower sample.
+        below: i64,
+        /// The upper one.
+        above: i64,
+        /// How far it is from the lower to the upper one, 0 to 1.
+        fraction: f64,
+    },
+    /// It is one of those that lie beyond.
+    Beyond,
+    /// There are no samples, or the probability is none.
+    Absent,
+}
+
+impl Answer {
+    /// The statistic where samples are numbers as they are; absent where it is [`Answer::Beyond`] or [`Answer::Absent`].
+    pub fn value(self) -> Option<f64> {
+        let Self::Between { below, above, fraction } = self else { return None };
+        // Subtracted as integers: two large instants a few nanoseconds apart keep their difference.
+        let gap = (i128::from(above) - i128::from(below)) as f64;
+        Some((below as f64 + gap * fraction).min(above as f64))
+    }
+
+    /// The statistic where samples stand for other numbers, in the same order.
+    pub fn value_of(self, decode: impl Fn(i64) -> f64) -> Option<f64> {
+        let Self::Between { below, above, fraction } = self else { return None };
+        let (below, above) = (decode(below), decode(above));
+        Some((below + (above - below) * fraction).min(above))
+    }
+}
+
+/// The key of a double, for samples that are quotients: a whole number in the same order. Free of loss but for NaN's meaning.
+pub fn key_of(value: f64) -> i64 {
+    let bits = value.to_bits().cast_signed();
+    bits ^ (((bits >> 63).cast_unsigned()) >> 1).cast_signed()
+}
+
+/// The double that a key stands for.
+pub fn of_key(key: i64) -> f64 {
+    f64::from_bits((key ^ (((key >> 63).cast_unsigned()) >> 1).cast_signed()).cast_unsigned())
+}
+
+/// A selection in progress: add every sample, [settle](Selection::settle), and add them all again while it asks for it.
+#[derive(Debug)]
+pub struct Selection {
+    wants: Vec<Want>,
+    room: usize,
+    state: State,
+    n: u64,
+    found: BTreeMap<u64, i64>,
+}
+
+#[derive(Debug)]
+enum State {
+    Held(Vec<i64>),
+    Counted(Vec<u64>),
+    Narrowed(Spans),
+    Settled,
+}
+
+impl Selection {
+    /// A selection that holds `room` samples at most, besides a few MiB of counters.
+    pub fn new(wants: Vec<Want>, room: usize) -> Self {
+        Self { wants, room, state: State::Held(Vec::new()), n: 0, found: BTreeMap::new() }
+    }
+
+    /// Says how many samples may come, so that memory is asked for once.
+    pub fn expect(&mut self, samples: usize) {
+        if let State::Held(values) = &mut self.state {
+            values.reserve_exact(samples.min(self.room).saturating_sub(values.len()));
+        }
+    }
+
+    /// Adds a sample.
+    #[inline]
+    pub fn add(&mut self, value: i64) {
+        match &mut self.state {
+            State::Held(values) if values.len() < self.room => values.push(value),
+            _ => self.add_slowly(value, 1),
+        }
+    }
+
+    /// Adds a sample as often as it occurs.
+    pub fn add_times(&mut self, value: i64, times: u64) {
+        match times {
+            1 => self.add(value),
+            _ => self.add_slowly(value, times),
+        }
+    }
+
+    fn add_slowly(&mut self, value: i64, times: u64) {
+        match &mut self.state {
+            State::Held(values) if values.len() as u64 + times <= self.room as u64 => {
+                values.extend(std::iter::repeat_n(value, times as usize));
+            }
+            State::Held(values) => {
+                let mut counts = vec![0; 2 * HALF];
+                values.iter().for_each(|value| count(&mut counts, *value, 1));
+                count(&mut counts, value, times);
+                self.state = State::Counted(counts);
+            }
+            State::Counted(counts) => count(counts, value, times),
+            State::Narrowed(spans) => spans.add(value, times),
+            State::Settled => {}
+        }
+    }
+
+    /// Ends a pass over the samples. Whether every wanted statistic is known; if not, every sample must be added again.
+    pub fn settle(&mut self) -> bool {
+        let open = match std::mem::replace(&mut self.state, State::Settled) {
+            State::Settled => Vec::new(),
+            State::Held(mut values) => {
+                self.n = values.len() as u64;
+                let ranks: Vec<usize> = self.ranks().iter().map(|rank| *rank as usize).collect();
+                select(&mut values, 0, &ranks);
+                self.found = ranks.iter().filter_map(|rank| Some((*rank as u64, *values.get(*rank)?))).collect();
+                Vec::new()
+            }
+            State::Counted(counts) => {
+                self.n = counts.iter().sum();
+                spans_of_classes(&counts, &self.ranks())
+            }
+            State::Narrowed(spans) => spans.settle(&mut self.found),
+        };
+        if open.is_empty() {
+            return true;
+        }
+        self.state = State::Narrowed(Spans::new(open, self.room));
+        false
+    }
+
+    /// Whether every wanted statistic is known.
+    pub fn is_settled(&self) -> bool {
+        matches!(self.state, State::Settled)
+    }
+
+    /// How many samples there are. Known after the first pass.
+    pub fn n(&self) -> u64 {
+        self.n
+    }
+
+    /// The wanted statistics, in their order. Absent before the selection is settled.
+    pub fn answers(&self) -> Vec<Answer> {
+        self.wants.iter().map(|want| self.answer(*want)).collect()
+    }
+
+    fn answer(&self, want: Want) -> Answer {
+        match want {
+            Want::Quantile(q) => self.quantile(q).unwrap_or(Answer::Absent),
+            Want::NearestOf { q, of } => match rank_of(of.max(self.n) as usize, q) {
+                Some(rank) if rank as u64 >= self.n => Answer::Beyond,
+                Some(rank) => match self.found.get(&(rank as u64)) {
+                    Some(value) => Answer::Between { below: *value, above: *value, fraction: 0.0 },
+                    None => Answer::Absent,
+                },
+                None => Answer::Absent,
+            },
+        }
+    }
+
+    fn quantile(&self, q: f64) -> Option<Answer> {
+        let place = Place::of(self.n as usize, q)?;
+        let below = *self.found.get(&(place.rank as u64))?;
+        let above = self.found.get(&(place.rank as u64 + 1)).copied().unwrap_or(below);
+        Some(Answer::Between { below, above, fraction: place.fraction })
+    }
+
+    /// The ranks that the wanted statistics rest on, ascending.
+    fn ranks(&self) -> Vec<u64> {
+        let mut ranks = Vec::new();
+        for want in &self.wants {
+            match *want {
+                Want::Quantile(q) => {
+                    ranks.extend(Place::of(self.n as usize, q).into_iter().flat_map(|place| [place.rank, place.rank + 1]));
+                }
+                Want::NearestOf { q, of } => ranks.extend(rank_of(of.max(self.n) as usize, q)),
+            }
+        }
+        let mut ranks: Vec<u64> = ranks.into_iter().map(|rank| rank as u64).filter(|rank| *rank < self.n).collect();
+        ranks.sort_unstable();
+        ranks.dedup();
+        ranks
+    }
+}
+
+fn count(counts: &mut [u64], value: i64, times: u64) {
+    if let Some(counter) = counts.get_mut(class(value)) {
+        *counter += times;
+    }
+}
+
+/// The class of a number: its highest bits, in the numbers' order.
+fn class(value: i64) -> usize {
+    if value >= 0 { HALF + magnitude_class(value.cast_unsigned()) } else { HALF - 1 - magnitude_class((!value).cast_unsigned()) }
+}
+
+fn magnitude_class(magnitude: u64) -> usize {
+    let exponent = 63_u32.saturating_sub(magnitude.leading_zeros());
+    match exponent.checked_sub(CLASS_BITS) {
+        None => magnitude as usize,
+        Some(above) => (((above as usize) + 1) << CLASS_BITS) | ((magnitude >> above) as usize & ((1 << CLASS_BITS) - 1)),
+    }
+}
+
+/// The smallest and the largest number of a class.
+fn bounds(class: usize) -> (i64, i64) {
+    match class.checked_sub(HALF) {
+        Some(magnitude) => magnitude_bounds(magnitude),
+        None => {
+            let (low, high) = magnitude_bounds(HALF - 1 - class);
+            (!high, !low)
+        }
+    }
+}
+
+fn magnitude_bounds(class: usize) -> (i64, i64) {
+    match (class >> CLASS_BITS).checked_sub(1) {
+        None => (class as i64, class as i64),
+        Some(above) => {
+            let leading = (1_u64 << CLASS_BITS) | (class as u64 & ((1 << CLASS_BITS) - 1));
+            let low = leading << above;
+            (low.cast_signed(), (low + ((1_u64 << above) - 1)).cast_signed())
+        }
+    }
+}
+
+/// A stretch of numbers that holds wanted ranks.
+#[derive(Debug)]
+struct Span {
+    low: i64,
+    high: i64,
+    /// Samples below it.
+    below: u64,
+    /// Samples in it.
+    count: u64,
+    ranks: Vec<u64>,
+    content: Content,
+}
+
+#[derive(Debug)]
+enum Content {
+    Values(Vec<i64>),
+    Counts(u32, Vec<u64>),
+}
+
+impl Span {
+    fn new((low, high): (i64, i64), below: u64, count: u64) -> Self {
+        Self { low, high, below, count, ranks: Vec::new(), content: Content::Values(Vec::new()) }
+    }
+
+    fn width(&self) -> u64 {
+        self.high.wrapping_sub(self.low).cast_unsigned()
+    }
+
+    fn add(&mut self, value: i64, times: u64) {
+        match &mut self.content {
+            // The pass before has counted how many there will be.
+            Content::Values(values) => {
+                let room = self.count.saturating_sub(values.len() as u64);
+                values.extend(std::iter::repeat_n(value, times.min(room) as usize));
+            }
+            Content::Counts(shift, counts) => {
+                let part = value.wrapping_sub(self.low).cast_unsigned() >> *shift;
+                if let Some(counter) = counts.get_mut(part as usize) {
+                    *counter += times;
+                }
+            }
+        }
+    }
+
+    /// Notes the ranks that are known now; gives the spans of those that are not.
+    fn settle(self, found: &mut BTreeMap<u64, i64>) -> Vec<Self> {
+        match self.content {
+            Content::Values(mut values) => {
+                let ranks: Vec<usize> = self.ranks.iter().map(|rank| (rank - self.below) as usize).collect();
+                select(&mut values, 0, &ranks);
+                found.extend(ranks.iter().filter_map(|rank| Some((*rank as u64 + self.below, *values.get(*rank)?))));
+                Vec::new()
+            }
+            Content::Counts(shift, counts) => {
+                let part = |place: usize| {
+                    let low = self.low.wrapping_add(((place as u64) << shift).cast_signed());
+                    let room = self.high.wrapping_sub(low).cast_unsigned();
+                    (low, low.wrapping_add(((1_u64 << shift) - 1).min(room).cast_signed()))
+                };
+                let spans = divide(&counts, self.below, &self.ranks, part);
+                let (known, open): (Vec<_>, Vec<_>) = spans.into_iter().partition(|span| span.low == span.high);
+                found.extend(known.iter().flat_map(|span| span.ranks.iter().map(|rank| (*rank, span.low))));
+                open
+            }
+        }
+    }
+}
+
+fn spans_of_classes(counts: &[u64], ranks: &[u64]) -> Vec<Span> {
+    divide(counts, 0, ranks, bounds)
+}
+
+/// The spans of those parts that hold a wanted rank.
+fn divide(counts: &[u64], below: u64, ranks: &[u64], bounds: impl Fn(usize) -> (i64, i64)) -> Vec<Span> {
+    let mut spans = Vec::new();
+    let (mut below, mut ranks) = (below, ranks.iter().copied().peekable());
+    for (place, count) in counts.iter().enumerate() {
+        let end = below + count;
+        if ranks.peek().is_some_and(|rank| *rank < end) {
+            let mut span = Span::new(bounds(place), below, *count);
+            while let Some(rank) = ranks.next_if(|rank| *rank < end) {
+                span.ranks.push(rank);
+            }
+            spans.push(span);
+        }
+        below = end;
+    }
+    spans
+}
+
+/// Spans in ascending order, found by the class of a number.
+#[derive(Debug)]
+struct Spans {
+    spans: Vec<Span>,
+    first: Vec<u32>,
+}
+
+impl Spans {
+    fn new(mut spans: Vec<Span>, room: usize) -> Self {
+        let mut by_count: Vec<usize> = (0..spans.len()).collect();
+        by_count.sort_by_key(|place| spans.get(*place).map(|span| span.count));
+        let mut left = room as u64;
+        for place in by_count {
+            let Some(span) = spans.get_mut(place) else { continue };
+            if let Some(rest) = left.checked_sub(span.count) {
+                left = rest;
+                span.content = Content::Values(Vec::with_capacity(span.count as usize));
+            } else {
+                let bits = 64 - span.width().leading_zeros();
+                let shift = bits.saturating_sub(PARTS.trailing_zeros());
+                span.content = Content::Counts(shift, vec![0; (span.width() >> shift) as usize + 1]);
+            }
+        }
+        let mut first = vec![u32::MAX; 2 * HALF];
+        for (place, span) in spans.iter().enumerate().rev() {
+            if let Some(slot) = first.get_mut(class(span.low)) {
+                *slot = place as u32;
+            }
+        }
+        Self { spans, first }
+    }
+
+    fn add(&mut self, value: i64, times: u64) {
+        let Some(first) = self.first.get(class(value)).filter(|first| **first != u32::MAX) else { return };
+        let candidates = self.spans.get_mut(*first as usize..).unwrap_or_default().iter_mut();
+        let span = candidates.take_while(|span| span.low <= value).find(|span| value <= span.high);
+        if let Some(span) = span {
+            span.add(value, times);
+        }
+    }
+
+    fn settle(self, found: &mut BTreeMap<u64, i64>) -> Vec<Span> {
+        self.spans.into_iter().flat_map(|span| span.settle(found)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quantile::{nearest_rank, quantiles_ns};
+    use proptest::prelude::*;
+
+    const QS: [f64; 9] = [0.0, 0.01, 0.3, 0.5, 0.9, 0.95, 0.99, 0.999, 1.0];
+
+    fn selected(values: &[i64], wants: Vec<Want>, room: usize) -> (Vec<Answer>, u32) {
+        let mut selection = Selection::new(wants, room);
+        let mut passes = 0;
+        loop {
+            values.iter().for_each(|value| selection.add(*value));
+            passes += 1;
+            if selection.settle() {
+                assert_eq!(selection.n(), values.len() as u64);
+                return (selection.answers(), passes);
+            }
+            assert!(passes < 20, "it ends");
+        }
+    }
+
+    fn quantiles() -> Vec<Want> {
+        QS.into_iter().map(Want::Quantile).collect()
+    }
+
+    #[test]
+    fn what_fits_is_answered_in_one_pass() {
+        let values = [40, 10, 20, 30];
+        let (answers, passes) = selected(&values, vec![Want::Quantile(0.5), Want::Quantile(1.0)], 4);
+        assert_eq!((answers[0].value(), answers[1].value(), passes), (Some(25.0), Some(40.0), 1));
+        assert!(selected(&values, vec![Want::Quantile(0.5)], 3).1 > 1);
+    }
+
+    #[test]
+    fn ranks_that_fall_beyond_say_so() {
+        let wants = |of| [0.5, 0.75, 1.0].map(|q| Want::NearestOf { q, of }).to_vec();
+        let values = [1, 2, 3];
+        let (answers, _) = selected(&values, wants(3), 10);
+        assert_eq!(answers.iter().map(|answer| answer.value()).collect::<Vec<_>>(), [Some(2.0), Some(3.0), Some(3.0)]);
+        // One failure among four: the third of four is the last that came back.
+        let (answers, _) = selected(&values, wants(4), 10);
+        assert_eq!((answers[0].value(), answers[1].value(), answers[2]), (Some(2.0), Some(3.0), Answer::Beyond));
+        assert_eq!(selected(&[], wants(2), 10).0, [Answer::Beyond; 3]);
+        assert_eq!(selected(&[], wants(0), 10).0, [Answer::Absent; 3]);
+        assert_eq!(selected(&[1], vec![Want::Quantile(1.5)], 10).0, [Answer::Absent]);
+    }
+
+    #[test]
+    fn classes_are_in_order_and_cover_everything() {
+        let edges = [i64::MIN, i64::MIN + 1, -4096, -1025, -1024, -1, 0, 1, 1023, 1024, 1025, 2048, 1 << 40, i64::MAX];
+        for value in edges {
+            let (low, high) = bounds(class(value));
+            assert!(low <= value && value <= high, "{value}");
+            assert_eq!((class(low), class(high)), (class(value), class(value)));
+        }
+        assert!(edges.map(class).is_sorted() && class(i64::MAX) < 2 * HALF);
+    }
+
+    #[test]
+    fn equal_samples_settle_however_many_they_are() {
+        let (answers, passes) = selected(&vec![1_000_000_007; 5_000], quantiles(), 10);
+        assert!(answers.iter().all(|answer| answer.value() == Some(1_000_000_007.0)));
+        assert!(passes <= 4, "{passes}");
+    }
+
+    #[test]
+    fn keys_keep_order_and_value() {
+        let values = [f64::NEG_INFINITY, -1e9, -0.5, 0.0, 1e-300, 0.1, 33.333_333_333_333_336, 1e9, f64::INFINITY];
+        assert!(values.map(key_of).is_sorted());
+        assert_eq!(values.map(|value| of_key(key_of(value))), values);
+    }
+
+    fn any_values() -> impl Strategy<Value = Vec<i64>> {
+        let value = prop_oneof![any::<i64>(), -50_i64..50, 10_000_000_i64..10_050_000, Just(i64::MIN), Just(i64::MAX)];
+        prop::collection::vec(value, 1..400)
+    }
+
+    proptest! {
+        #[test]
+        fn little_room_gives_what_sorting_gives(values in any_values(), room in 0_usize..500, beyond in 0_u64..50) {
+            let of = values.len() as u64 + beyond;
+            let nearest = QS.into_iter().map(|q| Want::NearestOf { q, of });
+            let (answers, _) = selected(&values, quantiles().into_iter().chain(nearest).collect(), room);
+            let mut sorted: Vec<Option<i64>> = values.iter().copied().map(Some).collect();
+            sorted.sort_unstable();
+            let expected = quantiles_ns(&mut values.clone(), &QS).expect("quantiles");
+            let found: Vec<f64> = answers.iter().take(QS.len()).filter_map(|answer| answer.value()).collect();
+            prop_assert_eq!(found, expected);
+            sorted.extend(std::iter::repeat_n(None, beyond as usize));
+            for (answer, q) in answers.iter().skip(QS.len()).zip(QS) {
+                prop_assert_eq!(answer.value(), nearest_rank(&sorted, q).flatten().map(|value| value as f64));
+            }
+        }
+
+        #[test]
+        fn a_weight_is_so_many_samples(weighted in prop::collection::vec((0_i64..100, 0_u64..6), 1..60), room in 0_usize..40) {
+            let mut selection = Selection::new(quantiles(), room);
+            let plain: Vec<i64> = weighted.iter().flat_map(|(value, times)| std::iter::repeat_n(*value, *times as usize)).collect();
+            loop {
+                weighted.iter().for_each(|(value, times)| selection.add_times(*value, *times));
+                if selection.settle() {
+                    break;
+                }
+            }
+            prop_assert_eq!(selection.answers(), selected(&plain, quantiles(), 1_000).0);
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Tokenizers of files: what they count, and which words are one token each.
+//!
+//! Only this module knows the crate `tokenizers`. A file is anybody's, so whatever panics in there is caught, and what could make a text
+//! grow without bounds is refused before.
+
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::TokenizerError;
+use crate::prompt::Vocabulary;
+use crate::words::COMMON_WORDS;
+
+/// The largest file. The largest that is published with a model today has 33 MB.
+pub const MAX_FILE_BYTES: usize = 64 << 20;
+
+/// How many times longer a normalizer may make a text. Real ones replace a space by a sign of three bytes.
+pub const MAX_GROWTH: u64 = 256;
+
+/// How many words of a file's own vocabulary are taken, by rising id: those that its training met most often come first.
+pub const MAX_OWN_WORDS: usize = 2_048;
+
+/// With fewer words prompts would be too much alike.
+const MIN_WORDS: usize = 64;
+
+/// What a word stands behind when it is looked at in a text.
+const ANCHOR: &str = "the";
+
+/// How vocabularies write the space before a word: byte-level BPE, SentencePiece, and plainly.
+const SPACES: [char; 3] = ['\u{120}', '\u{2581}', ' '];
+
+/// How much of another crate's message is repeated.
+const MAX_QUOTED: usize = 200;
+
+/// The tokenizer of a file.
+pub(crate) struct FileRules(tokenizers::Tokenizer);
+
+/// What of a file is looked at before it is trusted with anything.
+#[derive(Deserialize)]
+struct Precautions {
+    #[serde(default)]
+    normalizer: Value,
+    model: ModelPrecautions,
+}
+
+#[derive(Deserialize)]
+struct ModelPrecautions {
+    #[serde(default)]
+    dropout: Value,
+}
+
+impl FileRules {
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self, TokenizerError> {
+        if bytes.len() > MAX_FILE_BYTES {
+            return Err(TokenizerError::FileTooLarge(bytes.len()));
+        }
+        let precautions: Precautions = serde_json::from_slice(bytes).map_err(|error| malformed(&error))?;
+        precautions.check()?;
+        let mut tokenizer = caught(|| tokenizers::Tokenizer::from_bytes(bytes).map_err(|error| malformed(&error)))?;
+        // The endpoint adds its own special tokens, and a count is not to be cut or filled up.
+        tokenizer.with_post_processor(None::<tokenizers::PostProcessorWrapper>).with_padding(None);
+        tokenizer.with_truncation(None).map_err(|error| malformed(&error))?;
+        Ok(Self(tokenizer))
+    }
+
+    pub(crate) fn count(&self, text: &str) -> Result<u64, TokenizerError> {
+        self.ids(text).map(|ids| ids.len() as u64)
+    }
+
+    fn ids(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        caught(|| {
+            let encoding = self.0.encode_fast(text, false).map_err(|error| TokenizerError::Text(quoted(&error)))?;
+            Ok(encoding.get_ids().to_vec())
+        })
+    }
+
+    /// The words for prompts, and whether they are one token each wherever they stand.
+    ///
+    /// Two things show the latter. No token of the vocabulary reaches from one word into the next, so none can stand across a space; and
+    /// a text of all words, in two orders, encodes to the very tokens of the words.
+    pub(crate) fn vocabulary(&self) -> Result<(Vocabulary, bool), TokenizerError> {
+        let candidates = self.single_words()?;
+        if candidates.len() >= MIN_WORDS {
+            let openers = (0..candidates.len()).filter(|place| candidates[*place].opens).collect();
+            let words = candidates.iter().map(|word| word.text.clone()).collect();
+            if let Some(vocabulary) = Vocabulary::new(words, openers) {
+                let additive = !self.spans_words() && self.adds_up(&candidates, &vocabulary)?;
+                return Ok((vocabulary, additive));
+            }
+        }
+        Ok((Vocabulary::of_common_words(), false))
+    }
+
+    /// The common words, and then the file's own, that are one token behind a space.
+    fn single_words(&self) -> Result<Vec<Word>, TokenizerError> {
+        let common: BTreeSet<&str> = COMMON_WORDS.lines().collect();
+        let own = self.own_words();
+        let own = own.iter().map(String::as_str).filter(|word| !common.contains(word));
+        let before = self.ids(ANCHOR)?;
+        let mut words = Vec::new();
+        for word in COMMON_WORDS.lines().chain(own) {
+            words.extend(self.single_word(word, &before)?);
+        }
+        Ok(words)
+    }
+
+    fn single_word(&self, word: &str, before: &[u32]) -> Result<Option<Word>, TokenizerError> {
+        let ids = self.ids(&format!("{ANCHOR} {word}"))?;
+        let Some([id]) = ids.strip_prefix(before) else { return Ok(None) };
+        // A word that the vocabulary does not have is one token too: that of everything unknown.
+        if !self.says(*id, word) {
+            return Ok(None);
+        }
+        let alone = self.ids(word)?;
+        let opening = alone.first().copied().filter(|first| alone.len() == 1 && self.says(*first, word));
+        Ok(Some(Word { text: word.to_owned(), id: *id, opens: opening.is_some(), opening_id: opening }))
+    }
+
+    fn says(&self, id: u32, word: &str) -> bool {
+        self.0.id_to_token(id).is_some_and(|token| token.trim_start_matches(SPACES) == word)
+    }
+
+    /// Words of three to eight lower-case letters in the model's vocabulary, by rising id.
+    fn own_words(&self) -> Vec<String> {
+        let plain = |word: &str| (3..=8).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_lowercase());
+        let vocabulary = self.0.get_vocab(false);
+        let mut words: Vec<(u32, &str)> = vocabulary
+            .iter()
+            .map(|(token, id)| (*id, token.trim_start_matches(SPACES)))
+            .filter(|(_, word)| plain(word))
+            .collect();
+        words.sort_unstable();
+        let mut seen = BTreeSet::new();
+        words.into_iter().filter(|(_, word)| seen.insert(*word)).take(MAX_OWN_WORDS).map(|(_, word)| word.to_owned()).collect()
+    }
+
+    /// Whether a token reaches from one word into the next, as those of superword vocabularies do. Special tokens, whose names have
+    /// brackets, do not count.
+    fn spans_words(&self) -> bool {
+        let is_space = |sign: char| SPACES.contains(&sign);
+        let spans = |token: &str| {
+            token.chars().all(|sign| sign.is_ascii_alphabetic() || is_space(sign))
+                && token.trim_start_matches(is_space).contains(is_space)
+        };
+        self.0.get_vocab(true).keys().any(|token| spans(token))
+    }
+
+    fn adds_up(&self, words: &[Word], vocabulary: &Vocabulary) -> Result<bool, TokenizerError> {
+        let Some(opener) = vocabulary.openers().first().map(|place| &words[*place]) else { return Ok(false) };
+        // Up and down, and in steps that make other neighbours of all of them.
+        let places = (0..words.len()).chain((0..words.len()).rev()).chain(strides(words.len()));
+        let mut text = opener.text.clone();
+        let mut expected: Vec<u32> = opener.opening_id.into_iter().collect();
+        for word in places.map(|place| &words[place]) {
+            text.push(' ');
+            text.push_str(&word.text);
+            expected.push(word.id);
+        }
+        Ok(self.ids(&text)? == expected)
+    }
+}
+
+/// A word that is one token behind a space.
+struct Word {
+    text: String,
+    id: u32,
+    /// Whether it is one token at the beginning of a text too, and which.
+    opens: bool,
+    opening_id: Option<u32>,
+}
+
+/// All places below `count`, each far from the one before it.
+fn strides(count: usize) -> impl Iterator<Item = usize> {
+    let step = 31.min(count.max(1));
+    (0..step).flat_map(move |first| (first..count).step_by(step))
+}
+
+impl Precautions {
+    fn check(&self) -> Result<(), TokenizerError> {
+        let dropout = &self.model.dropout;
+        if !dropout.is_null() && dropout.as_f64() != Some(0.0) {
+            return Err(TokenizerError::Dropout(quoted(dropout)));
+        }
+        if growth(&self.normalizer) > MAX_GROWTH { Err(TokenizerError::Growth) } else { Ok(()) }
+    }
+}
+
+/// How many times longer a normalizer makes a text at most: its steps multiply. Every text in it is taken for one that is
+/// put before each byte, except the names of steps and the patterns that are replaced.
+fn growth(normalizer: &Value) -> u64 {
+    match normalizer {
+        Value::Array(steps) => steps.iter().map(growth).fold(1, u64::saturating_mul),
+        Value::Object(step) if step.get("type").and_then(Value::as_str) == Some("Precompiled") => 1,
+        Value::Object(step) => {
+            let texts = step.iter().filter(|(name, _)| !["type", "pattern"].contains(&name.as_str()));
+            texts.map(|(_, value)| growth(value)).fold(1, u64::saturating_mul)
+        }
+        Value::String(text) => text.len() as u64 + 1,
+        Value::Null | Value::Bool(_) | Value::Number(_) => 1,
+    }
+}
+
+/// What `action` gives, or the knowledge that it panicked.
+fn caught<T>(action: impl FnOnce() -> Result<T, TokenizerError>) -> Result<T, TokenizerError> {
+    // Nothing that was half changed is used again: a file that is not read is dropped, and an encoding changes nothing but a cache.
+    catch_unwind(AssertUnwindSafe(action)).unwrap_or(Err(TokenizerError::GaveUp))
+}
+
+fn malformed(error: &impl ToString) -> TokenizerError {
+    TokenizerError::Malformed(quoted(error))
+}
+
+fn quoted(what: &impl ToString) -> String {
+    what.to_string().chars().take(MAX_QUOTED).collect()
+}

@@ -1,0 +1,184 @@
+//! Prompts of an exact length.
+//!
+//! Which word stands where is a matter of seed and place alone. The format is stable: output `n` (from 1) of SplitMix64 under the seed gives
+//! the draws `2 n - 2` (its low half) and `2 n - 1` (its high half); a draw `h` takes word `h x count / 2^32` of those that may stand in
+//! its place. Words differ in likelihood by less than one in a hundred thousand. At the beginning stand openers only, the words that are
+//! one token without a space before them.
+
+use crate::TokenizerError;
+use crate::words::COMMON_WORDS;
+
+/// How many words tell the prompts of one execution from those of any other: 1,214^4 is 2 x 10^12.
+pub const SALT_WORDS: u32 = 4;
+
+/// The most tokens of a prompt: ten times the longest context that is served today.
+pub const MAX_PROMPT_TOKENS: u32 = 16_000_000;
+
+/// What a word takes with its space, for reserving memory; more is reserved where words are longer.
+const BYTES_PER_WORD: usize = 7;
+
+/// How often the number of words is corrected.
+const SCALINGS: u32 = 8;
+
+/// How many other endings are tried after that.
+const VARIATIONS: u32 = 48;
+
+/// A text with a known number of tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prompt {
+    /// The text.
+    pub text: String,
+    /// How many tokens it has.
+    pub tokens: u32,
+}
+
+/// The words that prompts are made of.
+#[derive(Debug)]
+pub(crate) struct Vocabulary {
+    words: Vec<String>,
+    /// Those that may stand at the beginning, by their place among the words.
+    openers: Vec<usize>,
+}
+
+impl Vocabulary {
+    pub(crate) fn of_common_words() -> Self {
+        let words: Vec<String> = COMMON_WORDS.lines().map(str::to_owned).collect();
+        let openers = (0..words.len()).collect();
+        Self { words, openers }
+    }
+
+    /// None where a prompt could not begin.
+    pub(crate) fn new(words: Vec<String>, openers: Vec<usize>) -> Option<Self> {
+        let fits = !openers.is_empty() && openers.iter().all(|opener| *opener < words.len());
+        fits.then_some(Self { words, openers })
+    }
+
+    pub(crate) fn words(&self) -> &[String] {
+        &self.words
+    }
+
+    pub(crate) fn openers(&self) -> &[usize] {
+        &self.openers
+    }
+
+    /// The word that `draw` takes at the beginning.
+    fn opener(&self, draw: u32) -> &str {
+        &self.words[self.openers[scaled(draw, self.openers.len())]]
+    }
+
+    /// The word that `draw` takes elsewhere.
+    fn word(&self, draw: u32) -> &str {
+        &self.words[scaled(draw, self.words.len())]
+    }
+}
+
+/// A place below `count`.
+fn scaled(draw: u32, count: usize) -> usize {
+    ((u64::from(draw) * count as u64) >> 32) as usize
+}
+
+/// The endless text of a seed and a salt, of which a prompt is the beginning.
+pub(crate) struct Draw<'a> {
+    vocabulary: &'a Vocabulary,
+    seed: u64,
+    salt: u64,
+    salt_words: u32,
+    tokens: u32,
+}
+
+impl<'a> Draw<'a> {
+    pub(crate) fn new(vocabulary: &'a Vocabulary, seed: u64, salt: Option<u64>, tokens: u32) -> Self {
+        // A prompt that were all salt would be every prompt of the trial.
+        let salt_words = salt.map_or(0, |_| SALT_WORDS.min(tokens / 2));
+        Self { vocabulary, seed, salt: salt.unwrap_or(0), salt_words, tokens }
+    }
+
+    /// Its first `words` words.
+    pub(crate) fn text(&self, words: u32) -> String {
+        let mut text = String::with_capacity(words as usize * BYTES_PER_WORD);
+        let mut place = 0;
+        while place < words {
+            // One output of the generator is good for two places.
+            let (low, high) = self.pair(place);
+            self.push(&mut text, place, low);
+            if place + 1 < words {
+                self.push(&mut text, place + 1, high);
+            }
+            place += 2;
+        }
+        text
+    }
+
+    fn push(&self, text: &mut String, place: u32, draw: u32) {
+        if place == 0 {
+            text.push_str(self.vocabulary.opener(draw));
+        } else {
+            text.push(' ');
+            text.push_str(self.vocabulary.word(draw));
+        }
+    }
+
+    /// The draws of an even place and the one after it.
+    fn pair(&self, place: u32) -> (u32, u32) {
+        let number = u64::from(place / 2) + 1;
+        let of_seed = split_mix(self.seed, number);
+        if place >= self.salt_words {
+            return (of_seed as u32, (of_seed >> 32) as u32);
+        }
+        let of_salt = split_mix(self.salt, number);
+        let high = if place + 1 < self.salt_words { of_salt } else { of_seed };
+        (of_salt as u32, (high >> 32) as u32)
+    }
+
+    /// The prompt for a tokenizer whose words are not one token each: encoded, and made longer or shorter, until it fits.
+    ///
+    /// Where no number of words fits, other words are tried at the end. What comes closest is given back.
+    pub(crate) fn corrected(&self, count: impl Fn(&str) -> Result<u64, TokenizerError>) -> Result<Prompt, TokenizerError> {
+        let mut words = self.tokens;
+        let mut closest: Option<Prompt> = None;
+        for round in 0..SCALINGS + VARIATIONS {
+            let variation = round.checked_sub(SCALINGS);
+            let text = variation.map_or_else(|| self.text(words), |variation| self.varied(words, variation));
+            let tokens = u32::try_from(count(&text)?).unwrap_or(u32::MAX);
+            if closest.as_ref().is_none_or(|closest| tokens.abs_diff(self.tokens) < closest.tokens.abs_diff(self.tokens)) {
+                closest = Some(Prompt { text, tokens });
+            }
+            if tokens == self.tokens {
+                break;
+            }
+            if round + 1 < SCALINGS {
+                words = rescaled(words, tokens, self.tokens);
+            }
+        }
+        Ok(closest.unwrap_or_else(|| Prompt { text: String::new(), tokens: 0 }))
+    }
+
+    /// Its first `words` words, or one more or less, with another one at the end.
+    fn varied(&self, words: u32, variation: u32) -> String {
+        let before = (words + variation % 3).saturating_sub(2);
+        let mut text = self.text(before);
+        let draw = split_mix(self.seed ^ (u64::from(variation) + 1), u64::from(words)) as u32;
+        self.push(&mut text, before, draw);
+        text
+    }
+}
+
+/// How many words have `wanted` tokens, if `words` of them have `tokens`. Changes by at least one, unless it is right already.
+fn rescaled(words: u32, tokens: u32, wanted: u32) -> u32 {
+    let scaled = u64::from(words) * u64::from(wanted) / u64::from(tokens.max(1));
+    let scaled = u32::try_from(scaled).unwrap_or(u32::MAX).min(wanted.saturating_mul(2)).max(1);
+    match tokens.cmp(&wanted) {
+        std::cmp::Ordering::Less => scaled.max(words.saturating_add(1)),
+        std::cmp::Ordering::Equal => words,
+        std::cmp::Ordering::Greater => scaled.min(words.saturating_sub(1)).max(1),
+    }
+}
+
+/// Output `number` (from 1) of SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (OOPSLA 2014).
+fn split_mix(seed: u64, number: u64) -> u64 {
+    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+    let state = seed.wrapping_add(GOLDEN.wrapping_mul(number));
+    let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ mixed >> 31
+}

@@ -1,0 +1,329 @@
+use super::*;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::sync::LazyLock;
+use tokenizers::models::bpe::{BPE, BpeTrainer};
+use tokenizers::models::{ModelWrapper, TrainerWrapper};
+use tokenizers::pre_tokenizers::byte_level::ByteLevel;
+
+/// The first `count` common words, ten a line, each line beginning further on: so every word is met at a beginning and behind a space.
+fn corpus(count: usize) -> Vec<String> {
+    let words: Vec<&str> = COMMON_WORDS.lines().take(count).collect();
+    let line = |first: usize| (0..10).map(|place| words[(first + place * 7) % count]).collect::<Vec<_>>().join(" ");
+    (0..count).map(line).collect()
+}
+
+/// A BPE that was trained until each word of the corpus was one token, or the vocabulary was full.
+fn trained(mut tokenizer: tokenizers::Tokenizer, tokens: usize, lines: Vec<String>) -> Vec<u8> {
+    let trainer = BpeTrainer::builder().show_progress(false).vocab_size(tokens).initial_alphabet(ByteLevel::alphabet()).build();
+    tokenizer.train(&mut TrainerWrapper::from(trainer), lines.into_iter()).expect("training");
+    tokenizer.to_string(false).expect("a file").into_bytes()
+}
+
+fn plain_bpe() -> tokenizers::Tokenizer {
+    tokenizers::Tokenizer::new(ModelWrapper::from(BPE::default()))
+}
+
+/// Like GPT-2's: byte-level, split by its pattern, a space belongs to the word behind it.
+static BYTE_LEVEL: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let mut tokenizer = plain_bpe();
+    tokenizer.with_pre_tokenizer(Some(ByteLevel::new(false, true, true)));
+    trained(tokenizer, 4_000, corpus(300))
+});
+
+/// Nothing splits the text, so merges reach over spaces, as in superword vocabularies.
+static SUPERWORD: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let mut tokenizer = plain_bpe();
+    tokenizer.with_pre_tokenizer(Some(ByteLevel::new(false, true, false)));
+    trained(tokenizer, 1_500, corpus(300))
+});
+
+/// Bytes alone: no word is one token.
+static BYTES: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let mut tokenizer = plain_bpe();
+    tokenizer.with_pre_tokenizer(Some(ByteLevel::new(false, true, true)));
+    trained(tokenizer, 256, corpus(10))
+});
+
+/// A file with nothing but a model.
+fn file(model: &Value, normalizer: &Value, pre_tokenizer: &Value) -> Vec<u8> {
+    let file = json!({
+        "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": normalizer,
+        "pre_tokenizer": pre_tokenizer, "post_processor": null, "decoder": null, "model": model,
+    });
+    file.to_string().into_bytes()
+}
+
+fn word_level(words: usize) -> Vec<u8> {
+    let known = ["[UNK]"].into_iter().chain(COMMON_WORDS.lines().take(words));
+    let vocab: serde_json::Map<String, Value> = known.enumerate().map(|(id, word)| (word.to_owned(), json!(id))).collect();
+    file(&json!({"type": "WordLevel", "vocab": vocab, "unk_token": "[UNK]"}), &Value::Null, &json!({"type": "Whitespace"}))
+}
+
+/// Like BERT's.
+fn word_piece(words: usize) -> Vec<u8> {
+    let known = ["[UNK]"].into_iter().chain(COMMON_WORDS.lines().take(words));
+    let vocab: serde_json::Map<String, Value> = known.enumerate().map(|(id, word)| (word.to_owned(), json!(id))).collect();
+    let model = json!({
+        "type": "WordPiece", "vocab": vocab, "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100,
+    });
+    let normalizer = json!({
+        "type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true, "strip_accents": null, "lowercase": true,
+    });
+    file(&model, &normalizer, &json!({"type": "BertPreTokenizer"}))
+}
+
+/// Like T5's: SentencePiece, a sign for each space and one at the beginning.
+fn unigram(words: usize) -> Vec<u8> {
+    let pieces = COMMON_WORDS
+        .lines()
+        .take(words)
+        .enumerate()
+        .map(|(rank, word)| json!([format!("\u{2581}{word}"), -1.0 - rank as f64 / 100.0]));
+    let letters = ('a'..='z').map(|letter| json!([letter.to_string(), -20.0]));
+    let vocab: Vec<Value> =
+        [json!(["<unk>", 0.0]), json!(["\u{2581}", -15.0])].into_iter().chain(pieces).chain(letters).collect();
+    let metaspace = json!({"type": "Metaspace", "replacement": "\u{2581}", "prepend_scheme": "always", "split": true});
+    file(&json!({"type": "Unigram", "unk_id": 0, "vocab": vocab, "byte_fallback": false}), &Value::Null, &metaspace)
+}
+
+fn read(file: &[u8]) -> Tokenizer {
+    Tokenizer::from_file(file).expect("a tokenizer")
+}
+
+static ADDITIVE: LazyLock<[Tokenizer; 5]> = LazyLock::new(|| {
+    [Tokenizer::built_in(), read(&BYTE_LEVEL), read(&word_level(200)), read(&word_piece(200)), read(&unigram(200))]
+});
+
+#[test]
+fn the_list_is_plain() {
+    let words: Vec<&str> = COMMON_WORDS.lines().collect();
+    assert_eq!(words.len(), 1_214);
+    assert!(words.is_sorted_by(|one, next| one < next));
+    assert!(words.iter().all(|word| (3..=8).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_lowercase())));
+    assert!(COMMON_WORDS.ends_with('\n') && COMMON_WORDS.lines().all(|line| !line.is_empty()));
+}
+
+#[test]
+fn the_built_in_tokenizer_is_stable() {
+    let tokenizer = Tokenizer::built_in();
+    // SHA-256 of the file, and prompts that a few lines of Python made from the description of the format.
+    assert_eq!(tokenizer.digest().hex(), GOLDEN_LIST_DIGEST);
+    let text = |seed, salt, tokens| tokenizer.prompt(seed, salt, tokens).expect("a prompt").text;
+    assert_eq!(text(1_234_567, None, 7), GOLDEN_PLAIN);
+    assert_eq!(text(1_234_567, Some(42), 12), GOLDEN_SALTED);
+    assert_eq!(text(1_234_567, Some(42), 5), GOLDEN_SHORT);
+}
+
+const GOLDEN_LIST_DIGEST: &str = "50e3afae10aae926b1bab306fecf5b260aba8e3c14c831c207487824256d5401";
+const GOLDEN_PLAIN: &str = "won hall growth cost print nature type";
+const GOLDEN_SALTED: &str = "custom sector require concert print nature type estate apple today peak language";
+const GOLDEN_SHORT: &str = "custom sector growth cost print";
+
+#[test]
+fn words_are_the_built_in_tokens() {
+    let count = |text| Tokenizer::built_in().count(text);
+    assert_eq!([count(""), count("  one,\ttwo \n three "), count("\u{3000}")], [Ok(0), Ok(3), Ok(0)]);
+}
+
+#[test]
+fn a_salt_replaces_the_first_words_and_no_others() {
+    let tokenizer = Tokenizer::built_in();
+    let words = |salt, tokens| -> Vec<String> {
+        let prompt = tokenizer.prompt(7, salt, tokens).expect("a prompt");
+        prompt.text.split(' ').map(str::to_owned).collect()
+    };
+    let (plain, one, other) = (words(None, 50), words(Some(1), 50), words(Some(2), 50));
+    assert_eq!((&one[4..], &other[4..]), (&plain[4..], &plain[4..]));
+    assert!(one[..4] != plain[..4] && one[..4] != other[..4]);
+    // Another prompt of the same trial begins alike and goes on otherwise.
+    let neighbour = tokenizer.prompt(8, Some(1), 50).expect("a prompt").text;
+    assert!(neighbour.starts_with(&one[..4].join(" ")) && neighbour != one.join(" "));
+    // Of a short prompt only half is salt, and of a single word nothing.
+    assert_eq!(words(Some(1), 5)[2..], words(None, 5)[2..]);
+    assert_eq!(words(Some(1), 1), words(None, 1));
+}
+
+#[test]
+fn files_of_every_model_are_additive() {
+    let expected = [300, 200, 200, 200];
+    for (tokenizer, words) in ADDITIVE[1..].iter().zip(expected) {
+        assert!(tokenizer.is_additive());
+        let common = tokenizer.vocabulary().iter().filter(|word| COMMON_WORDS.lines().any(|common| common == *word)).count();
+        assert_eq!(common, words);
+    }
+}
+
+#[test]
+fn unknown_words_are_no_vocabulary() {
+    // Every word is one token of this tokenizer: that of the unknown ones.
+    let tokenizer = read(&word_level(100));
+    assert_eq!(tokenizer.count("zebra crossing"), Ok(2));
+    assert_eq!(tokenizer.vocabulary().len(), 100);
+}
+
+#[test]
+fn a_file_s_own_words_are_taken_after_the_common_ones() {
+    let mut file: Value = serde_json::from_slice(&word_level(100)).expect("JSON");
+    for (id, word) in [(500, "zyx"), (400, "zebra"), (600, "Capital"), (601, "longerthaneight"), (602, "no")] {
+        file["model"]["vocab"][word] = json!(id);
+    }
+    let tokenizer = read(file.to_string().as_bytes());
+    assert_eq!(tokenizer.vocabulary()[100..], ["zebra", "zyx"]);
+}
+
+#[test]
+fn tokens_across_words_are_corrected_for() {
+    let tokenizer = read(&SUPERWORD);
+    assert!(!tokenizer.is_additive());
+    for (seed, tokens) in [(1, 1), (2, 2), (3, 10), (4, 100), (5, 1_000)] {
+        let prompt = tokenizer.prompt(seed, Some(9), tokens).expect("a prompt");
+        assert_eq!(tokenizer.count(&prompt.text), Ok(u64::from(prompt.tokens)));
+        assert_eq!(prompt.tokens, tokens, "{}", prompt.text);
+    }
+}
+
+#[test]
+fn what_cannot_be_met_is_reported() {
+    let tokenizer = read(&BYTES);
+    assert!(!tokenizer.is_additive() && tokenizer.vocabulary().len() == 1_214);
+    // A byte is a token: words have three to eight, and one more for the space. One token is below the shortest word.
+    let shortest = tokenizer.prompt(1, None, 1).expect("a prompt");
+    assert!((3..=8).contains(&shortest.tokens) && shortest.tokens as usize == shortest.text.len(), "{shortest:?}");
+    for tokens in [100, 1_000] {
+        let prompt = tokenizer.prompt(1, None, tokens).expect("a prompt");
+        assert_eq!((prompt.tokens, prompt.text.len()), (tokens, tokens as usize));
+    }
+}
+
+#[test]
+fn no_tokens_are_no_text() {
+    for tokenizer in [Tokenizer::built_in(), read(&BYTES)] {
+        assert_eq!(tokenizer.prompt(1, Some(1), 0), Ok(Prompt { text: String::new(), tokens: 0 }));
+    }
+    assert_eq!(Tokenizer::built_in().prompt(1, None, u32::MAX), Err(TokenizerError::TooManyTokens(u32::MAX)));
+}
+
+#[test]
+fn what_an_endpoint_adds_is_not_counted() {
+    let mut file: Value = serde_json::from_slice(&word_level(100)).expect("JSON");
+    file["post_processor"] = json!({
+        "type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "[UNK]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 0}}],
+        "special_tokens": {"[UNK]": {"id": "[UNK]", "ids": [0], "tokens": ["[UNK]"]}},
+    });
+    file["padding"] = json!({
+        "strategy": {"Fixed": 1_000_000_000_000_u64}, "direction": "Right", "pad_to_multiple_of": null, "pad_id": 0, "pad_type_id": 0,
+        "pad_token": "[UNK]",
+    });
+    file["truncation"] = json!({"direction": "Right", "max_length": 3, "strategy": "LongestFirst", "stride": 0});
+    assert_eq!(read(file.to_string().as_bytes()).count("able about above accept access"), Ok(5));
+}
+
+#[test]
+fn files_that_mean_no_good_are_refused() {
+    let with = |path: &str, value: Value| {
+        let mut file: Value = serde_json::from_slice(&BYTE_LEVEL).expect("JSON");
+        *file.pointer_mut(path).expect("a member") = value;
+        Tokenizer::from_file(file.to_string().as_bytes()).err()
+    };
+    assert_eq!(with("/model/dropout", json!(0.1)), Some(TokenizerError::Dropout("0.1".to_owned())));
+    assert_eq!(with("/model/dropout", json!(0.0)), None);
+    let grow = json!({"type": "Replace", "pattern": {"String": "e"}, "content": "eeeeeeeeee"});
+    assert_eq!(with("/normalizer", json!({"type": "Sequence", "normalizers": vec![grow; 12]})), Some(TokenizerError::Growth));
+    let usual = json!({"type": "Sequence", "normalizers": [
+        {"type": "Prepend", "prepend": "\u{2581}"},
+        {"type": "Replace", "pattern": {"String": " "}, "content": "\u{2581}"},
+    ]});
+    assert_ne!(with("/normalizer", usual), Some(TokenizerError::Growth));
+    assert!(matches!(with("/model/vocab", json!("none")), Some(TokenizerError::Malformed(_))));
+    assert!(matches!(Tokenizer::from_file(b"{}").err(), Some(TokenizerError::Malformed(_))));
+    let large = vec![b' '; MAX_FILE_BYTES + 1];
+    assert_eq!(Tokenizer::from_file(&large).err(), Some(TokenizerError::FileTooLarge(MAX_FILE_BYTES + 1)));
+}
+
+/// Files with one member exchanged for another value.
+fn damaged_files() -> impl Strategy<Value = Vec<u8>> {
+    let places = prop::sample::select(vec![
+        "/model",
+        "/model/type",
+        "/model/vocab",
+        "/model/merges",
+        "/model/unk_token",
+        "/model/unk_id",
+        "/model/vocab/0",
+        "/normalizer",
+        "/pre_tokenizer",
+        "/pre_tokenizer/type",
+        "/added_tokens",
+        "/decoder",
+        "/model/continuing_subword_prefix",
+    ]);
+    let values = prop::sample::select(vec![
+        json!(null),
+        json!(0),
+        json!(-1),
+        json!(u64::MAX),
+        json!(""),
+        json!("x"),
+        json!([]),
+        json!({}),
+        json!([[]]),
+        json!([["a", "b"]]),
+        json!([["", 0.0]]),
+        json!({"": 0}),
+        json!({"a": 4_000_000_000_u32}),
+        json!({"type": "NFC"}),
+        json!({"type": "Digits"}),
+        json!({"type": "FixedLength", "length": 0}),
+        json!({"type": "Split", "pattern": {"Regex": "("}, "behavior": "Isolated", "invert": false}),
+        json!({"type": "Split", "pattern": {"Regex": ""}, "behavior": "Isolated", "invert": true}),
+        json!([{"id": 0, "content": "", "single_word": true, "lstrip": true, "rstrip": true, "normalized": true, "special": false}]),
+    ]);
+    let files = prop::sample::select(vec![word_level(5), word_piece(5), unigram(5), BYTES.clone()]);
+    (files, places, values).prop_map(|(file, place, value)| {
+        let mut file: Value = serde_json::from_slice(&file).expect("JSON");
+        if let Some(member) = file.pointer_mut(place) {
+            *member = value;
+        }
+        file.to_string().into_bytes()
+    })
+}
+
+proptest! {
+    #[test]
+    fn prompts_have_exactly_the_asked_tokens(
+        which in 0..5_usize, seed in any::<u64>(), salt in prop::option::of(any::<u64>()), tokens in 1..=4_096_u32,
+    ) {
+        let tokenizer = &ADDITIVE[which];
+        let prompt = tokenizer.prompt(seed, salt, tokens).expect("a prompt");
+        prop_assert_eq!(prompt.tokens, tokens);
+        prop_assert_eq!(tokenizer.count(&prompt.text), Ok(u64::from(tokens)));
+    }
+
+    #[test]
+    fn a_prompt_begins_like_a_shorter_one(seed in any::<u64>(), tokens in 8..200_u32) {
+        let prompt = |tokens| Tokenizer::built_in().prompt(seed, Some(3), tokens).expect("a prompt").text;
+        prop_assert!(prompt(tokens + 1).starts_with(&prompt(tokens)));
+    }
+
+    #[test]
+    fn any_text_is_counted(text in any::<String>()) {
+        for tokenizer in ADDITIVE.iter() {
+            prop_assert!(tokenizer.count(&text).is_ok());
+        }
+    }
+
+    #[test]
+    fn damaged_files_never_panic(file in damaged_files()) {
+        // What is read counts too, or says why not.
+        let _ = Tokenizer::from_file(&file).map(|tokenizer| (tokenizer.count("able about"), tokenizer.prompt(1, None, 20)));
+    }
+
+    #[test]
+    fn any_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), cut in 0..4_000_usize) {
+        prop_assert!(Tokenizer::from_file(&bytes).is_err());
+        let file = word_level(50);
+        prop_assert!(Tokenizer::from_file(&file[..cut.min(file.len() - 1)]).is_err());
+    }
+}

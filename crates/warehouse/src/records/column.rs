@@ -1,0 +1,167 @@
+//! The columns of a file of records: the only place where they are named.
+
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+
+/// What a column of a record holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordKind {
+    /// A 64-bit whole number.
+    Int,
+    /// One of a short list of words.
+    Word,
+    /// Text.
+    Text,
+    /// A list of whole numbers, one for each token event.
+    Ints,
+}
+
+macro_rules! columns {
+    ($($(#[doc = $doc:literal])+ $variant:ident $name:literal $kind:ident $null:literal;)+) => {
+        /// A column of a file of records, in the file's order.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum RecordColumn {
+            $($(#[doc = $doc])+ $variant),+
+        }
+
+        impl RecordColumn {
+            /// All of them, in the file's order.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// Its name in the file.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name),+ }
+            }
+
+            /// What it holds.
+            pub const fn kind(self) -> RecordKind {
+                match self { $(Self::$variant => RecordKind::$kind),+ }
+            }
+
+            /// Whether it may be null.
+            pub const fn nullable(self) -> bool {
+                match self { $(Self::$variant => $null),+ }
+            }
+
+            /// What it means.
+            pub const fn doc(self) -> &'static str {
+                match self { $(Self::$variant => concat!($($doc),+)),+ }
+            }
+        }
+    };
+}
+
+columns! {
+    /// The request's place in the schedule of the whole trial; warm-up and measured phase count apart.
+    GlobalIndex "global_index" Int false;
+    /// The attempt, from 0.
+    Attempt "attempt" Int false;
+    /// The shard that sent it, from 0.
+    Shard "shard" Int false;
+    /// The phase that it was due in: `warmup` or `measured`.
+    Phase "phase" Word false;
+    /// What became of it.
+    Outcome "outcome" Word false;
+    /// Its `x-request-id` and trace id: 32 hexadecimal digits.
+    RequestId "request_id" Text false;
+    /// When it should have been sent; null under closed loop. This and every time: nanoseconds since the trial's start.
+    Intended "intended_ns" Int true;
+    /// When the client turned to it.
+    Dequeued "dequeued_ns" Int true;
+    /// When its connection was asked for; null where one was kept alive.
+    ConnectStart "connect_start_ns" Int true;
+    /// When its connection stood.
+    ConnectEnd "connect_end_ns" Int true;
+    /// When its first byte was written.
+    Sent "sent_ns" Int true;
+    /// When its last byte was written.
+    WriteDone "write_done_ns" Int true;
+    /// When the first byte of the answer was read.
+    FirstByte "first_byte_ns" Int true;
+    /// The first token event, on any channel.
+    FirstToken "first_token_ns" Int true;
+    /// The first event with content.
+    FirstContent "first_content_ns" Int true;
+    /// The last token event.
+    LastToken "last_token_ns" Int true;
+    /// When the answer was complete, or the request was given up.
+    End "end_ns" Int true;
+    /// The status code of the answer.
+    HttpStatus "http_status" Int true;
+    /// Why the endpoint stopped.
+    FinishReason "finish_reason" Text true;
+    /// What went wrong.
+    Error "error" Text true;
+    /// Bytes that were written.
+    RequestBytes "request_bytes" Int false;
+    /// Bytes that were read.
+    ResponseBytes "response_bytes" Int false;
+    /// Tokens of the prompt by the workload's tokenizer.
+    InputTokens "input_tokens" Int false;
+    /// Tokens of the prompt as the endpoint counts them.
+    InputTokensEndpoint "input_tokens_endpoint" Int true;
+    /// Tokens of the prompt from the endpoint's prefix cache.
+    CachedTokens "cached_tokens" Int true;
+    /// Tokens of the answer that were asked for.
+    OutputTokensAsked "output_tokens_asked" Int true;
+    /// Tokens of the answer.
+    OutputTokens "output_tokens" Int true;
+    /// Who counted them.
+    OutputSource "output_source" Word false;
+    /// Those of them that are reasoning.
+    ReasoningTokens "reasoning_tokens" Int true;
+    /// Tokens that the first token event brought.
+    FirstEventTokens "first_event_tokens" Int true;
+    /// How many token events there were.
+    TokenEvents "token_events" Int false;
+    /// SHA-256 of the prompt: 64 hexadecimal digits.
+    PromptSha256 "prompt_sha256" Text true;
+    /// SHA-256 of the answer's text: 64 hexadecimal digits.
+    AnswerSha256 "answer_sha256" Text true;
+    /// When each token event came; empty where the list was not kept.
+    ChunkAt "chunk_at_ns" Ints false;
+    /// Bytes of text of each token event.
+    ChunkBytes "chunk_bytes" Ints false;
+    /// Tokens of each token event; null where the endpoint says so of none.
+    ChunkTokens "chunk_tokens" Ints true;
+}
+
+impl RecordColumn {
+    /// Whether single items of its lists may be null.
+    const fn items_nullable(self) -> bool {
+        matches!(self, Self::ChunkTokens)
+    }
+
+    /// The field of a list's items.
+    pub(super) fn item(self) -> Arc<Field> {
+        Arc::new(Field::new("item", DataType::Int64, self.items_nullable()))
+    }
+
+    /// The field as the file declares it.
+    pub(super) fn field(self) -> Field {
+        let kind = match self.kind() {
+            RecordKind::Int => DataType::Int64,
+            RecordKind::Word | RecordKind::Text => DataType::Utf8,
+            RecordKind::Ints => DataType::List(self.item()),
+        };
+        Field::new(self.name(), kind, self.nullable())
+    }
+
+    /// The field as batches are read: words stay indices into a dictionary.
+    pub(super) fn read_field(self) -> Field {
+        match self.kind() {
+            RecordKind::Word => Field::new(
+                self.name(),
+                DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8)),
+                self.nullable(),
+            ),
+            _ => self.field(),
+        }
+    }
+}
+
+/// The Arrow schema of a file of records.
+pub fn record_schema() -> SchemaRef {
+    Arc::new(Schema::new(RecordColumn::ALL.iter().map(|column| column.field()).collect::<Vec<_>>()))
+}

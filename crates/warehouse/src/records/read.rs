@@ -1,0 +1,480 @@
+//! Files of records back into rows, or into batches of a few columns. The bytes may be hostile: whatever is wrong is an error.
+
+use std::fs::File;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray as _;
+use arrow_array::types::{Int32Type, Int64Type};
+use arrow_array::{Array as _, ArrayRef, Int64Array, ListArray, RecordBatch, StringArray};
+use arrow_schema::Schema;
+use assay_record::{Chunk, Record, UnknownWord};
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
+
+use super::column::{RecordColumn, RecordKind};
+use super::positioned::Positioned;
+use super::{MAX_CHUNKS, MAX_ERROR_BYTES, MAX_FINISH_REASON_BYTES, ROW_GROUP_CHUNKS, ROW_GROUP_ROWS, RecordError, Result};
+use crate::Source;
+use crate::read::panic_text;
+
+/// Rows of a batch without lists.
+const BATCH_ROWS: usize = 32 * 1024;
+/// Chunks that a batch with lists should have, where records have as many as their neighbours.
+const BATCH_CHUNKS: u64 = 512 * 1024;
+/// The most chunks that a row group may say it has: the writer's bound, and one record beyond it, and a null for each row.
+const MAX_GROUP_VALUES: u64 = (ROW_GROUP_CHUNKS + 2 * MAX_CHUNKS + ROW_GROUP_ROWS) as u64;
+/// The most bytes that a row group may say it unpacks to.
+const MAX_GROUP_BYTES: u64 = 1 << 30;
+/// The most row groups of a file: ten thousand million records.
+const MAX_GROUPS: u64 = 1 << 17;
+
+/// A file of records, checked to be one. Several threads may read it at once.
+#[derive(Clone, Debug)]
+pub struct RecordFile {
+    source: Positioned,
+    metadata: ArrowReaderMetadata,
+    rows: u64,
+}
+
+impl RecordFile {
+    /// Opens a file and reads its end. Fails where it is no file of records or says that it holds more than allowed.
+    pub fn open(source: impl Into<Source>) -> Result<Self> {
+        let source = match source.into() {
+            Source::Bytes(bytes) => Positioned::Bytes(bytes),
+            Source::File(file) => positioned(file)?,
+        };
+        guarded(|| Self::check(source))
+    }
+
+    fn check(source: Positioned) -> Result<Self> {
+        // The schema is taken from Parquet's own; the one that a writer may embed would be one more thing to mistrust.
+        let plain = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+        let metadata = ArrowReaderMetadata::load(&source, plain).map_err(malformed)?;
+        check_schema(metadata.schema())?;
+        let rows = check_size(metadata.metadata())?;
+        let fields: Vec<_> = RecordColumn::ALL.iter().map(|column| column.read_field()).collect();
+        let typed = ArrowReaderOptions::new().with_schema(Arc::new(Schema::new(fields)));
+        let metadata = ArrowReaderMetadata::try_new(metadata.metadata().clone(), typed).map_err(malformed)?;
+        Ok(Self { source, metadata, rows })
+    }
+
+    /// How many records it has.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// How many row groups it has; each can be read on its own.
+    pub fn row_groups(&self) -> usize {
+        self.metadata.metadata().num_row_groups()
+    }
+
+    /// How many records the row groups have together. Groups that are not there have none.
+    pub fn rows_of(&self, groups: Range<usize>) -> u64 {
+        let all = self.metadata.metadata().row_groups();
+        all.get(groups).unwrap_or_default().iter().map(|group| u64::try_from(group.num_rows()).unwrap_or(0)).sum()
+    }
+
+    /// The records one by one, in the file's order.
+    pub fn records(&self) -> Result<Records> {
+        let batches = self.batches(RecordColumn::ALL, 0..self.row_groups())?;
+        Ok(Records { batches, current: Vec::new().into_iter() })
+    }
+
+    /// Some columns of some row groups, a batch at a time, in the file's order.
+    pub fn batches(&self, columns: &[RecordColumn], groups: Range<usize>) -> Result<Batches> {
+        let end = groups.end.min(self.row_groups());
+        let groups: Vec<usize> = (groups.start.min(end)..end).collect();
+        let mut columns = columns.to_vec();
+        columns.sort_unstable();
+        columns.dedup();
+        let first = groups.first().and_then(|first| self.metadata.metadata().row_groups().get(..*first)).unwrap_or_default();
+        let before = first.iter().map(|group| u64::try_from(group.num_rows()).unwrap_or(0)).sum();
+        let rows = if columns.iter().any(|column| column.kind() == RecordKind::Ints) { self.list_rows() } else { BATCH_ROWS };
+        let reader = guarded(|| self.reader(&columns, groups, rows))?;
+        Ok(Batches { reader: Some(reader), columns: columns.into(), before })
+    }
+
+    fn reader(&self, columns: &[RecordColumn], groups: Vec<usize>, rows: usize) -> Result<ParquetRecordBatchReader> {
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(self.source.clone(), self.metadata.clone());
+        let mask = ProjectionMask::roots(builder.parquet_schema(), columns.iter().map(|column| *column as usize));
+        builder.with_projection(mask).with_row_groups(groups).with_batch_size(rows).build().map_err(malformed)
+    }
+
+    /// As many rows as have some [`BATCH_CHUNKS`] chunks, by the average of the row group that has the most a row.
+    fn list_rows(&self) -> usize {
+        let per_row = |group: &RowGroupMetaData| {
+            let values = group.columns().iter().map(|column| u64::try_from(column.num_values()).unwrap_or(0)).max().unwrap_or(0);
+            values.div_ceil(u64::try_from(group.num_rows()).unwrap_or(0).max(1)).max(1)
+        };
+        let most = self.metadata.metadata().row_groups().iter().map(per_row).max().unwrap_or(1);
+        usize::try_from(BATCH_CHUNKS / most).unwrap_or(1).clamp(1, BATCH_ROWS)
+    }
+}
+
+fn positioned(file: File) -> Result<Positioned> {
+    let length = file.metadata().map_err(|error| RecordError::Malformed(error.into()))?.len();
+    Ok(Positioned::File(Arc::new(file), length))
+}
+
+fn malformed(error: parquet::errors::ParquetError) -> RecordError {
+    RecordError::Malformed(error.into())
+}
+
+/// The library promises errors for malformed files but has places that panic; a hostile file must not end the process.
+fn guarded<T>(read: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|panic| Err(RecordError::Malformed(panic_text(&*panic).into())))
+}
+
+fn check_schema(found: &Schema) -> Result<()> {
+    let wrong = |problem: String| RecordError::WrongSchema(problem);
+    let mut fields = found.fields().iter();
+    for column in RecordColumn::ALL {
+        let field = fields.next().ok_or_else(|| wrong(format!("column `{}` is missing", column.name())))?;
+        let expected = column.field();
+        if field.name() != expected.name() {
+            let name: String = field.name().chars().take(80).collect();
+            return Err(wrong(format!("column `{name}` stands where `{}` should", column.name())));
+        }
+        if field.data_type() != expected.data_type() || field.is_nullable() != expected.is_nullable() {
+            return Err(wrong(format!("column `{}` is not of its type", column.name())));
+        }
+    }
+    match fields.next() {
+        Some(field) => Err(wrong(format!("column `{}` is one too many", field.name().chars().take(80).collect::<String>()))),
+        None => Ok(()),
+    }
+}
+
+/// The number of rows, where the file says that it holds no more than allowed.
+fn check_size(metadata: &ParquetMetaData) -> Result<u64> {
+    let too_many = |what, limit| Err(RecordError::TooMany { what, limit });
+    let mut rows = 0;
+    if metadata.num_row_groups() as u64 > MAX_GROUPS {
+        return too_many("row groups", MAX_GROUPS);
+    }
+    for group in metadata.row_groups() {
+        let of_group = u64::try_from(group.num_rows()).unwrap_or(u64::MAX);
+        if of_group > ROW_GROUP_ROWS as u64 {
+            return too_many("rows in one row group", ROW_GROUP_ROWS as u64);
+        }
+        if u64::try_from(group.total_byte_size()).unwrap_or(u64::MAX) > MAX_GROUP_BYTES {
+            return too_many("unpacked bytes in one row group", MAX_GROUP_BYTES);
+        }
+        let values = group.columns().iter().map(|column| u64::try_from(column.num_values()).unwrap_or(u64::MAX)).max();
+        if values.unwrap_or(0) > MAX_GROUP_VALUES {
+            return too_many("chunks in one row group", MAX_GROUP_VALUES);
+        }
+        rows += of_group;
+    }
+    if metadata.file_metadata().num_rows() != i64::try_from(rows).unwrap_or(-1) {
+        return Err(RecordError::Malformed("its row groups do not have as many rows as it says".into()));
+    }
+    Ok(rows)
+}
+
+/// Batches of some columns. After an error there are no more.
+pub struct Batches {
+    reader: Option<ParquetRecordBatchReader>,
+    columns: Arc<[RecordColumn]>,
+    before: u64,
+}
+
+impl Iterator for Batches {
+    type Item = Result<Batch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let reader = self.reader.as_mut()?;
+        let read = guarded(|| reader.next().transpose().map_err(|error| RecordError::Malformed(error.into())));
+        match read {
+            Ok(Some(arrays)) => {
+                let batch = Batch { columns: self.columns.clone(), arrays, before: self.before };
+                self.before += batch.rows() as u64;
+                Some(Ok(batch))
+            }
+            Ok(None) => None,
+            Err(error) => {
+                self.reader = None;
+                Some(Err(error))
+            }
+        }
+    }
+}
+
+/// Some columns of some rows that follow each other.
+pub struct Batch {
+    columns: Arc<[RecordColumn]>,
+    arrays: RecordBatch,
+    before: u64,
+}
+
+/// A column of whole numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct Ints<'a>(&'a Int64Array);
+
+impl<'a> Ints<'a> {
+    /// The number in a row of the batch; none where there is none.
+    pub fn get(self, row: usize) -> Option<i64> {
+        let present = row < self.0.len() && self.0.is_valid(row);
+        present.then(|| self.0.values().get(row).copied()).flatten()
+    }
+
+    /// All of them, where none is missing.
+    pub fn complete(self) -> Option<&'a [i64]> {
+        (self.0.null_count() == 0).then(|| &self.0.values()[..])
+    }
+}
+
+/// The token events of the rows of a batch.
+#[derive(Clone, Copy, Debug)]
+pub struct ChunkLists<'a> {
+    at: &'a ListArray,
+    at_values: &'a [i64],
+    tokens: &'a ListArray,
+    token_values: &'a Int64Array,
+}
+
+impl<'a> ChunkLists<'a> {
+    /// When the token events of a row came, in nanoseconds; empty where its list was not kept.
+    pub fn at(&self, row: usize) -> &'a [i64] {
+        self.at_values.get(range(self.at, row)).unwrap_or_default()
+    }
+
+    /// How many tokens an event of a row brought, by its place in the list; none where the endpoint does not say.
+    pub fn tokens(&self, row: usize) -> impl Fn(usize) -> Option<i64> + use<'a> {
+        let (range, values) = (range(self.tokens, row), self.token_values);
+        move |place| Ints(values).get(range.start.checked_add(place).filter(|at| *at < range.end)?)
+    }
+}
+
+/// Where the items of a row lie; nowhere for a null and for a row that is not there.
+fn range(lists: &ListArray, row: usize) -> Range<usize> {
+    let ends = (lists.value_offsets().get(row), lists.value_offsets().get(row + 1));
+    match ends {
+        (Some(start), Some(end)) if lists.is_valid(row) => *start as usize..*end as usize,
+        _ => 0..0,
+    }
+}
+
+impl Batch {
+    /// How many rows it has.
+    pub fn rows(&self) -> usize {
+        self.arrays.num_rows()
+    }
+
+    /// The place of its first row in the file, from 0.
+    pub fn before(&self) -> u64 {
+        self.before
+    }
+
+    fn array(&self, column: RecordColumn) -> Result<&ArrayRef> {
+        let place = self.columns.iter().position(|known| *known == column);
+        let array = place.and_then(|place| self.arrays.columns().get(place));
+        array.ok_or(RecordError::NotRead(column.name()))
+    }
+
+    /// A column of whole numbers.
+    pub fn ints(&self, column: RecordColumn) -> Result<Ints<'_>> {
+        let array = self.array(column)?.as_primitive_opt::<Int64Type>();
+        array.map(Ints).ok_or(RecordError::NotRead(column.name()))
+    }
+
+    /// A column of words. Fails for a word that is none of the list.
+    pub fn words<W: FromStr<Err = UnknownWord> + Copy>(&self, column: RecordColumn) -> Result<Vec<W>> {
+        let missing = || RecordError::NotRead(column.name());
+        let array = self.array(column)?.as_dictionary_opt::<Int32Type>().ok_or_else(missing)?;
+        let known = array.values().as_string_opt::<i32>().ok_or_else(missing)?;
+        // Only words that occur are looked at: a dictionary may hold others.
+        let known: Vec<Result<W, UnknownWord>> = known.iter().map(|word| word.unwrap_or_default().parse()).collect();
+        let nothing = || RecordError::Malformed("a word is missing".into());
+        let keys = array.keys().values().iter().zip(self.before..);
+        keys.map(|(key, index)| match known.get(*key as usize) {
+            Some(Ok(word)) => Ok(*word),
+            Some(Err(source)) => Err(RecordError::Word { index, source: source.clone() }),
+            None => Err(nothing()),
+        })
+        .collect()
+    }
+
+    fn texts(&self, column: RecordColumn) -> Result<&StringArray> {
+        self.array(column)?.as_string_opt::<i32>().ok_or(RecordError::NotRead(column.name()))
+    }
+
+    fn lists(&self, column: RecordColumn) -> Result<(&ListArray, &Int64Array)> {
+        let missing = || RecordError::NotRead(column.name());
+        let lists = self.array(column)?.as_list_opt::<i32>().ok_or_else(missing)?;
+        Ok((lists, lists.values().as_primitive_opt::<Int64Type>().ok_or_else(missing)?))
+    }
+
+    /// When token events came and how many tokens they brought. Needs the columns [`RecordColumn::ChunkAt`] and
+    /// [`RecordColumn::ChunkTokens`]. Fails where a record's two lists differ in length or are too long.
+    pub fn chunk_lists(&self) -> Result<ChunkLists<'_>> {
+        let (at, at_values) = self.lists(RecordColumn::ChunkAt)?;
+        let (tokens, token_values) = self.lists(RecordColumn::ChunkTokens)?;
+        for (row, index) in (0..self.rows()).zip(self.before..) {
+            let (length, of_tokens) = (range(at, row).len(), range(tokens, row).len());
+            check_list(RecordColumn::ChunkAt, index, length, length)?;
+            check_list(RecordColumn::ChunkTokens, index, if tokens.is_valid(row) { of_tokens } else { length }, length)?;
+        }
+        Ok(ChunkLists { at, at_values: &at_values.values()[..], tokens, token_values })
+    }
+}
+
+fn check_list(column: RecordColumn, index: u64, found: usize, expected: usize) -> Result<()> {
+    if found > MAX_CHUNKS {
+        return Err(RecordError::TooManyChunks { index, found });
+    }
+    let problem = "its list of token events is not as long as the others";
+    if found == expected { Ok(()) } else { Err(RecordError::Value { column: column.name(), index, problem }) }
+}
+
+/// The records of a file, one by one. After an error there are no more.
+pub struct Records {
+    batches: Batches,
+    current: std::vec::IntoIter<Record>,
+}
+
+impl Iterator for Records {
+    type Item = Result<Record>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(record) = self.current.next() {
+                return Some(Ok(record));
+            }
+            let records = self.batches.next()?.and_then(|batch| guarded(|| records(&batch)));
+            match records {
+                Ok(records) => self.current = records.into_iter(),
+                Err(error) => {
+                    self.batches.reader = None;
+                    return Some(Err(error));
+                }
+            }
+        }
+    }
+}
+
+/// A value of one row, with the names that its error needs.
+struct Cell<'a> {
+    batch: &'a Batch,
+    row: usize,
+}
+
+impl Cell<'_> {
+    fn wrong(&self, column: RecordColumn, problem: &'static str) -> RecordError {
+        RecordError::Value { column: column.name(), index: self.batch.before + self.row as u64, problem }
+    }
+
+    fn int(&self, column: RecordColumn) -> Result<Option<i64>> {
+        Ok(self.batch.ints(column)?.get(self.row))
+    }
+
+    fn number<N: TryFrom<i64>>(&self, column: RecordColumn) -> Result<Option<N>> {
+        let fit = |value: i64| N::try_from(value).map_err(|_| self.wrong(column, "the number does not fit"));
+        self.int(column)?.map(fit).transpose()
+    }
+
+    fn required<N: TryFrom<i64>>(&self, column: RecordColumn) -> Result<N> {
+        self.number(column)?.ok_or_else(|| self.wrong(column, "it is missing"))
+    }
+
+    fn text(&self, column: RecordColumn, limit: usize) -> Result<Option<&str>> {
+        let array = self.batch.texts(column)?;
+        let text = array.is_valid(self.row).then(|| array.value(self.row));
+        match text {
+            Some(text) if text.len() > limit => Err(self.wrong(column, "the text is too long")),
+            text => Ok(text),
+        }
+    }
+
+    fn digest(&self, column: RecordColumn) -> Result<Option<[u8; 32]>> {
+        let parse = |text: &str| bytes_of(text).ok_or_else(|| self.wrong(column, "it is not 64 hexadecimal digits"));
+        self.text(column, 64)?.map(parse).transpose()
+    }
+
+    fn request_id(&self) -> Result<u128> {
+        let text = self.text(RecordColumn::RequestId, 32)?.unwrap_or_default();
+        let bytes = bytes_of(text).map(u128::from_be_bytes);
+        bytes.ok_or_else(|| self.wrong(RecordColumn::RequestId, "it is not 32 hexadecimal digits"))
+    }
+
+    fn chunks(&self, lists: &ChunkLists<'_>, bytes: (&ListArray, &Int64Array)) -> Result<Vec<Chunk>> {
+        let (at, tokens) = (lists.at(self.row), lists.tokens(self.row));
+        let range = range(bytes.0, self.row);
+        check_list(RecordColumn::ChunkBytes, self.batch.before + self.row as u64, range.len(), at.len())?;
+        let small = |column, value: Option<i64>| {
+            value.map(|value| u32::try_from(value).map_err(|_| self.wrong(column, "the number does not fit"))).transpose()
+        };
+        let chunk = |(place, (at_ns, byte_place)): (usize, (&i64, usize))| {
+            Ok(Chunk {
+                at_ns: *at_ns,
+                bytes: small(RecordColumn::ChunkBytes, Ints(bytes.1).get(byte_place))?.unwrap_or_default(),
+                tokens: small(RecordColumn::ChunkTokens, tokens(place))?,
+            })
+        };
+        at.iter().zip(range).enumerate().map(chunk).collect()
+    }
+}
+
+fn bytes_of<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).filter(|_| !byte.is_ascii_uppercase());
+    let mut bytes = [0; N];
+    if text.len() != 2 * N {
+        return None;
+    }
+    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+        let [high, low] = pair else { return None };
+        *byte = (digit(*high)? * 16 + digit(*low)?) as u8;
+    }
+    Some(bytes)
+}
+
+fn records(batch: &Batch) -> Result<Vec<Record>> {
+    use RecordColumn as C;
+    let phases = batch.words(C::Phase)?;
+    let outcomes = batch.words(C::Outcome)?;
+    let sources = batch.words(C::OutputSource)?;
+    let (lists, bytes) = (batch.chunk_lists()?, batch.lists(C::ChunkBytes)?);
+    let words = phases.into_iter().zip(outcomes).zip(sources).enumerate();
+    let record = |(row, ((phase, outcome), output_source))| {
+        let cell = Cell { batch, row };
+        Ok(Record {
+            global_index: cell.required(C::GlobalIndex)?,
+            phase,
+            request_id: cell.request_id()?,
+            intended_ns: cell.int(C::Intended)?,
+            dequeued_ns: cell.int(C::Dequeued)?,
+            connect_start_ns: cell.int(C::ConnectStart)?,
+            connect_end_ns: cell.int(C::ConnectEnd)?,
+            sent_ns: cell.int(C::Sent)?,
+            write_done_ns: cell.int(C::WriteDone)?,
+            first_byte_ns: cell.int(C::FirstByte)?,
+            first_token_ns: cell.int(C::FirstToken)?,
+            first_content_ns: cell.int(C::FirstContent)?,
+            last_token_ns: cell.int(C::LastToken)?,
+            end_ns: cell.int(C::End)?,
+            outcome,
+            http_status: cell.number(C::HttpStatus)?,
+            finish_reason: cell.text(C::FinishReason, MAX_FINISH_REASON_BYTES)?.map(str::to_owned),
+            error: cell.text(C::Error, MAX_ERROR_BYTES)?.map(str::to_owned),
+            request_bytes: cell.required(C::RequestBytes)?,
+            response_bytes: cell.required(C::ResponseBytes)?,
+            input_tokens: cell.required(C::InputTokens)?,
+            input_tokens_endpoint: cell.number(C::InputTokensEndpoint)?,
+            cached_tokens: cell.number(C::CachedTokens)?,
+            output_tokens_asked: cell.number(C::OutputTokensAsked)?,
+            output_tokens: cell.number(C::OutputTokens)?,
+            output_source,
+            reasoning_tokens: cell.number(C::ReasoningTokens)?,
+            first_event_tokens: cell.number(C::FirstEventTokens)?,
+            token_events: cell.required(C::TokenEvents)?,
+            prompt_sha256: cell.digest(C::PromptSha256)?,
+            answer_sha256: cell.digest(C::AnswerSha256)?,
+            chunks: cell.chunks(&lists, bytes)?,
+        })
+    };
+    words.map(record).collect()
+}

@@ -1,0 +1,280 @@
+//! Records into a Parquet file, as they come.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use arrow_array::builder::{Int64Builder, ListBuilder, StringBuilder};
+use arrow_array::types::Int32Type;
+use arrow_array::{ArrayRef, DictionaryArray, Int32Array, RecordBatch, StringArray};
+use arrow_schema::{Schema, SchemaRef};
+use assay_record::{Outcome, Phase, Record, TokenSource};
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
+use parquet::schema::types::ColumnPath;
+
+use super::column::{RecordColumn, RecordKind};
+use super::{MAX_CHUNKS, MAX_ERROR_BYTES, MAX_FINISH_REASON_BYTES, ROW_GROUP_CHUNKS, ROW_GROUP_ROWS, RecordError, Result};
+use crate::write::{CREATED_BY, Hashing};
+use crate::WrittenFile;
+
+/// Rows that are encoded at a time.
+const BATCH_ROWS: usize = 4 * 1024;
+/// Chunks beyond which rows are encoded although there are fewer of them.
+const BATCH_CHUNKS: usize = 256 * 1024;
+/// The lowest level: delta-encoded numbers are near their entropy already, and whoever writes has a load to send.
+const ZSTD_LEVEL: i32 = 1;
+
+/// Writes the records of one shard of one attempt, in the order given, holding one row group of them in memory.
+pub struct RecordWriter<W: Write + Send> {
+    writer: ArrowWriter<Hashing<W>>,
+    schema: SchemaRef,
+    attempt: u32,
+    shard: u32,
+    rows: Rows,
+    written: u64,
+    chunks_in_group: usize,
+}
+
+impl<W: Write + Send> RecordWriter<W> {
+    /// A writer of the records of `shard` of `attempt`, both from 0, to `out`.
+    pub fn new(out: W, attempt: u32, shard: u32) -> Result<Self> {
+        let schema: SchemaRef = Arc::new(Schema::new(RecordColumn::ALL.iter().map(|column| column.read_field()).collect::<Vec<_>>()));
+        let options = ArrowWriterOptions::new().with_properties(properties()?).with_skip_arrow_metadata(true);
+        let writer = ArrowWriter::try_new_with_options(Hashing::new(out), schema.clone(), options).map_err(failed)?;
+        Ok(Self { writer, schema, attempt, shard, rows: Rows::new(), written: 0, chunks_in_group: 0 })
+    }
+
+    /// Adds a record.
+    ///
+    /// Fails where a number is beyond its column, there are more than [`MAX_CHUNKS`] token events, or the file cannot be written.
+    /// Nothing of a record that is refused is written.
+    pub fn write(&mut self, record: &Record) -> Result<()> {
+        let index = self.written + self.rows.count as u64;
+        self.rows.add(record, self.attempt, self.shard, index)?;
+        if self.rows.count >= BATCH_ROWS || self.rows.chunks >= BATCH_CHUNKS {
+            self.encode()?;
+        }
+        Ok(())
+    }
+
+    /// How many records were added.
+    pub fn records(&self) -> u64 {
+        self.written + self.rows.count as u64
+    }
+
+    /// Writes what is left and the file's end.
+    pub fn finish(mut self) -> Result<WrittenFile> {
+        self.encode()?;
+        let rows = self.written;
+        Ok(self.writer.into_inner().map_err(failed)?.finish(rows))
+    }
+
+    fn encode(&mut self) -> Result<()> {
+        self.written += self.rows.count as u64;
+        self.chunks_in_group += self.rows.chunks;
+        let arrays = self.rows.take();
+        let batch = RecordBatch::try_new(self.schema.clone(), arrays).map_err(|error| RecordError::Write(error.into()))?;
+        self.writer.write(&batch).map_err(failed)?;
+        // By what was given and not by what it came to, so that equal records give equal bytes whatever buffers do.
+        if self.chunks_in_group >= ROW_GROUP_CHUNKS {
+            self.writer.flush().map_err(failed)?;
+        }
+        if self.chunks_in_group >= ROW_GROUP_CHUNKS || self.writer.in_progress_rows() == 0 {
+            self.chunks_in_group = 0;
+        }
+        Ok(())
+    }
+}
+
+fn failed(error: parquet::errors::ParquetError) -> RecordError {
+    RecordError::Write(error.into())
+}
+
+/// Everything that shapes the bytes is set here, so that a new default of the library changes nothing unseen.
+fn properties() -> Result<WriterProperties> {
+    let level = ZstdLevel::try_new(ZSTD_LEVEL).map_err(failed)?;
+    let mut properties = WriterProperties::builder()
+        .set_created_by(CREATED_BY.to_owned())
+        .set_writer_version(WriterVersion::PARQUET_1_0)
+        .set_compression(Compression::ZSTD(level))
+        .set_dictionary_enabled(false)
+        .set_dictionary_page_size_limit(256 * 1024)
+        .set_data_page_size_limit(1024 * 1024)
+        .set_data_page_row_count_limit(ROW_GROUP_ROWS)
+        .set_write_batch_size(BATCH_ROWS)
+        .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+        .set_statistics_enabled(EnabledStatistics::None)
+        .set_offset_index_disabled(true)
+        .set_bloom_filter_enabled(false);
+    for column in RecordColumn::ALL {
+        let path = match column.kind() {
+            RecordKind::Ints => ColumnPath::new(vec![column.name().into(), "list".into(), "item".into()]),
+            _ => ColumnPath::from(column.name()),
+        };
+        properties = match column {
+            RecordColumn::RequestId | RecordColumn::PromptSha256 | RecordColumn::AnswerSha256 => properties,
+            column if matches!(column.kind(), RecordKind::Word | RecordKind::Text) => {
+                properties.set_column_dictionary_enabled(path, true)
+            }
+            _ => properties.set_column_encoding(path, Encoding::DELTA_BINARY_PACKED),
+        };
+    }
+    Ok(properties.build())
+}
+
+/// How many columns hold whole numbers.
+const INTS: usize = 25;
+
+/// Rows that wait to be encoded, column by column; each kind of column in the order of [`RecordColumn::ALL`].
+#[derive(Debug)]
+struct Rows {
+    ints: [Int64Builder; INTS],
+    words: [Vec<i32>; 3],
+    texts: [StringBuilder; 5],
+    lists: [ListBuilder<Int64Builder>; 3],
+    count: usize,
+    chunks: usize,
+}
+
+impl Rows {
+    fn new() -> Self {
+        let list = |column: RecordColumn| ListBuilder::new(Int64Builder::new()).with_field(column.item());
+        Self {
+            ints: std::array::from_fn(|_| Int64Builder::with_capacity(BATCH_ROWS)),
+            words: std::array::from_fn(|_| Vec::with_capacity(BATCH_ROWS)),
+            texts: std::array::from_fn(|_| StringBuilder::new()),
+            lists: [list(RecordColumn::ChunkAt), list(RecordColumn::ChunkBytes), list(RecordColumn::ChunkTokens)],
+            count: 0,
+            chunks: 0,
+        }
+    }
+
+    fn add(&mut self, record: &Record, attempt: u32, shard: u32, index: u64) -> Result<()> {
+        if record.chunks.len() > MAX_CHUNKS {
+            return Err(RecordError::TooManyChunks { index, found: record.chunks.len() });
+        }
+        let ints = ints(record, attempt, shard, index)?;
+        self.ints.iter_mut().zip(ints).for_each(|(column, value)| column.append_option(value));
+        let words = [
+            position(Phase::ALL, &record.phase),
+            position(Outcome::ALL, &record.outcome),
+            position(TokenSource::ALL, &record.output_source),
+        ];
+        self.words.iter_mut().zip(words).for_each(|(column, word)| column.push(word));
+        self.add_texts(record);
+        self.add_chunks(record);
+        self.count += 1;
+        self.chunks += record.chunks.len();
+        Ok(())
+    }
+
+    fn add_texts(&mut self, record: &Record) {
+        let [request_id, finish_reason, error, prompt, answer] = &mut self.texts;
+        let mut digits = [0; 32];
+        request_id.append_value(hex(&record.request_id.to_be_bytes(), &mut digits));
+        finish_reason.append_option(record.finish_reason.as_deref().map(|text| cut(text, MAX_FINISH_REASON_BYTES)));
+        error.append_option(record.error.as_deref().map(|text| cut(text, MAX_ERROR_BYTES)));
+        let mut digits = [0; 64];
+        prompt.append_option(record.prompt_sha256.map(|digest| hex(&digest, &mut digits).to_owned()));
+        answer.append_option(record.answer_sha256.map(|digest| hex(&digest, &mut digits).to_owned()));
+    }
+
+    fn add_chunks(&mut self, record: &Record) {
+        let [at, bytes, tokens] = &mut self.lists;
+        let chunks = &record.chunks;
+        chunks.iter().for_each(|chunk| at.values().append_value(chunk.at_ns));
+        chunks.iter().for_each(|chunk| bytes.values().append_value(chunk.bytes.into()));
+        at.append(true);
+        bytes.append(true);
+        let said = chunks.iter().any(|chunk| chunk.tokens.is_some());
+        if said {
+            chunks.iter().for_each(|chunk| tokens.values().append_option(chunk.tokens.map(i64::from)));
+        }
+        tokens.append(said);
+    }
+
+    /// The rows as arrays, in the order of the file; none are left.
+    fn take(&mut self) -> Vec<ArrayRef> {
+        let [phase, outcome, source] = &mut self.words;
+        let mut words =
+            [dictionary(phase, Phase::ALL), dictionary(outcome, Outcome::ALL), dictionary(source, TokenSource::ALL)].into_iter();
+        let mut ints = self.ints.iter_mut().map(Int64Builder::finish);
+        let mut texts = self.texts.iter_mut().map(StringBuilder::finish);
+        let mut lists = self.lists.iter_mut().map(ListBuilder::finish);
+        (self.count, self.chunks) = (0, 0);
+        let next = |column: &RecordColumn| -> Option<ArrayRef> {
+            Some(match column.kind() {
+                RecordKind::Int => Arc::new(ints.next()?),
+                RecordKind::Word => words.next()?,
+                RecordKind::Text => Arc::new(texts.next()?),
+                RecordKind::Ints => Arc::new(lists.next()?),
+            })
+        };
+        RecordColumn::ALL.iter().filter_map(next).collect()
+    }
+}
+
+/// The columns of whole numbers, in the order of the file.
+fn ints(record: &Record, attempt: u32, shard: u32, index: u64) -> Result<[Option<i64>; INTS]> {
+    let large = |column: RecordColumn, value: u64| {
+        i64::try_from(value).map(Some).map_err(|_| RecordError::TooLarge { column: column.name(), index, value: value.into() })
+    };
+    let small = |value: Option<u32>| value.map(i64::from);
+    Ok([
+        large(RecordColumn::GlobalIndex, record.global_index)?,
+        Some(attempt.into()),
+        Some(shard.into()),
+        record.intended_ns,
+        record.dequeued_ns,
+        record.connect_start_ns,
+        record.connect_end_ns,
+        record.sent_ns,
+        record.write_done_ns,
+        record.first_byte_ns,
+        record.first_token_ns,
+        record.first_content_ns,
+        record.last_token_ns,
+        record.end_ns,
+        record.http_status.map(i64::from),
+        large(RecordColumn::RequestBytes, record.request_bytes)?,
+        large(RecordColumn::ResponseBytes, record.response_bytes)?,
+        Some(record.input_tokens.into()),
+        small(record.input_tokens_endpoint),
+        small(record.cached_tokens),
+        small(record.output_tokens_asked),
+        small(record.output_tokens),
+        small(record.reasoning_tokens),
+        small(record.first_event_tokens),
+        Some(record.token_events.into()),
+    ])
+}
+
+fn position<W: PartialEq>(all: &[W], word: &W) -> i32 {
+    all.iter().position(|known| known == word).map_or(0, |place| place as i32)
+}
+
+fn dictionary<W: std::fmt::Display>(places: &mut Vec<i32>, all: &[W]) -> ArrayRef {
+    let words: StringArray = all.iter().map(|word| Some(word.to_string())).collect();
+    let keys = Int32Array::from(std::mem::replace(places, Vec::with_capacity(BATCH_ROWS)));
+    // Every place is one of a word's, so this is never refused; were it, the batch would be, for want of a column.
+    match DictionaryArray::<Int32Type>::try_new(keys, Arc::new(words)) {
+        Ok(array) => Arc::new(array),
+        Err(_) => Arc::new(StringArray::new_null(0)),
+    }
+}
+
+/// The text up to the last character that ends within `limit` bytes.
+fn cut(text: &str, limit: usize) -> &str {
+    (0..=limit.min(text.len())).rev().find_map(|end| text.get(..end)).unwrap_or_default()
+}
+
+/// Lower-case hexadecimal digits.
+fn hex<'a>(bytes: &[u8], digits: &'a mut [u8]) -> &'a str {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    for (pair, byte) in digits.chunks_exact_mut(2).zip(bytes) {
+        pair.copy_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+    }
+    std::str::from_utf8(digits).unwrap_or_default()
+}

@@ -1,0 +1,213 @@
+//! Files of records: what goes in comes out, equal records give equal bytes, and bad bytes are refused by name.
+
+use assay_manifest::Digest;
+use assay_record::{Chunk, Outcome, Phase, Record, TokenSource};
+use assay_warehouse::records::{MAX_CHUNKS, RecordColumn, RecordError, RecordFile, RecordKind, RecordWriter, record_schema};
+use proptest::prelude::*;
+
+fn file(records: &[Record]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut writer = RecordWriter::new(&mut bytes, 2, 1).expect("a writer");
+    for record in records {
+        writer.write(record).expect("a record");
+    }
+    let written = writer.finish().expect("a file");
+    assert_eq!((written.rows, written.bytes), (records.len() as u64, bytes.len() as u64));
+    assert_eq!(written.digest, Digest::of(&bytes));
+    bytes
+}
+
+fn read(bytes: Vec<u8>) -> Result<Vec<Record>, RecordError> {
+    RecordFile::open(bytes)?.records()?.collect()
+}
+
+/// A record in which everything has a value.
+fn full() -> Record {
+    Record {
+        global_index: 7,
+        phase: Phase::Measured,
+        request_id: 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736,
+        intended_ns: Some(-5),
+        dequeued_ns: Some(1),
+        connect_start_ns: Some(2),
+        connect_end_ns: Some(3),
+        sent_ns: Some(4),
+        write_done_ns: Some(5),
+        first_byte_ns: Some(6),
+        first_token_ns: Some(7),
+        first_content_ns: Some(8),
+        last_token_ns: Some(9),
+        end_ns: Some(10),
+        outcome: Outcome::Ok,
+        http_status: Some(200),
+        finish_reason: Some("stop".to_owned()),
+        error: Some("none ü".to_owned()),
+        request_bytes: 11,
+        response_bytes: 12,
+        input_tokens: u32::MAX,
+        input_tokens_endpoint: Some(13),
+        cached_tokens: Some(14),
+        output_tokens_asked: Some(15),
+        output_tokens: Some(16),
+        output_source: TokenSource::Usage,
+        reasoning_tokens: Some(17),
+        first_event_tokens: Some(18),
+        token_events: 3,
+        prompt_sha256: Some([0xab; 32]),
+        answer_sha256: Some([0x01; 32]),
+        chunks: vec![
+            Chunk { at_ns: 7, bytes: 3, tokens: Some(1) },
+            Chunk { at_ns: 8, bytes: u32::MAX, tokens: None },
+            Chunk { at_ns: i64::MAX, bytes: 0, tokens: Some(0) },
+        ],
+    }
+}
+
+#[test]
+fn a_record_comes_back_whole() {
+    let all = vec![full(), Record::default(), Record { chunks: vec![Chunk { at_ns: 1, bytes: 2, tokens: None }], ..full() }];
+    assert_eq!(read(file(&all)).expect("read"), all);
+    assert_eq!(read(file(&[])).expect("read"), []);
+}
+
+#[test]
+fn columns_are_as_agreed() {
+    let shown: Vec<_> = record_schema().fields().iter().map(|field| format!("{} {}{}", field.name(), match field.data_type() {
+        arrow_schema::DataType::List(_) => "int64 list".to_owned(),
+        kind => kind.to_string().to_lowercase(),
+    }, if field.is_nullable() { "" } else { " !" })).collect();
+    insta::assert_snapshot!(shown.join(", "), @"global_index int64 !, attempt int64 !, shard int64 !, phase utf8 !, outcome utf8 !, request_id utf8 !, intended_ns int64, dequeued_ns int64, connect_start_ns int64, connect_end_ns int64, sent_ns int64, write_done_ns int64, first_byte_ns int64, first_token_ns int64, first_content_ns int64, last_token_ns int64, end_ns int64, http_status int64, finish_reason utf8, error utf8, request_bytes int64 !, response_bytes int64 !, input_tokens int64 !, input_tokens_endpoint int64, cached_tokens int64, output_tokens_asked int64, output_tokens int64, output_source utf8 !, reasoning_tokens int64, first_event_tokens int64, token_events int64 !, prompt_sha256 utf8, answer_sha256 utf8, chunk_at_ns int64 list !, chunk_bytes int64 list !, chunk_tokens int64 list");
+}
+
+/// A change here changes the digest of every record file: say so in the change.
+#[test]
+fn equal_records_give_equal_bytes_and_those_are_golden() {
+    assert_eq!(file(&[full(), Record::default()]), file(&[full(), Record::default()]));
+    insta::assert_snapshot!(Digest::of(&file(&[full()])), @"sha256:8821f87bf2e062deffed710b31b02518de07a9a74a0fa22160f97e58ee95a0d5");
+}
+
+#[test]
+fn a_few_columns_are_read_alone() {
+    let records: Vec<_> = (0..100_000).map(|index| Record { global_index: index, sent_ns: (index % 3 != 0).then_some(5), ..Record::default() }).collect();
+    let file = RecordFile::open(file(&records)).expect("opened");
+    assert_eq!((file.rows(), file.rows_of(0..file.row_groups())), (100_000, 100_000));
+    let mut next = 0;
+    for batch in file.batches(&[RecordColumn::Outcome, RecordColumn::Sent, RecordColumn::GlobalIndex, RecordColumn::Shard], 0..1).expect("batches") {
+        let batch = batch.expect("a batch");
+        assert_eq!(batch.before(), next);
+        let (indices, sent) = (batch.ints(RecordColumn::GlobalIndex).expect("read"), batch.ints(RecordColumn::Sent).expect("read"));
+        assert_eq!(batch.words::<Outcome>(RecordColumn::Outcome).expect("read"), vec![Outcome::Dropped; batch.rows()]);
+        assert_eq!(batch.ints(RecordColumn::Shard).expect("read").complete().map(|shards| shards[0]), Some(1));
+        for row in 0..batch.rows() {
+            assert_eq!(indices.get(row), Some(next as i64));
+            assert_eq!(sent.get(row), (next % 3 != 0).then_some(5));
+            next += 1;
+        }
+        assert_eq!(sent.get(batch.rows()), None, "there is no such row");
+        assert!(matches!(batch.ints(RecordColumn::End), Err(RecordError::NotRead("end_ns"))));
+        assert!(matches!(batch.chunk_lists(), Err(RecordError::NotRead("chunk_at_ns"))));
+    }
+    assert_eq!(next, 100_000);
+}
+
+#[test]
+fn many_chunks_make_more_row_groups() {
+    let chunks: Vec<_> = (0..50_000).map(|at_ns| Chunk { at_ns, bytes: 4, tokens: Some(1) }).collect();
+    let records: Vec<_> = (0..200).map(|global_index| Record { global_index, chunks: chunks.clone(), ..Record::default() }).collect();
+    let file = RecordFile::open(file(&records)).expect("opened");
+    assert_eq!((file.row_groups(), file.rows()), (3, 200), "four million chunks each");
+    let rows: Vec<_> = (0..3).map(|group| file.rows_of(group..group + 1)).collect();
+    assert_eq!(rows.iter().sum::<u64>(), 200);
+    let first = file.batches(&[RecordColumn::GlobalIndex], 1..2).expect("batches").next().expect("one").expect("a batch");
+    assert_eq!(first.before(), rows[0]);
+    assert!(file.records().expect("records").zip(&records).all(|(read, written)| read.expect("a record") == *written));
+}
+
+#[test]
+fn what_does_not_fit_is_refused_and_long_texts_are_cut() {
+    let mut writer = RecordWriter::new(Vec::new(), 0, 0).expect("a writer");
+    let large = writer.write(&Record { global_index: u64::MAX, ..Record::default() }).expect_err("refused");
+    insta::assert_snapshot!(large, @"`global_index` of record 0 is 18446744073709551615, beyond what its column holds");
+    let chunks = vec![Chunk { at_ns: 0, bytes: 0, tokens: None }; MAX_CHUNKS + 1];
+    let many = writer.write(&Record { chunks, ..Record::default() }).expect_err("refused");
+    insta::assert_snapshot!(many, @"record 0 has 1048577 token events, more than 1048576");
+    assert_eq!(writer.finish().expect("a file").rows, 0, "what was refused is not written");
+
+    let long = Record { error: Some(format!("{}ü", "x".repeat(199))), finish_reason: Some("y".repeat(99)), ..Record::default() };
+    let read = read(file(&[long])).expect("read");
+    assert_eq!(read[0].error, Some("x".repeat(199)), "no half letter");
+    assert_eq!(read[0].finish_reason, Some("y".repeat(32)));
+}
+
+#[test]
+fn what_is_no_file_of_records_is_refused() {
+    for bytes in [&b""[..], b"PAR1", b"PAR1PAR1", b"PAR1\xff\xff\xff\xffPAR1", &[0; 100]] {
+        assert!(matches!(RecordFile::open(bytes.to_vec()), Err(RecordError::Malformed(_))));
+    }
+    let mut other = Vec::new();
+    assay_warehouse::write(&assay_warehouse::OUTCOME_FACT, Vec::new(), &mut other).expect("written");
+    let error = RecordFile::open(other).expect_err("refused");
+    insta::assert_snapshot!(error, @"the file is not one of records: column `run_id` stands where `global_index` should");
+}
+
+#[test]
+fn every_column_says_what_it_holds() {
+    for column in RecordColumn::ALL {
+        assert!(column.doc().trim().ends_with('.'), "{}", column.name());
+        assert_eq!(column.kind() == RecordKind::Ints, column.name().starts_with("chunk_"), "{}", column.name());
+    }
+}
+
+fn any_record() -> impl Strategy<Value = Record> {
+    let times = prop::array::uniform11(any::<Option<i64>>());
+    let small = prop::array::uniform6(any::<Option<u32>>());
+    let chunk = (any::<i64>(), any::<u32>(), any::<Option<u32>>()).prop_map(|(at_ns, bytes, tokens)| Chunk { at_ns, bytes, tokens });
+    let words = (prop::sample::select(Phase::ALL), prop::sample::select(Outcome::ALL), prop::sample::select(TokenSource::ALL));
+    let texts = (prop::option::of("[a-zü]{0,15}"), prop::option::of("[a-zü]{0,90}"));
+    let digests = (any::<Option<[u8; 32]>>(), any::<Option<[u8; 32]>>());
+    let sizes = (any::<u128>(), 0..=i64::MAX as u64, 0..=i64::MAX as u64, any::<u32>(), any::<Option<u16>>(), any::<u32>());
+    (times, small, prop::collection::vec(chunk, 0..5), words, texts, digests, sizes).prop_map(|(times, small, chunks, words, texts, digests, sizes)| {
+        let [intended_ns, dequeued_ns, connect_start_ns, connect_end_ns, sent_ns, write_done_ns, first_byte_ns, first_token_ns, first_content_ns, last_token_ns, end_ns] = times;
+        let [input_tokens_endpoint, cached_tokens, output_tokens_asked, output_tokens, reasoning_tokens, first_event_tokens] = small;
+        Record {
+            global_index: sizes.1, phase: words.0, request_id: sizes.0, intended_ns, dequeued_ns, connect_start_ns, connect_end_ns,
+            sent_ns, write_done_ns, first_byte_ns, first_token_ns, first_content_ns, last_token_ns, end_ns, outcome: words.1,
+            http_status: sizes.4, finish_reason: texts.0, error: texts.1, request_bytes: sizes.2, response_bytes: sizes.1,
+            input_tokens: sizes.3, input_tokens_endpoint, cached_tokens, output_tokens_asked, output_tokens, output_source: words.2,
+            reasoning_tokens, first_event_tokens, token_events: sizes.5, prompt_sha256: digests.0, answer_sha256: digests.1, chunks,
+        }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn any_records_come_back(records in prop::collection::vec(any_record(), 0..20)) {
+        prop_assert_eq!(read(file(&records)).expect("read"), records);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn changed_bytes_never_end_the_process(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+        cut in prop::option::of(any::<prop::sample::Index>()),
+    ) {
+        static FILE: std::sync::LazyLock<Vec<u8>> = std::sync::LazyLock::new(|| file(&vec![full(); 30]));
+        let mut bytes = FILE.clone();
+        for (index, byte) in changes {
+            let at = index.index(bytes.len());
+            bytes[at] = byte;
+        }
+        if let Some(cut) = cut {
+            bytes.truncate(cut.index(bytes.len()));
+        }
+        // Either refused by name, or records that keep the limits.
+        if let Ok(records) = read(bytes) {
+            prop_assert!(records.iter().all(|record| record.chunks.len() <= MAX_CHUNKS));
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! What endpoints count of their own work, and how much of it falls into a window.
+
+use assay_manifest::{Instant, Window};
+use assay_probe::samples;
+
+/// What is counted on both sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// Requests that were answered.
+    Requests,
+    /// Tokens of prompts.
+    InputTokens,
+    /// Tokens of answers.
+    OutputTokens,
+}
+
+impl What {
+    pub(crate) const ALL: [Self; 3] = [Self::Requests, Self::InputTokens, Self::OutputTokens];
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Requests => "requests",
+            Self::InputTokens => "input_tokens",
+            Self::OutputTokens => "output_tokens",
+        }
+    }
+}
+
+/// The counters of known servers: vLLM (and the simulator), SGLang, TGI, llama.cpp. Where an answer has several that count the
+/// same, the first of the list is taken.
+const KNOWN: [(What, &str); 11] = [
+    (What::Requests, "vllm:request_success_total"),
+    (What::InputTokens, "vllm:prompt_tokens_total"),
+    (What::OutputTokens, "vllm:generation_tokens_total"),
+    (What::Requests, "sglang:num_requests_total"),
+    (What::InputTokens, "sglang:prompt_tokens_total"),
+    (What::OutputTokens, "sglang:generation_tokens_total"),
+    (What::Requests, "tgi_request_success"),
+    (What::InputTokens, "tgi_request_input_length_sum"),
+    (What::OutputTokens, "tgi_request_generated_tokens_sum"),
+    (What::InputTokens, "llamacpp:prompt_tokens_total"),
+    (What::OutputTokens, "llamacpp:tokens_predicted_total"),
+];
+
+/// The state of one counter, summed over its labels: reasons to finish, engines, models.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Counter {
+    pub(crate) name: &'static str,
+    pub(crate) value: f64,
+}
+
+/// The counters of one answer, in the order of [`What::ALL`].
+pub(crate) type Counters = [Option<Counter>; 3];
+
+/// The known counters in an answer. What cannot be read in it is passed over.
+pub(crate) fn counters(text: &str) -> Counters {
+    let mut sums: [Option<f64>; KNOWN.len()] = [None; KNOWN.len()];
+    for sample in samples(text).flatten() {
+        if let Some(index) = KNOWN.iter().position(|(_, name)| *name == sample.name) {
+            if let Some(sum) = sums.get_mut(index) {
+                *sum = Some(sum.unwrap_or(0.0) + sample.value);
+            }
+        }
+    }
+    let found = |what| {
+        let mut known = KNOWN.iter().zip(&sums).filter(|((of, _), _)| *of == what);
+        known.find_map(|((_, name), sum)| Some(Counter { name, value: (*sum)? }))
+    };
+    What::ALL.map(found)
+}
+
+/// One good answer of an endpoint.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Scrape {
+    /// When it was asked for: what it counts happened before its answer and may have happened after this.
+    pub(crate) asked: Instant,
+    /// When it was there: what it counts happened before this.
+    pub(crate) answered: Instant,
+    pub(crate) counters: Counters,
+}
+
+/// How much a counter grew around a window.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Growth {
+    pub(crate) counter: &'static str,
+    /// Between the last answer that was there at the window's start and the first that was asked for at its end: at least all of
+    /// the window.
+    pub(crate) outer: u64,
+    /// Between the first answer asked for in the window and the last that was there in it: at most what is of the window.
+    pub(crate) inner: u64,
+    /// From when to when `outer` reaches.
+    pub(crate) reach: (Instant, Instant),
+    /// How often the counter fell, as it does when its server starts again. What it had counted since the answer before is lost.
+    pub(crate) resets: u32,
+}
+
+/// The growth of a counter around a window; absent where no answer lies before it or behind it, or none has the counter. Answers
+/// come in the order in which they were asked for.
+pub(crate) fn growth(scrapes: &[Scrape], what: What, window: &Window) -> Option<Growth> {
+    let of = |scrape: &Scrape| What::ALL.iter().zip(scrape.counters).find_map(|(of, counter)| counter.filter(|_| *of == what));
+    // A value that is no count says nothing.
+    let usable: Vec<&Scrape> = scrapes
+        .iter()
+        .filter(|scrape| of(scrape).is_none_or(|counter| counter.value.is_finite() && counter.value >= 0.0))
+        .collect();
+    let first = usable.iter().rposition(|scrape| scrape.answered <= window.start)?;
+    let last = usable.iter().position(|scrape| scrape.asked >= window.end)?;
+    let around = usable.get(first..=last)?;
+    let name = around.iter().rev().find_map(|scrape| of(scrape))?.name;
+    // Client libraries show a counter with labels when it has first counted: one that is not there yet is 0.
+    let value = |scrape: &&Scrape| of(scrape).filter(|counter| counter.name == name).map_or(0.0, |counter| counter.value);
+    let values: Vec<f64> = around.iter().map(value).collect();
+    let within: Vec<f64> =
+        around.iter().filter(|scrape| scrape.asked >= window.start && scrape.answered <= window.end).map(value).collect();
+    let (outer, resets) = grown(&values);
+    let (inner, _) = grown(&within);
+    let reach = (around.first()?.asked, around.last()?.answered);
+    Some(Growth { counter: name, outer, inner, reach, resets })
+}
+
+/// How much a counter grew from value to value, and how often it fell. After a fall it has grown from 0.
+fn grown(values: &[f64]) -> (u64, u32) {
+    let (mut sum, mut resets) = (0.0, 0);
+    for pair in values.windows(2) {
+        if let [before, after] = pair {
+            if after < before {
+                resets += 1;
+                sum += after;
+            } else {
+                sum += after - before;
+            }
+        }
+    }
+    (sum.round() as u64, resets)
+}
+
+#[cfg(test)]
+mod tests;

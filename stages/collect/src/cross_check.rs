@@ -1,0 +1,164 @@
+//! What the client counted against what the endpoint counted: execute cannot write the endpoint's counters.
+//!
+//! A disagreement is recorded and fails nothing. It has innocent causes, and other traffic on the endpoint is one of them: that
+//! it shows is the point.
+
+use assay_manifest::{Count, CrossCheck, Instant, ServingApi, ServingOutcome, ServingWork};
+use assay_record::Outcome;
+
+use crate::counters::{Growth, What};
+
+/// Tokens may differ by this share, one in so many: endpoints count end-of-text tokens and clients do not, or the other way round.
+const TOKEN_TOLERANCE: u64 = 100;
+
+/// What the client counted in one attempt, over all its shards and phases.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counted {
+    /// Requests that were answered.
+    ok: u64,
+    /// Other requests that may have reached the endpoint, which may or may not have counted them as answered.
+    unsure: u64,
+    /// Those of them that may have been open when the attempt ended.
+    pub(crate) open: u64,
+    /// Requests of the warm-up.
+    warmup: u64,
+    input_tokens: u64,
+    output_tokens: u64,
+}
+
+impl Counted {
+    pub(crate) fn of<'a>(outcomes: impl IntoIterator<Item = &'a ServingOutcome>) -> Self {
+        let mut all = Self::default();
+        for outcome in outcomes {
+            for (word, Count(count)) in outcome.outcomes.iter().chain(&outcome.warmup_outcomes) {
+                all.add(word, *count);
+            }
+            all.warmup = outcome.warmup_outcomes.values().fold(all.warmup, |sum, count| sum.saturating_add(count.0));
+            all.input_tokens = all.input_tokens.saturating_add(outcome.input_tokens.0);
+            all.output_tokens = all.output_tokens.saturating_add(outcome.output_tokens.0);
+        }
+        all
+    }
+
+    fn add(&mut self, word: &str, count: u64) {
+        let (unsure, open) = match word.parse() {
+            Ok(Outcome::Ok) => {
+                self.ok = self.ok.saturating_add(count);
+                return;
+            }
+            // No endpoint has seen these.
+            Ok(Outcome::Dropped | Outcome::ConnectError) => return,
+            Ok(Outcome::CancelledAtEnd | Outcome::Timeout) => (count, count),
+            Ok(Outcome::HttpError | Outcome::Malformed | Outcome::StreamError | Outcome::Truncated | Outcome::Empty) | Err(_) => {
+                (count, 0)
+            }
+        };
+        self.unsure = self.unsure.saturating_add(unsure);
+        self.open = self.open.saturating_add(open);
+    }
+}
+
+/// What else happened on the endpoint, as far as this run knows.
+pub(crate) struct Neighbours<'a> {
+    /// Requests that the attempt before may have left open.
+    pub(crate) left_open: u64,
+    /// Whether another attempt ran between two instants.
+    pub(crate) between: &'a dyn Fn(Instant, Instant) -> bool,
+}
+
+/// The checks of one attempt, one for each growth.
+pub(crate) fn checks(
+    counted: &Counted,
+    work: &ServingWork,
+    growths: &[(What, Growth)],
+    neighbours: &Neighbours<'_>,
+) -> Vec<CrossCheck> {
+    growths.iter().filter_map(|(what, growth)| check(counted, work, *what, growth, neighbours)).collect()
+}
+
+fn check(counted: &Counted, work: &ServingWork, what: What, growth: &Growth, neighbours: &Neighbours<'_>) -> Option<CrossCheck> {
+    let unsure = counted.unsure.saturating_add(neighbours.left_open);
+    let (client, bounds) = match what {
+        What::Requests => (counted.ok, Bounds::of_requests(counted.ok, unsure)),
+        What::OutputTokens => {
+            // Embeddings have none.
+            work.output?;
+            (counted.output_tokens, Bounds::of_tokens(counted.output_tokens, counted.ok, unsure))
+        }
+        What::InputTokens => match comparable_prompts(work, counted) {
+            Ok(()) => (counted.input_tokens, Bounds::of_tokens(counted.input_tokens, counted.ok, unsure)),
+            Err(why) => return Some(informational(counted.input_tokens, what, growth, why)),
+        },
+    };
+    let (from, to) = growth.reach;
+    let has_neighbours = (neighbours.between)(from, to);
+    // The readings at the edges hold what other attempts of the run brought; then only their insides are surely the attempt's.
+    let surely = if has_neighbours { growth.inner } else { growth.outer };
+    let agrees = growth.resets == 0 && bounds.least <= growth.outer && surely <= bounds.most;
+    let mut detail = format!("{}; the counter grew by {} between {from} and {to}", bounds.rule, growth.outer);
+    if has_neighbours {
+        detail.push_str(&format!(", which other attempts share, and by {} within the window", growth.inner));
+    }
+    if growth.resets > 0 {
+        detail.push_str(&format!(
+            "; it fell {} times, as when the endpoint starts again, and what it lost is unknown",
+            growth.resets
+        ));
+    }
+    Some(CrossCheck {
+        what: what.as_str().to_owned(),
+        counter: growth.counter.to_owned(),
+        client: Count(client),
+        endpoint: Count(growth.outer),
+        agrees,
+        detail,
+    })
+}
+
+/// What the endpoint may have counted.
+struct Bounds {
+    least: u64,
+    most: u64,
+    rule: String,
+}
+
+impl Bounds {
+    fn of_requests(ok: u64, unsure: u64) -> Self {
+        let most = ok.saturating_add(unsure);
+        let rule = format!("{ok} requests were answered and {unsure} others may have been counted: from {ok} to {most}");
+        Self { least: ok, most, rule }
+    }
+
+    /// One in a hundred, and for each request that may have been counted the mean of those that were answered.
+    fn of_tokens(tokens: u64, ok: u64, unsure: u64) -> Self {
+        let mean = tokens.checked_div(ok).unwrap_or(0).saturating_add(1);
+        let slack = tokens.div_ceil(TOKEN_TOLERANCE).saturating_add(unsure.saturating_mul(mean));
+        let (least, most) = (tokens.saturating_sub(slack), tokens.saturating_add(slack));
+        let rule = format!("{tokens} tokens within 1 % and {unsure} requests of the mean length: from {least} to {most}");
+        Self { least, most, rule }
+    }
+}
+
+/// Whether client and endpoint count the same prompts by the same tokenizer.
+fn comparable_prompts(work: &ServingWork, counted: &Counted) -> Result<(), &'static str> {
+    match work {
+        ServingWork { api: ServingApi::Chat, .. } => Err("the endpoint's chat template adds tokens"),
+        work if work.tokenizer.file.is_none() => Err("the client does not count by the model's tokenizer"),
+        _ if counted.warmup > 0 => Err("the client does not count the prompts of the warm-up"),
+        _ => Ok(()),
+    }
+}
+
+fn informational(client: u64, what: What, growth: &Growth, why: &str) -> CrossCheck {
+    CrossCheck {
+        what: what.as_str().to_owned(),
+        counter: growth.counter.to_owned(),
+        client: Count(client),
+        endpoint: Count(growth.outer),
+        agrees: true,
+        detail: format!("informational, nothing is required: {why}"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

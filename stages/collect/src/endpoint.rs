@@ -1,0 +1,130 @@
+//! What the recordings hold of endpoints, and what else ran on each of them.
+
+use std::collections::BTreeMap;
+use std::io::BufReader;
+
+use assay_manifest::{Attempt, Block, CrossCheck, ExecutionPart, Instant, Name, Plan, Recording, Series, ServingWork, Window};
+use assay_stage::{Context, Failure};
+
+use crate::counters::{Scrape, What, counters, growth};
+use crate::coverage::span;
+use crate::cross_check::{Counted, Neighbours, checks};
+use crate::series::{ScrapeLine, each_line, endpoint_source, reading};
+
+/// The longest line: the largest answer that the recorder keeps, escaped.
+const MAX_LINE_BYTES: u64 = 128 << 20;
+
+/// The most answers of one endpoint in one block: more than a week of them.
+const MAX_SCRAPES: usize = 1_000_000;
+
+/// An endpoint in a block.
+type Place = (Block, Name);
+
+/// What every endpoint counted, and which attempts were on it.
+#[derive(Default)]
+pub(crate) struct Endpoints {
+    scrapes: BTreeMap<Place, Vec<Scrape>>,
+    activity: BTreeMap<Place, Vec<Activity>>,
+}
+
+/// One attempt on an endpoint, over all its shards.
+#[derive(Clone, Debug)]
+struct Activity {
+    window: Window,
+    open: u64,
+}
+
+/// The target and the work of an attempt, where it is one on an endpoint.
+pub(crate) fn serving_of<'a>(plan: &'a Plan, attempt: &Attempt) -> Option<(&'a Name, &'a ServingWork)> {
+    let case = plan.case(&attempt.case_id)?;
+    Some((&case.target, plan.workload(&case.workload)?.serving.as_ref()?))
+}
+
+impl Endpoints {
+    /// Reads every recorded answer once.
+    pub(crate) fn read(ctx: &Context, plan: &Plan, recordings: &[&Recording], parts: &[&ExecutionPart]) -> Result<Self, Failure> {
+        let activity = activity(plan, parts);
+        let mut scrapes: BTreeMap<Place, Vec<Scrape>> = BTreeMap::new();
+        for place in activity.keys() {
+            let source = endpoint_source(&place.1);
+            for recording in recordings.iter().filter(|recording| recording.block == place.0) {
+                for series in recording.series.iter().filter(|series| series.source == source) {
+                    ctx.check_cancelled()?;
+                    let file = ctx.materialise(&series.artifact)?;
+                    read_scrapes(series, BufReader::new(file.open()?), scrapes.entry(place.clone()).or_default())?;
+                }
+            }
+        }
+        scrapes.values_mut().for_each(|scrapes| scrapes.sort_by_key(|scrape| scrape.asked));
+        Ok(Self { scrapes, activity })
+    }
+
+    /// What the client counted in an attempt against what its endpoint counted. `shards` are all parts of the attempt; where one
+    /// says nothing of what it did, or the endpoint gave no counters, there is nothing to compare.
+    pub(crate) fn cross_checks(&self, block: Block, target: &Name, work: &ServingWork, shards: &[&Attempt]) -> Vec<CrossCheck> {
+        let place = (block, target.clone());
+        let (Some(scrapes), Some(window)) = (self.scrapes.get(&place), hull(shards.iter().map(|shard| &shard.window))) else {
+            return Vec::new();
+        };
+        let outcomes: Option<Vec<_>> = shards.iter().map(|shard| shard.serving.as_ref()).collect();
+        let Some(outcomes) = outcomes else { return Vec::new() };
+        let growths: Vec<_> = What::ALL.into_iter().filter_map(|what| Some((what, growth(scrapes, what, &window)?))).collect();
+        let others = self.activity.get(&place).map_or(&[][..], Vec::as_slice);
+        let between = |from: Instant, to: Instant| {
+            let is_other = |activity: &&Activity| activity.window != window;
+            others.iter().filter(is_other).any(|activity| activity.window.start < to && from < activity.window.end)
+        };
+        let before = others.iter().filter(|activity| activity.window.end <= window.start).max_by_key(|found| found.window.end);
+        let neighbours = Neighbours { left_open: before.map_or(0, |activity| activity.open), between: &between };
+        checks(&Counted::of(outcomes), work, &growths, &neighbours)
+    }
+}
+
+fn read_scrapes(series: &Series, file: impl std::io::BufRead, out: &mut Vec<Scrape>) -> Result<(), Failure> {
+    let unreadable =
+        |error| Failure::environment("zstd", format!("cannot unpack the recording `{}`", series.artifact.name)).because(&error);
+    let lines = BufReader::new(zstd::Decoder::with_buffer(file).map_err(unreadable)?);
+    each_line(series, lines, MAX_LINE_BYTES, |number, line| {
+        let line: ScrapeLine = reading(series, number, line)?;
+        let Some(body) = line.body else { return Ok(()) };
+        if out.len() == MAX_SCRAPES {
+            return Err(Failure::verification(
+                "recording",
+                format!("more than {MAX_SCRAPES} answers of one endpoint were recorded"),
+            ));
+        }
+        let answered = line.at.unix_ns().saturating_add(i64::try_from(line.took_ns).unwrap_or(i64::MAX));
+        out.push(Scrape { asked: line.at, answered: Instant::from_unix_ns(answered), counters: counters(&body) });
+        Ok(())
+    })
+}
+
+/// The attempts on each endpoint, each with all its shards.
+fn activity(plan: &Plan, parts: &[&ExecutionPart]) -> BTreeMap<Place, Vec<Activity>> {
+    let mut shards: BTreeMap<_, Vec<&Attempt>> = BTreeMap::new();
+    for part in parts {
+        for attempt in &part.attempts {
+            if let Some((target, _)) = serving_of(plan, attempt) {
+                let key = (part.block, target, &attempt.trial_id, attempt.attempt);
+                shards.entry(key).or_default().push(attempt);
+            }
+        }
+    }
+    let mut found: BTreeMap<Place, Vec<Activity>> = BTreeMap::new();
+    for ((block, target, ..), shards) in shards {
+        if let Some(window) = hull(shards.iter().map(|shard| &shard.window)) {
+            let open = Counted::of(shards.iter().filter_map(|shard| shard.serving.as_ref())).open;
+            found.entry((block, target.clone())).or_default().push(Activity { window, open });
+        }
+    }
+    found
+}
+
+/// From the first start to the last end.
+fn hull<'a>(windows: impl Iterator<Item = &'a Window> + Clone) -> Option<Window> {
+    let start = windows.clone().map(|window| window.start).min()?;
+    Some(span(start, windows.map(|window| window.end).max()?))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,327 @@
+//! Asking endpoints for their counters while execute runs: each in a thread of its own, so that one that hangs delays nobody.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant as Moment};
+
+use assay_manifest::{Count, Environment, Gap, Instant, Name, Plan, Window};
+use assay_probe::{Answer, AskError, Client, Headers, Limits, at};
+use assay_stage::{Clock, Context, Event, Failure, Stopwatch};
+
+use crate::record::{GAP_INTERVALS, INTERVAL, until_next};
+use crate::series::{ScrapeLine, endpoint_source};
+
+/// The path of an endpoint's counters.
+const PATH: &str = "/metrics";
+
+/// What bounds one question: it is over before the next one is due.
+const LIMITS: Limits = Limits { time: Duration::from_millis(900), bytes: 16 << 20 };
+
+/// How long the recorder waits for the first answer of every endpoint before it says that it records.
+const FIRST_LIMIT: Duration = Duration::from_secs(2);
+
+/// The largest file of one endpoint's answers, packed: a day of them is far smaller.
+const MAX_FILE_BYTES: u64 = 1 << 30;
+
+/// The most gaps of one endpoint that are listed one by one.
+const MAX_GAPS: usize = 1000;
+
+/// The answers of one endpoint.
+pub(crate) struct Scrapes {
+    pub(crate) target: Name,
+    pub(crate) path: PathBuf,
+    pub(crate) samples: u64,
+    pub(crate) gaps: Vec<Gap>,
+}
+
+/// The threads that ask, one for each endpoint.
+pub(crate) struct Scrapers(Vec<Running>);
+
+struct Running {
+    said: Receiver<Said>,
+    /// Dropped to stop the thread.
+    stop: Sender<()>,
+    thread: JoinHandle<Result<Scrapes, Failure>>,
+}
+
+/// What a thread tells the recorder.
+enum Said {
+    /// The first question is over, whatever became of it.
+    First,
+    /// Something worth telling.
+    Note(String),
+}
+
+impl Scrapers {
+    /// Begins to ask every target of the block that has an address.
+    pub(crate) fn start(ctx: &Context, plan: &Plan, environment: &Environment, watch: Stopwatch) -> Result<Self, Failure> {
+        let mut running = Vec::new();
+        for target in &environment.targets {
+            let Some(address) = &target.address else { continue };
+            let headers = plan.target(&target.id).map_or(&[][..], |target| target.headers.as_slice());
+            let headers = Headers::read(headers).map_err(|error| {
+                Failure::environment("secret_absent", format!("the headers of target `{}` cannot be sent", target.id))
+                    .because(&error)
+            })?;
+            let path = ctx.scratch().join(format!("endpoint-{}.jsonl.zst", target.id));
+            let scraper = Scraper::new(Client::new(headers), &target.id, at(address, PATH), path, watch)?;
+            running.push(Running::start(scraper)?);
+        }
+        Ok(Self(running))
+    }
+
+    /// Waits until every endpoint was asked once, but not for long: what is measured from then on lies behind a first answer.
+    pub(crate) fn wait_for_first(&self, ctx: &Context) {
+        let deadline = Moment::now() + FIRST_LIMIT;
+        for running in &self.0 {
+            while let Ok(said) = running.said.recv_timeout(deadline.saturating_duration_since(Moment::now())) {
+                match said {
+                    Said::First => break,
+                    Said::Note(message) => ctx.emit(Event::Note { message }),
+                }
+            }
+        }
+    }
+
+    /// Passes on what the threads have said meanwhile.
+    pub(crate) fn pass_notes(&self, ctx: &Context) {
+        let said = self.0.iter().flat_map(|running| running.said.try_iter());
+        for said in said {
+            if let Said::Note(message) = said {
+                ctx.emit(Event::Note { message });
+            }
+        }
+    }
+
+    /// Has every endpoint asked once more, and gives what they said.
+    pub(crate) fn stop(self) -> Result<Vec<Scrapes>, Failure> {
+        // All are told before one is waited for: the last questions are asked together.
+        let threads: Vec<_> = self.0.into_iter().map(|Running { stop, thread, .. }| (drop(stop), thread)).collect();
+        let panicked = |_| Failure::unexpected("scraper", "a thread that asks an endpoint panicked");
+        threads.into_iter().map(|((), thread)| thread.join().map_err(panicked)?).collect()
+    }
+}
+
+impl Running {
+    fn start(scraper: Scraper) -> Result<Self, Failure> {
+        let (stop, stopped) = channel();
+        let (say, said) = channel();
+        let thread = std::thread::Builder::new().name(scraper.gaps.source.clone()).spawn(move || run(scraper, &stopped, &say));
+        let thread = thread.map_err(|error| Failure::environment("threads", "cannot start a thread").because(&error))?;
+        Ok(Self { said, stop, thread })
+    }
+}
+
+/// Asks at every whole interval until it is stopped, and then once more.
+fn run(mut scraper: Scraper, stopped: &Receiver<()>, say: &Sender<Said>) -> Result<Scrapes, Failure> {
+    let mut first = true;
+    loop {
+        let step = scraper.ask()?;
+        // Whoever listens may have gone: the recorder ends, and stops us.
+        if let Step::Over(note) = &step {
+            let _ = say.send(Said::Note(note.clone()));
+        }
+        if std::mem::take(&mut first) {
+            let _ = say.send(Said::First);
+        }
+        if matches!(step, Step::Over(_)) {
+            let _ = stopped.recv();
+            break;
+        }
+        if stopped.recv_timeout(until_next(scraper.watch.elapsed_ns())) != Err(RecvTimeoutError::Timeout) {
+            scraper.ask()?;
+            break;
+        }
+    }
+    scraper.finish()
+}
+
+/// Whether there is a next question.
+#[derive(Debug, PartialEq, Eq)]
+enum Step {
+    Next,
+    /// It makes no sense to ask again; the reason, for people.
+    Over(String),
+}
+
+/// Asks one endpoint for its counters and keeps the answers, packed.
+struct Scraper {
+    client: Client,
+    limits: Limits,
+    target: Name,
+    url: String,
+    path: PathBuf,
+    out: zstd::Encoder<'static, Counting<BufWriter<File>>>,
+    watch: Stopwatch,
+    samples: u64,
+    has_answered: bool,
+    gaps: Gaps,
+}
+
+impl Scraper {
+    fn new(client: Client, target: &Name, url: String, path: PathBuf, watch: Stopwatch) -> Result<Self, Failure> {
+        let file = File::create(&path).map_err(|error| unwritable(&path, &error))?;
+        let out = Counting { inner: BufWriter::new(file), written: 0 };
+        let out = zstd::Encoder::new(out, zstd::DEFAULT_COMPRESSION_LEVEL).map_err(|error| unwritable(&path, &error))?;
+        let gaps = Gaps::new(endpoint_source(target), Point { at: watch.began(), ns: 0 });
+        let (target, limits) = (target.clone(), LIMITS);
+        Ok(Self { client, limits, target, url, path, out, watch, samples: 0, has_answered: false, gaps })
+    }
+
+    /// Asks once.
+    fn ask(&mut self) -> Result<Step, Failure> {
+        let asked = Point { at: Clock.now(), ns: self.watch.elapsed_ns() };
+        let answer = self.client.get(&self.url, self.limits);
+        let took_ns = self.watch.elapsed_ns().saturating_sub(asked.ns);
+        let line = line_of(asked.at, took_ns, answer);
+        self.write(&line)?;
+        if line.body.is_some() {
+            self.has_answered = true;
+            self.gaps.good(asked);
+        } else {
+            self.gaps.failed(line.error.as_deref().unwrap_or_default());
+        }
+        let over = if !self.has_answered && line.status.is_some_and(is_absence) {
+            let status = line.error.as_deref().unwrap_or_default();
+            Some(format!("target `{}` has no `{PATH}` ({status}): its own counters are not recorded", self.target))
+        } else if self.out.get_ref().written >= MAX_FILE_BYTES {
+            self.gaps.failed(&format!("the recording of the endpoint has reached its limit of {MAX_FILE_BYTES} bytes"));
+            Some(format!("the recording of target `{}` has reached its limit of {MAX_FILE_BYTES} bytes", self.target))
+        } else {
+            None
+        };
+        Ok(over.map_or(Step::Next, Step::Over))
+    }
+
+    fn write(&mut self, line: &ScrapeLine) -> Result<(), Failure> {
+        let written =
+            serde_json::to_writer(&mut self.out, line).map_err(io::Error::from).and_then(|()| self.out.write_all(b"\n"));
+        written.map_err(|error| unwritable(&self.path, &error))?;
+        self.samples += 1;
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Scrapes, Failure> {
+        let Self { target, path, out, watch, samples, gaps, .. } = self;
+        let gaps = gaps.finish(Point { at: Clock.now(), ns: watch.elapsed_ns() });
+        out.finish().and_then(|mut out| out.flush()).map_err(|error| unwritable(&path, &error))?;
+        Ok(Scrapes { target, path, samples, gaps })
+    }
+}
+
+/// What is kept of an answer: its body where it is good and text, else the reason.
+fn line_of(at: Instant, took_ns: u64, answer: Result<Answer, AskError>) -> ScrapeLine {
+    let status = answer.as_ref().ok().map(|answer| answer.status);
+    let body = answer.map_err(|error| error.to_string()).and_then(|answer| {
+        if !answer.is_success() {
+            return Err(answer.status_text());
+        }
+        String::from_utf8(answer.body).map_err(|_| "the answer is not UTF-8".to_owned())
+    });
+    let (body, error) = match body {
+        Ok(body) => (Some(body), None),
+        Err(why) => (None, Some(why)),
+    };
+    ScrapeLine { at, took_ns, status, body, error }
+}
+
+/// Whether a status says that there is nothing to ask for, now or later.
+fn is_absence(status: u16) -> bool {
+    matches!(status, 404 | 405 | 410 | 501)
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> Failure {
+    Failure::environment("scratch", format!("cannot write `{}`", path.display())).because(error)
+}
+
+/// An instant by both clocks; the monotonic one counts from the recording's beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Point {
+    at: Instant,
+    ns: u64,
+}
+
+/// The stretches without a good answer.
+struct Gaps {
+    source: String,
+    list: Vec<Gap>,
+    /// The last good answer, or the recording's beginning.
+    good: Point,
+    /// Why the first question since then failed, and how many have.
+    failed: Option<(String, u64)>,
+}
+
+impl Gaps {
+    fn new(source: String, begin: Point) -> Self {
+        Self { source, list: Vec::new(), good: begin, failed: None }
+    }
+
+    fn failed(&mut self, why: &str) {
+        let (_, count) = self.failed.get_or_insert_with(|| (why.to_owned(), 0));
+        *count += 1;
+    }
+
+    /// A good answer ends the gap that failed ones left; without them it may just be late.
+    fn good(&mut self, asked: Point) {
+        let late_ns = GAP_INTERVALS * INTERVAL.as_nanos() as u64;
+        if self.failed.is_some() {
+            self.close(asked);
+        } else if asked.ns.saturating_sub(self.good.ns) > late_ns {
+            self.failed = Some(("the recorder was not scheduled".to_owned(), 0));
+            self.close(asked);
+        }
+        self.good = asked;
+    }
+
+    fn close(&mut self, end: Point) {
+        let Some((why, count)) = self.failed.take() else { return };
+        let reason = match count {
+            0 => why,
+            1 => format!("a question failed: {why}"),
+            count => format!("{count} questions failed, the first one: {why}"),
+        };
+        let is_full = self.list.len() == MAX_GAPS;
+        match self.list.last_mut() {
+            Some(last) if is_full => {
+                last.window.end = end.at;
+                last.window.duration_ns = Count(end.at.ns_since(last.window.start));
+                last.reason =
+                    format!("there are more gaps than {MAX_GAPS}; this one holds all others, whatever lies between them");
+            }
+            _ => {
+                let span = Count(end.ns.saturating_sub(self.good.ns));
+                let window = Window { start: self.good.at, end: end.at, duration_ns: span };
+                self.list.push(Gap { source: self.source.clone(), window, reason });
+            }
+        }
+    }
+
+    fn finish(mut self, end: Point) -> Vec<Gap> {
+        self.close(end);
+        self.list
+    }
+}
+
+/// Counts what goes through.
+struct Counting<W> {
+    inner: W,
+    written: u64,
+}
+
+impl<W: Write> Write for Counting<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.inner.write(bytes)?;
+        self.written += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests;

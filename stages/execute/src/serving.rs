@@ -1,0 +1,474 @@
+//! One attempt at a serving trial: this shard's stripe of the load, offered to an endpoint and written down request by request.
+
+mod barrier;
+mod body;
+mod judge;
+mod requests;
+mod sink;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use assay_host::Root;
+use assay_load::{Arrivals, ChunkLists, Endpoint, Finished, Measured, Progress, Trial};
+use assay_manifest::{
+    Artifact, Attempt, CacheMode, CaptureMode, ClientHealth, ClockOffset, Count, Environment, FrozenWorkload, HostState, Plan,
+    PlannedTrial, ProvisionedTarget, Reason, ServingApi, ServingOutcome, ServingWork, Target, Validity,
+};
+use assay_probe::{Client, Headers};
+use assay_record::{Outcome, Phase};
+use assay_schedule::{Nonce, Offered, PointKey, Stripe, TrialKey, TrialSchedule};
+use assay_stage::{Context, Event, Exit, Failure, Stopwatch};
+use assay_tokens::Tokenizer;
+use assay_warehouse::WrittenFile;
+use assay_warehouse::records::RecordWriter;
+
+pub(crate) use crate::serving::barrier::Barrier;
+use crate::serving::barrier::Start;
+use crate::serving::requests::{Prompts, WarmPrompts};
+use crate::serving::sink::RecordSink;
+
+/// How long requests may take to end after the measured phase, at most.
+const DRAIN: Duration = Duration::from_secs(30);
+
+/// Requests that may be under way at once under open loop, unless the limit of files is lower.
+const MAX_IN_FLIGHT: u64 = 15_000;
+
+/// Files that a shard needs besides its connections.
+const SPARE_FILES: u64 = 256;
+
+/// The largest tokenizer file.
+const MAX_TOKENIZER_BYTES: u64 = 64 << 20;
+
+/// How often progress is told.
+const TELL_EVERY: Duration = Duration::from_millis(250);
+
+/// How often a cancel or the time limit is looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Tokenizers by their digest: each is read once for a block.
+pub(crate) type Tokenizers = BTreeMap<assay_manifest::Digest, Arc<Tokenizer>>;
+
+/// One serving trial and all that its attempts need from the plan.
+pub(crate) struct ServingTrial<'a> {
+    trial: &'a PlannedTrial,
+    work: &'a ServingWork,
+    target: &'a Target,
+    address: String,
+    schedule_of: ScheduleOf<'a>,
+    tokenizer: Arc<Tokenizer>,
+}
+
+/// What a schedule is made from, but for the attempt.
+struct ScheduleOf<'a> {
+    seed: assay_schedule::Seed,
+    workload: &'a FrozenWorkload,
+    offered: Offered,
+}
+
+impl<'a> ServingTrial<'a> {
+    /// Finds everything that the trial names; none where its workload is no serving.
+    pub(crate) fn new(
+        ctx: &Context,
+        plan: &'a Plan,
+        environment: &Environment,
+        trial: &'a PlannedTrial,
+        tokenizers: &mut Tokenizers,
+    ) -> Result<Option<Self>, Failure> {
+        let lost = |what: &str| Failure::verification("plan", format!("the plan has no {what} for trial `{}`", trial.trial_id));
+        let case = plan.case(&trial.case_id).ok_or_else(|| lost("case"))?;
+        let workload = plan.workload(&case.workload).ok_or_else(|| lost("workload"))?;
+        let Some(work) = &workload.serving else { return Ok(None) };
+        let point = case.points.iter().find(|point| point.point_id == trial.point_id).ok_or_else(|| lost("point"))?;
+        let target = plan.target(&case.target).ok_or_else(|| lost("target"))?;
+        let address = address(environment, target)?;
+        let seed = workload.seed.parse().map_err(|error| Failure::of(Exit::Verification, "seed", &error))?;
+        let offered = Offered::of_point(point).map_err(|error| Failure::of(Exit::Definition, "schedule", &error))?;
+        let tokenizer = tokenizer(ctx, work, tokenizers)?;
+        let schedule_of = ScheduleOf { seed, workload, offered };
+        Ok(Some(Self { trial, work, target, address, schedule_of, tokenizer }))
+    }
+
+    /// The seed-determined load of one attempt.
+    fn schedule(&self, ctx: &Context, attempt: u32) -> Result<TrialSchedule, Failure> {
+        let ScheduleOf { seed, workload, offered } = &self.schedule_of;
+        let key = TrialKey {
+            point: PointKey { seed, workload: &workload.workload_spec_digest, point: &self.trial.point_id },
+            trial: self.trial.index,
+            nonce: Nonce::of_attempt(ctx.run_id(), &self.trial.trial_id, attempt),
+        };
+        TrialSchedule::new(self.work, *offered, &key).map_err(|error| Failure::of(Exit::Definition, "schedule", &error))
+    }
+
+    /// Offers the load once.
+    pub(crate) fn run(&self, ctx: &Context, attempt: u32) -> Result<Attempt, Failure> {
+        let schedule = self.schedule(ctx, attempt)?;
+        let schedule_digest = schedule.digest();
+        let headers = Headers::read(&self.target.headers).map_err(|error| Failure::of(Exit::Environment, "header", &error))?;
+        let endpoint = self.endpoint(&headers)?;
+        let mut reasons = Vec::new();
+        self.prepare_cache(ctx, &schedule, &endpoint, headers, &mut reasons)?;
+
+        let before = host_state(ctx);
+        let barrier = Barrier::of(ctx, self.trial, attempt);
+        let watch = ctx.clock().start();
+        let start = barrier.wait(ctx)?;
+        let shot = self.offer(ctx, attempt, &schedule, endpoint, &start)?;
+        let window = watch.window();
+        let after = host_state(ctx);
+
+        let mut artifacts = vec![shot.records.clone()];
+        artifacts.extend(shot.answers);
+        let client = health(&shot.finished, &before, &after, ctx.shard().count, schedule.users().is_none());
+        let limit = Duration::from_nanos(self.work.time_limit_ns.0);
+        let (status, verdict) = judge::judge(&judge::Left {
+            finished: &shot.finished,
+            timed_out: shot.timed_out,
+            limit,
+            client: &client,
+            window_ns: window.duration_ns.0,
+            missed_start: start.missed_by_ns,
+            is_idle: schedule.users().is_some_and(|users| self.stripe(ctx).share(users) == 0),
+        });
+        reasons.extend(verdict);
+        let outcome = ServingOutcome {
+            schedule_digest,
+            start: start.at,
+            measured_from_ns: unsigned(shot.finished.measured_from_ns),
+            measured_to_ns: unsigned(shot.finished.measured_to_ns),
+            outcomes: outcomes(&shot.finished, Phase::Measured),
+            warmup_outcomes: outcomes(&shot.finished, Phase::Warmup),
+            input_tokens: Count(shot.tokens.input),
+            output_tokens: Count(shot.tokens.output),
+            chunk_lists: "all".to_owned(),
+            client,
+            clock: start.clock,
+            records: shot.records,
+        };
+        Ok(Attempt {
+            trial_id: self.trial.trial_id.clone(),
+            case_id: self.trial.case_id.clone(),
+            point_id: self.trial.point_id.clone(),
+            attempt,
+            window,
+            status,
+            validity: Validity::from_reasons(reasons),
+            indicator: None,
+            serving: Some(outcome),
+            host_before: Some(before),
+            host_after: Some(after),
+            evidence: artifacts,
+        })
+    }
+
+    fn stripe(&self, ctx: &Context) -> Stripe {
+        let shard = ctx.shard();
+        Stripe::new(shard.index, shard.count).unwrap_or(Stripe::WHOLE)
+    }
+
+    fn endpoint(&self, headers: &Headers) -> Result<Endpoint, Failure> {
+        let unusable = |error: assay_load::Error| Failure::of(Exit::Environment, "endpoint", &error);
+        let mut endpoint = Endpoint::parse(&self.address).and_then(Endpoint::resolve).map_err(unusable)?;
+        for (name, value) in headers.iter() {
+            let value = value.to_str().map_err(|error| Failure::of(Exit::Environment, "header", &error))?;
+            endpoint = endpoint.with_header(name.as_str(), value).map_err(unusable)?;
+        }
+        Ok(endpoint)
+    }
+
+    /// Brings the prefix cache into the state that the workload names.
+    fn prepare_cache(
+        &self,
+        ctx: &Context,
+        schedule: &TrialSchedule,
+        endpoint: &Endpoint,
+        headers: Headers,
+        reasons: &mut Vec<Reason>,
+    ) -> Result<(), Failure> {
+        match self.work.cache {
+            CacheMode::ColdSalt | CacheMode::Shared => Ok(()),
+            // One shard speaks for all: the flush must not fall into another shard's load.
+            CacheMode::ColdFlush if ctx.shard().index == 0 => {
+                let client = Client::new(headers);
+                if let Err(why) = flush(&client, &self.address) {
+                    reasons.push(Reason::new("cache_not_flushed", why));
+                }
+                Ok(())
+            }
+            CacheMode::ColdFlush => Ok(()),
+            CacheMode::Warm => self.warm(ctx, schedule, endpoint),
+        }
+    }
+
+    /// Sends the shard's own prompts once, each for one token.
+    fn warm(&self, ctx: &Context, schedule: &TrialSchedule, endpoint: &Endpoint) -> Result<(), Failure> {
+        const USERS: u32 = 16;
+        let prompts = Prompts::new(schedule, self.stripe(ctx), Arc::clone(&self.tokenizer), self.work);
+        let trial = Trial {
+            arrivals: Arrivals::Closed { users: USERS },
+            start_at_ns: assay_reactor::now_ns(),
+            warmup_ns: 0,
+            measured: Measured::default(),
+            ..self.trial_of(endpoint.clone(), 0)
+        };
+        let cancel = AtomicBool::new(false);
+        let mut nothing = sink::Nothing;
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let watching = scope.spawn(|| watch_for_cancel(ctx, &done, &cancel, None));
+            let ran = assay_load::run(&trial, &mut WarmPrompts::new(prompts), &mut nothing, &cancel, &Progress::new());
+            done.store(true, Ordering::Release);
+            drop(watching.join());
+            ran
+        })
+        .map_err(|error| load_failure(&error))?;
+        ctx.check_cancelled()
+    }
+
+    fn trial_of(&self, endpoint: Endpoint, start_at_ns: i64) -> Trial {
+        let api = match self.work.api {
+            ServingApi::Chat => assay_load::Api::Chat,
+            ServingApi::Completions => assay_load::Api::Completions,
+            ServingApi::Embeddings => assay_load::Api::Embeddings,
+        };
+        Trial {
+            endpoint,
+            api,
+            streaming: self.work.streaming && self.work.api != ServingApi::Embeddings,
+            arrivals: Arrivals::Open { max_in_flight: max_in_flight() },
+            start_at_ns,
+            warmup_ns: signed(self.work.warmup_ns),
+            measured: Measured { duration_ns: self.work.duration_ns.map(signed), requests: None },
+            timeout_ns: signed(self.work.timeout_ns),
+            drain_ns: i64::try_from(DRAIN.as_nanos()).unwrap_or(i64::MAX).min(signed(self.work.timeout_ns)),
+            chunk_lists: ChunkLists::All,
+            capture: match self.work.capture {
+                CaptureMode::None => assay_load::Capture::None,
+                CaptureMode::Digest => assay_load::Capture::Digest,
+                CaptureMode::Full => assay_load::Capture::Full,
+            },
+            user_agent: concat!("assay/", env!("CARGO_PKG_VERSION")).to_owned(),
+        }
+    }
+
+    /// The load itself.
+    fn offer(
+        &self,
+        ctx: &Context,
+        attempt: u32,
+        schedule: &TrialSchedule,
+        endpoint: Endpoint,
+        start: &Start,
+    ) -> Result<Shot, Failure> {
+        let stripe = self.stripe(ctx);
+        let mut trial = self.trial_of(endpoint, start.monotonic_ns);
+        if let Some(users) = schedule.users() {
+            // A shard without users of its own still takes part, with no request.
+            let users = u32::try_from(stripe.share(users)).unwrap_or(u32::MAX);
+            trial.arrivals = Arrivals::Closed { users: users.max(1) };
+            if users == 0 {
+                trial.measured.requests = Some(0);
+                trial.measured.duration_ns = trial.measured.duration_ns.or(Some(0));
+            }
+        }
+        let idle = schedule.users().is_some_and(|users| stripe.share(users) == 0);
+        let mut prompts = Prompts::new(schedule, stripe, Arc::clone(&self.tokenizer), self.work);
+        if idle {
+            prompts.silence();
+        }
+        let shard = ctx.shard().index;
+        let folder = ctx.scratch().join(format!("serving-{}-{attempt}", self.trial.index));
+        std::fs::create_dir_all(&folder).map_err(|error| unwritable(&folder, &error))?;
+        let path = folder.join("records.parquet");
+        let out = BufWriter::new(File::create(&path).map_err(|error| unwritable(&path, &error))?);
+        let writer = RecordWriter::new(out, attempt, shard).map_err(|error| Failure::of(Exit::Unexpected, "records", &error))?;
+        let answers = folder.join("answers.jsonl");
+        let mut sink = RecordSink::new(writer, (self.work.capture == CaptureMode::Full).then_some(answers.as_path()))
+            .map_err(|error| unwritable(&answers, &error))?;
+
+        let (cancel, done, progress) = (AtomicBool::new(false), AtomicBool::new(false), Progress::new());
+        let limit = Duration::from_nanos(self.work.time_limit_ns.0);
+        let deadline = start.monotonic_ns.saturating_add(i64::try_from(limit.as_nanos()).unwrap_or(i64::MAX));
+        let (finished, timed_out) = std::thread::scope(|scope| {
+            let watching = scope.spawn(|| watch_for_cancel(ctx, &done, &cancel, Some(deadline)));
+            let telling = scope.spawn(|| tell(ctx, self.trial, attempt, &done, &progress));
+            let ran = assay_load::run(&trial, &mut prompts, &mut sink, &cancel, &progress);
+            done.store(true, Ordering::Release);
+            let timed_out = watching.join().unwrap_or(false);
+            drop(telling.join());
+            (ran, timed_out)
+        });
+        let finished = finished.map_err(|error| load_failure(&error))?;
+        let (tokens, written): (_, WrittenFile) = sink.finish().map_err(|error| Failure::of(Exit::Environment, "records", &*error))?;
+        let name = |what: &str| format!("trials/{}/{attempt}/{shard}/{what}", self.trial.trial_id);
+        let records = ctx.put_file(name("records.parquet"), "application/vnd.apache.parquet", &path)?;
+        if records.digest != written.digest {
+            return Err(Failure::environment("scratch", "the records that were read back are not those that were written"));
+        }
+        let answers = if self.work.capture == CaptureMode::Full {
+            Some(ctx.put_file(name("answers.jsonl"), "application/jsonl", &answers)?)
+        } else {
+            None
+        };
+        if let Err(error) = std::fs::remove_dir_all(&folder) {
+            tracing::warn!(folder = %folder.display(), %error, "the folder of an attempt was not removed");
+        }
+        Ok(Shot { finished, timed_out, tokens, records, answers })
+    }
+}
+
+/// What an attempt left behind.
+struct Shot {
+    finished: Finished,
+    timed_out: bool,
+    tokens: sink::Tokens,
+    records: Artifact,
+    answers: Option<Artifact>,
+}
+
+/// Sets `cancel` once somebody stops the stage or the deadline has passed; says whether it was the deadline.
+fn watch_for_cancel(ctx: &Context, done: &AtomicBool, cancel: &AtomicBool, deadline: Option<i64>) -> bool {
+    while !done.load(Ordering::Acquire) {
+        if ctx.cancel().is_cancelled() {
+            cancel.store(true, Ordering::Release);
+            return false;
+        }
+        if deadline.is_some_and(|deadline| assay_reactor::now_ns() >= deadline) {
+            cancel.store(true, Ordering::Release);
+            return true;
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    false
+}
+
+/// Tells how far the load is, until it is done.
+fn tell(ctx: &Context, trial: &PlannedTrial, attempt: u32, done: &AtomicBool, progress: &Progress) {
+    let watch: Stopwatch = ctx.clock().start();
+    let mut told = Duration::ZERO;
+    while !done.load(Ordering::Acquire) {
+        std::thread::sleep(LOOK_EVERY);
+        let elapsed = Duration::from_nanos(watch.elapsed_ns());
+        if elapsed < told + TELL_EVERY {
+            continue;
+        }
+        told = elapsed;
+        let seen = progress.read();
+        ctx.emit(Event::Load {
+            trial: trial.trial_id.clone(),
+            attempt,
+            sent: seen.sent,
+            in_flight: seen.in_flight,
+            ok: seen.ok,
+            failed: seen.failed + seen.dropped,
+            token_events: seen.token_events,
+        });
+    }
+}
+
+/// Where the target is, as provision found it.
+fn address(environment: &Environment, target: &Target) -> Result<String, Failure> {
+    let provisioned: Option<&ProvisionedTarget> = environment.targets.iter().find(|provisioned| provisioned.id == target.name);
+    provisioned.and_then(|target| target.address.clone()).ok_or_else(|| {
+        Failure::verification("no_address", format!("the environment does not say where the target `{}` is", target.name))
+    })
+}
+
+fn tokenizer(ctx: &Context, work: &ServingWork, known: &mut Tokenizers) -> Result<Arc<Tokenizer>, Failure> {
+    if let Some(tokenizer) = known.get(&work.tokenizer.digest) {
+        return Ok(Arc::clone(tokenizer));
+    }
+    let read = match &work.tokenizer.file {
+        None => Tokenizer::built_in(),
+        Some(file) => Tokenizer::from_file(&ctx.get(&file.artifact, MAX_TOKENIZER_BYTES)?)
+            .map_err(|error| Failure::of(Exit::Definition, "tokenizer", &error))?,
+    };
+    if work.tokenizer.file.is_none() && read.digest() != work.tokenizer.digest {
+        return Err(Failure::verification("tokenizer", "the plan was made with another version of the built-in words"));
+    }
+    let read = Arc::new(read);
+    known.insert(work.tokenizer.digest, Arc::clone(&read));
+    Ok(read)
+}
+
+/// Asks the endpoint to forget its prefixes: vLLM's question, then SGLang's.
+fn flush(client: &Client, address: &str) -> Result<(), String> {
+    const PATHS: [&str; 2] = ["/reset_prefix_cache", "/flush_cache"];
+    let mut said = Vec::new();
+    for path in PATHS {
+        match client.post(&assay_probe::at(address, path), Duration::from_secs(10)) {
+            Ok(status) if (200..300).contains(&status) => return Ok(()),
+            Ok(status) => said.push(format!("`{path}` answered {status}")),
+            Err(error) => said.push(format!("`{path}`: {error}")),
+        }
+    }
+    Err(said.join("; "))
+}
+
+/// Open files that are left for connections, at most [`MAX_IN_FLIGHT`].
+fn max_in_flight() -> u32 {
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+    u32::try_from(files.saturating_sub(SPARE_FILES).clamp(1, MAX_IN_FLIGHT)).unwrap_or(u32::MAX)
+}
+
+fn outcomes(finished: &Finished, phase: Phase) -> BTreeMap<String, Count> {
+    let of = |outcome: &Outcome| (outcome.to_string(), Count(finished.counts.of(phase, *outcome)));
+    Outcome::ALL.iter().map(of).filter(|(_, count)| count.0 > 0).collect()
+}
+
+fn health(finished: &Finished, before: &HostState, after: &HostState, _shards: u32, is_open: bool) -> ClientHealth {
+    let client = &finished.client;
+    let lateness = client.lateness.as_ref();
+    let throttled = after
+        .cgroup_throttled_us
+        .and_then(|after| Some(Count(after.0.saturating_sub(before.cgroup_throttled_us?.0))));
+    ClientHealth {
+        lateness_p50_ns: lateness.map(|lateness| unsigned(lateness.ns_p50)),
+        lateness_p99_ns: lateness.map(|lateness| unsigned(lateness.ns_p99)),
+        lateness_max_ns: lateness.map(|lateness| unsigned(lateness.ns_max)),
+        loop_busy_p99_ns: unsigned(client.busy_ns_p99),
+        loop_stall_max_ns: unsigned(client.longest_stall_ns),
+        cpu_user_us: unsigned(client.cpu_user_ns / 1000),
+        cpu_system_us: unsigned(client.cpu_system_ns / 1000),
+        cgroup_throttled_us: throttled,
+        cpu_pressure: None,
+        full_reads: Count(client.full_reads),
+        starved: Count(client.starved),
+        asked_rate_per_s: client.asked_per_s.filter(|_| is_open),
+        sent_rate_per_s: client.sent_per_s.unwrap_or(0.0),
+        connections: Count(client.connections_opened),
+        events: Count(client.token_events),
+    }
+}
+
+fn host_state(ctx: &Context) -> HostState {
+    assay_host::state(&Root::host(), ctx.clock().now())
+}
+
+fn load_failure(error: &assay_load::Error) -> Failure {
+    Failure::of(Exit::Environment, "load", error)
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::environment("scratch", format!("cannot write `{}`", path.display())).because(error)
+}
+
+/// A count of nanoseconds that cannot be negative where it is meaningful.
+fn unsigned(ns: i64) -> Count {
+    Count(u64::try_from(ns).unwrap_or(0))
+}
+
+fn signed(ns: Count) -> i64 {
+    i64::try_from(ns.0).unwrap_or(i64::MAX)
+}
+
+/// The clock of the only shard, or of one on the same boot as shard 0.
+fn same_host() -> ClockOffset {
+    ClockOffset { source: "same_host".to_owned(), offset_ns: Some("0".to_owned()), uncertainty_ns: Some(Count(0)) }
+}
+

@@ -1,0 +1,90 @@
+//! The bodies of requests, as OpenAI's API and the servers that follow it have them.
+
+use assay_manifest::{ServingApi, ServingWork};
+use serde_json::{Map, Value, json};
+
+/// The body that asks for an answer of so many tokens to these prompts; one prompt but for embeddings.
+pub(crate) fn body(work: &ServingWork, prompts: &[String], output_tokens: Option<u32>) -> Vec<u8> {
+    let mut body = Map::new();
+    body.insert("model".to_owned(), json!(work.model));
+    match (work.api, prompts) {
+        (ServingApi::Embeddings, prompts) => body.insert("input".to_owned(), json!(prompts)),
+        (ServingApi::Chat, prompts) => {
+            let messages: Vec<Value> = prompts.iter().map(|prompt| json!({"role": "user", "content": prompt})).collect();
+            body.insert("messages".to_owned(), Value::Array(messages))
+        }
+        (ServingApi::Completions, prompts) => body.insert("prompt".to_owned(), json!(prompts.first())),
+    };
+    if let Some(tokens) = output_tokens {
+        body.insert("max_tokens".to_owned(), json!(tokens));
+        // The most likely token each time: what is measured should not depend on a server's dice.
+        body.insert("temperature".to_owned(), json!(0));
+        if work.exact_output {
+            body.insert("ignore_eos".to_owned(), json!(true));
+            body.insert("min_tokens".to_owned(), json!(tokens));
+        }
+    }
+    if work.streaming && work.api != ServingApi::Embeddings {
+        body.insert("stream".to_owned(), json!(true));
+        let mut options = json!({"include_usage": true});
+        if work.continuous_usage {
+            options["continuous_usage_stats"] = json!(true);
+        }
+        body.insert("stream_options".to_owned(), options);
+    }
+    for (name, text) in &work.body {
+        body.insert(name.clone(), scalar(text));
+    }
+    Value::Object(body).to_string().into_bytes()
+}
+
+/// A number or a truth value where the text is one, else the text.
+fn scalar(text: &str) -> Value {
+    match serde_json::from_str(text) {
+        Ok(value @ (Value::Number(_) | Value::Bool(_))) => value,
+        _ => Value::String(text.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serving::requests::tests::work;
+
+    fn of(work: &ServingWork, tokens: Option<u32>) -> Value {
+        serde_json::from_slice(&body(work, &["a \"b\"".to_owned()], tokens)).expect("JSON")
+    }
+
+    #[test]
+    fn a_chat_asks_for_exactly_so_many_tokens() {
+        assert_eq!(
+            of(&work(), Some(7)),
+            json!({
+                "model": "m", "messages": [{"role": "user", "content": "a \"b\""}], "max_tokens": 7, "min_tokens": 7,
+                "ignore_eos": true, "temperature": 0, "stream": true, "stream_options": {"include_usage": true},
+            })
+        );
+        let plain = ServingWork { exact_output: false, streaming: false, ..work() };
+        let expected =
+            json!({"model": "m", "messages": [{"role": "user", "content": "a \"b\""}], "max_tokens": 7, "temperature": 0});
+        assert_eq!(of(&plain, Some(7)), expected);
+    }
+
+    #[test]
+    fn the_other_interfaces_have_members_of_their_own() {
+        let completions = ServingWork { api: ServingApi::Completions, continuous_usage: true, ..work() };
+        let body = of(&completions, Some(2));
+        assert_eq!((&body["prompt"], &body["stream_options"]["continuous_usage_stats"]), (&json!("a \"b\""), &json!(true)));
+        let embeddings = ServingWork { api: ServingApi::Embeddings, ..work() };
+        assert_eq!(of(&embeddings, None), json!({"model": "m", "input": ["a \"b\""]}));
+    }
+
+    #[test]
+    fn what_the_workload_adds_stands() {
+        let added = [("temperature", "0.5"), ("user", "x"), ("logprobs", "true"), ("odd", "[1]")];
+        let added = added.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
+        let body = of(&ServingWork { body: added, ..work() }, Some(1));
+        let found = [&body["temperature"], &body["user"], &body["logprobs"], &body["odd"]];
+        assert_eq!(found, [&json!(0.5), &json!("x"), &json!(true), &json!("[1]")]);
+    }
+}

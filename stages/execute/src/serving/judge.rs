@@ -1,0 +1,195 @@
+//! The verdict over a serving attempt: did the client measure the endpoint, or itself?
+
+use std::time::Duration;
+
+use assay_load::Finished;
+use assay_manifest::{AttemptStatus, ClientHealth, Reason};
+use assay_record::{Outcome, Phase};
+
+/// Later than this at the 99th percentile, the load was not the one that was asked for.
+const MAX_LATENESS_P99: Duration = Duration::from_millis(25);
+
+/// A client that looks away from its sockets this long has stamped what came meanwhile that much too late.
+const MAX_STALL: Duration = Duration::from_secs(1);
+
+/// The smallest share of the asked rate that must have been sent.
+const MIN_SENT_SHARE: f64 = 0.95;
+
+/// The largest share of its time in which the control group may have been throttled.
+const MAX_THROTTLED_SHARE: f64 = 0.05;
+
+/// What an attempt left behind.
+pub(crate) struct Left<'a> {
+    pub(crate) finished: &'a Finished,
+    pub(crate) timed_out: bool,
+    pub(crate) limit: Duration,
+    pub(crate) client: &'a ClientHealth,
+    pub(crate) window_ns: u64,
+    pub(crate) missed_start: Option<i64>,
+    /// Whether this shard had nothing to send.
+    pub(crate) is_idle: bool,
+}
+
+/// The status of the attempt, and everything that speaks against counting it.
+pub(crate) fn judge(left: &Left<'_>) -> (AttemptStatus, Vec<Reason>) {
+    let status = match left {
+        Left { timed_out: true, .. } => AttemptStatus::TimedOut,
+        Left { finished: Finished { cancelled: true, .. }, .. } => AttemptStatus::Cancelled,
+        _ => AttemptStatus::Completed,
+    };
+    let mut reasons = Vec::new();
+    match status {
+        AttemptStatus::TimedOut => {
+            reasons.push(Reason::new("time_limit", format!("the trial ran into its time limit of {:?} and was stopped", left.limit)));
+        }
+        AttemptStatus::Cancelled => reasons.push(Reason::new("cancelled", "the run was stopped in the middle of the attempt")),
+        _ => reasons.extend(nothing_measured(left)),
+    }
+    reasons.extend(left.missed_start.map(|ns| {
+        Reason::new("barrier_missed", format!("the shard came {} ms after the instant at which all began", milliseconds(ns)))
+    }));
+    reasons.extend(late(left.client));
+    reasons.extend(stalled(left.client));
+    reasons.extend(not_offered(left.client));
+    reasons.extend(throttled(left));
+    (status, reasons)
+}
+
+fn nothing_measured(left: &Left<'_>) -> Option<Reason> {
+    if left.is_idle {
+        return None;
+    }
+    let counts = &left.finished.counts;
+    match (counts.due(Phase::Measured), counts.of(Phase::Measured, Outcome::Ok)) {
+        (0, _) => Some(Reason::new("no_requests", "no request was due in the measured phase")),
+        (due, 0) => Some(Reason::new("all_failed", format!("none of {due} requests was answered: {}", failures(left.finished)))),
+        _ => None,
+    }
+}
+
+/// What became of them, most frequent first.
+fn failures(finished: &Finished) -> String {
+    let mut counts: Vec<(u64, Outcome)> =
+        Outcome::ALL.iter().map(|outcome| (finished.counts.of(Phase::Measured, *outcome), *outcome)).collect();
+    counts.retain(|(count, _)| *count > 0);
+    counts.sort_by(|a, b| b.cmp(a));
+    counts.iter().map(|(count, outcome)| format!("{count} {outcome}")).collect::<Vec<_>>().join(", ")
+}
+
+fn late(client: &ClientHealth) -> Option<Reason> {
+    let p99 = client.lateness_p99_ns?.0;
+    (p99 > MAX_LATENESS_P99.as_nanos() as u64).then(|| {
+        let detail = format!("1 % of the requests were sent more than {} ms later than intended", p99 / 1_000_000);
+        Reason::new("client_late", detail)
+    })
+}
+
+fn stalled(client: &ClientHealth) -> Option<Reason> {
+    let stall = client.loop_stall_max_ns.0;
+    (stall > MAX_STALL.as_nanos() as u64)
+        .then(|| Reason::new("client_stalled", format!("the client did not look at its sockets for {} ms", stall / 1_000_000)))
+}
+
+fn not_offered(client: &ClientHealth) -> Option<Reason> {
+    let asked = client.asked_rate_per_s.filter(|asked| *asked > 0.0)?;
+    let share = client.sent_rate_per_s / asked;
+    (share < MIN_SENT_SHARE).then(|| {
+        let detail = format!("only {:.1} of {asked:.1} requests a second could be sent", client.sent_rate_per_s);
+        Reason::new("rate_not_offered", detail)
+    })
+}
+
+fn throttled(left: &Left<'_>) -> Option<Reason> {
+    let share = left.client.cgroup_throttled_us?.0 as f64 * 1000.0 / left.window_ns.max(1) as f64;
+    (share > MAX_THROTTLED_SHARE).then(|| {
+        Reason::new("cpu_throttled", format!("the control group was throttled for {:.0} % of the attempt", share * 100.0))
+    })
+}
+
+fn milliseconds(ns: i64) -> i64 {
+    ns / 1_000_000
+}
+
+#[cfg(test)]
+mod tests {
+    use assay_manifest::Count;
+
+    use super::*;
+
+    fn verdict(finished: &Finished, client: &ClientHealth, change: impl FnOnce(&mut Left<'_>)) -> String {
+        let mut left = Left {
+            finished,
+            timed_out: false,
+            limit: Duration::from_secs(60),
+            client,
+            window_ns: 1_000_000_000,
+            missed_start: None,
+            is_idle: false,
+        };
+        change(&mut left);
+        let (status, reasons) = judge(&left);
+        let lines = reasons.iter().map(|reason| format!("\n{}: {}", reason.code, reason.detail));
+        format!("{status}{}", lines.collect::<String>())
+    }
+
+    fn of_client(client: &ClientHealth) -> String {
+        verdict(&Finished::default(), client, |left| left.is_idle = true)
+    }
+
+    #[test]
+    fn a_trial_without_requests_does_not_count_unless_the_shard_had_none() {
+        let (finished, client) = (Finished::default(), ClientHealth::default());
+        insta::assert_snapshot!(verdict(&finished, &client, |_| ()), @r"
+        completed
+        no_requests: no request was due in the measured phase
+        ");
+        assert_eq!(of_client(&client), "completed");
+    }
+
+    #[test]
+    fn who_was_stopped_is_not_blamed_for_what_it_did_not_measure() {
+        let client = ClientHealth::default();
+        let cancelled = Finished { cancelled: true, ..Finished::default() };
+        insta::assert_snapshot!(verdict(&cancelled, &client, |_| ()), @r"
+        cancelled
+        cancelled: the run was stopped in the middle of the attempt
+        ");
+        insta::assert_snapshot!(verdict(&cancelled, &client, |left| left.timed_out = true), @r"
+        timed_out
+        time_limit: the trial ran into its time limit of 60s and was stopped
+        ");
+        insta::assert_snapshot!(verdict(&cancelled, &client, |left| { left.timed_out = true; left.missed_start = Some(7_000_000); }), @r"
+        timed_out
+        time_limit: the trial ran into its time limit of 60s and was stopped
+        barrier_missed: the shard came 7 ms after the instant at which all began
+        ");
+    }
+
+    #[test]
+    fn a_client_that_measured_itself_does_not_count() {
+        let late = |ns| ClientHealth { lateness_p99_ns: Some(Count(ns)), ..ClientHealth::default() };
+        assert_eq!(of_client(&late(25_000_000)), "completed", "the limit itself is allowed");
+        insta::assert_snapshot!(of_client(&late(26_000_000)), @r"
+        completed
+        client_late: 1 % of the requests were sent more than 26 ms later than intended
+        ");
+        let stalled = |ns| ClientHealth { loop_stall_max_ns: Count(ns), ..ClientHealth::default() };
+        assert_eq!(of_client(&stalled(1_000_000_000)), "completed");
+        insta::assert_snapshot!(of_client(&stalled(1_500_000_000)), @r"
+        completed
+        client_stalled: the client did not look at its sockets for 1500 ms
+        ");
+        let rate = |sent| ClientHealth { asked_rate_per_s: Some(100.0), sent_rate_per_s: sent, ..ClientHealth::default() };
+        assert_eq!(of_client(&rate(95.0)), "completed");
+        insta::assert_snapshot!(of_client(&rate(94.9)), @r"
+        completed
+        rate_not_offered: only 94.9 of 100.0 requests a second could be sent
+        ");
+        let throttled = |us| ClientHealth { cgroup_throttled_us: Some(Count(us)), ..ClientHealth::default() };
+        assert_eq!(of_client(&throttled(50_000)), "completed");
+        insta::assert_snapshot!(of_client(&throttled(60_000)), @r"
+        completed
+        cpu_throttled: the control group was throttled for 6 % of the attempt
+        ");
+    }
+}

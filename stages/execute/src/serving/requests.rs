@@ -1,0 +1,178 @@
+//! The requests of one shard: the schedule's stripe, with the prompts and bodies that belong to it.
+
+use std::sync::Arc;
+
+use assay_load::{Cause, Planned};
+use assay_manifest::{CacheMode, CaptureMode, ServingWork};
+use assay_record::Phase;
+use assay_schedule::{Requests as Scheduled, ScheduledRequest, Stripe, TrialSchedule};
+use assay_tokens::Tokenizer;
+
+use super::body::body;
+
+/// Makes the requests of one shard, in order, ahead of their time.
+pub(crate) struct Prompts<'a> {
+    warmup: Scheduled,
+    measured: Scheduled,
+    tokenizer: Arc<Tokenizer>,
+    work: &'a ServingWork,
+    salt: Option<u64>,
+    is_silent: bool,
+}
+
+impl<'a> Prompts<'a> {
+    pub(crate) fn new(schedule: &TrialSchedule, stripe: Stripe, tokenizer: Arc<Tokenizer>, work: &'a ServingWork) -> Self {
+        let of = |phase| schedule.for_shard(phase, stripe);
+        Self {
+            warmup: of(assay_schedule::Phase::WarmUp),
+            measured: of(assay_schedule::Phase::Measure),
+            tokenizer,
+            work,
+            salt: schedule.salt().filter(|_| work.cache == CacheMode::ColdSalt),
+            is_silent: false,
+        }
+    }
+
+    /// Gives no request: the shard has no user.
+    pub(crate) fn silence(&mut self) {
+        self.is_silent = true;
+    }
+
+    fn planned(&self, request: &ScheduledRequest, output_tokens: Option<u32>) -> Result<Planned, Cause> {
+        let documents = if self.work.api == assay_manifest::ServingApi::Embeddings { self.work.batch.max(1) } else { 1 };
+        let prompt = |number| self.tokenizer.prompt(request.document_seed(number), self.salt, request.input_tokens);
+        let prompts = (0..documents).map(prompt).collect::<Result<Vec<_>, _>>()?;
+        let input_tokens = prompts.iter().fold(0_u32, |sum, prompt| sum.saturating_add(prompt.tokens));
+        let prompts: Vec<String> = prompts.into_iter().map(|prompt| prompt.text).collect();
+        Ok(Planned {
+            global_index: request.global_index,
+            intended_offset_ns: request.offset_ns,
+            body: body(self.work, &prompts, output_tokens),
+            input_tokens,
+            output_tokens_asked: output_tokens,
+            request_id: request.request_id,
+            prompt_sha256: (self.work.capture != CaptureMode::None)
+                .then(|| *assay_manifest::Digest::of(prompts.join("\n").as_bytes()).as_bytes()),
+        })
+    }
+}
+
+impl assay_load::Requests for Prompts<'_> {
+    fn next(&mut self, phase: Phase) -> Result<Option<Planned>, Cause> {
+        if self.is_silent {
+            return Ok(None);
+        }
+        let request = match phase {
+            Phase::Warmup => self.warmup.next(),
+            Phase::Measured => self.measured.next(),
+        };
+        request.map(|request| self.planned(&request, request.output_tokens)).transpose()
+    }
+}
+
+/// The measured prompts, each for one token and without a time of its own: what fills the cache before a warm trial.
+pub(crate) struct WarmPrompts<'a>(Prompts<'a>);
+
+impl<'a> WarmPrompts<'a> {
+    pub(crate) fn new(prompts: Prompts<'a>) -> Self {
+        Self(prompts)
+    }
+}
+
+impl assay_load::Requests for WarmPrompts<'_> {
+    fn next(&mut self, phase: Phase) -> Result<Option<Planned>, Cause> {
+        if phase == Phase::Warmup {
+            return Ok(None);
+        }
+        let Some(request) = self.0.measured.next() else { return Ok(None) };
+        let mut planned = self.0.planned(&request, request.output_tokens.map(|_| 1))?;
+        planned.intended_offset_ns = None;
+        // The trial itself sends the same request again, under its own id.
+        planned.request_id = !planned.request_id;
+        Ok(Some(planned))
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use assay_manifest::Digest;
+    use assay_schedule::{Nonce, Offered, PointKey, Seed, TrialKey};
+
+    use super::*;
+
+    /// A small chat workload of five requests.
+    pub(crate) fn work() -> ServingWork {
+        let json = serde_json::json!({
+            "api": "chat", "model": "m", "arrival": {"law": "constant"}, "input": {"law": "uniform", "min": 2, "max": 9},
+            "output": {"law": "fixed", "tokens": 3}, "exact_output": true, "batch": 1, "body": {}, "requests": "5",
+            "warmup_ns": "0", "timeout_ns": "1000000000", "time_limit_ns": "1000000000", "cache": "cold_salt",
+            "streaming": true, "continuous_usage": false, "capture": "digest", "slos": [],
+            "tokenizer": {"name": "common-words", "digest": Digest::of(b"")},
+        });
+        serde_json::from_value(json).expect("a workload")
+    }
+
+    fn schedule(work: &ServingWork, nonce: u128) -> TrialSchedule {
+        let (seed, workload, point) = (Seed::new([1; 32]), Digest::of(b"w"), "rate-10".parse().expect("a point"));
+        let key = TrialKey {
+            point: PointKey { seed: &seed, workload: &workload, point: &point },
+            trial: 0,
+            nonce: Nonce::new(nonce),
+        };
+        TrialSchedule::new(work, Offered::Rate { per_s: 10.0 }, &key).expect("a schedule")
+    }
+
+    fn all(mut requests: impl assay_load::Requests) -> Vec<Planned> {
+        std::iter::from_fn(|| requests.next(Phase::Measured).expect("prepared")).collect()
+    }
+
+    fn prompts(work: &ServingWork, nonce: u128, shard: u32, shards: u32) -> Vec<Planned> {
+        let stripe = Stripe::new(shard, shards).expect("a stripe");
+        all(Prompts::new(&schedule(work, nonce), stripe, Arc::new(Tokenizer::built_in()), work))
+    }
+
+    #[test]
+    fn shards_send_together_what_one_sends() {
+        let work = work();
+        let one = prompts(&work, 1, 0, 1);
+        let mut three: Vec<_> = (0..3).flat_map(|shard| prompts(&work, 1, shard, 3)).collect();
+        three.sort_by_key(|planned| planned.global_index);
+        assert_eq!(one.len(), 5);
+        assert_eq!(one, three);
+    }
+
+    #[test]
+    fn a_salt_parts_the_prompts_of_two_attempts_and_nothing_else_does() {
+        let salted = work();
+        let shared = ServingWork { cache: CacheMode::Shared, ..work() };
+        let texts = |work: &ServingWork, nonce| prompts(work, nonce, 0, 1).into_iter().map(|planned| planned.body).collect::<Vec<_>>();
+        assert_ne!(texts(&salted, 1), texts(&salted, 2));
+        assert_eq!(texts(&shared, 1), texts(&shared, 2));
+        let offsets = |nonce| prompts(&salted, nonce, 0, 1).iter().map(|planned| planned.intended_offset_ns).collect::<Vec<_>>();
+        assert_eq!(offsets(1), offsets(2));
+    }
+
+    #[test]
+    fn what_warms_the_cache_is_what_the_trial_sends_for_one_token() {
+        let work = ServingWork { cache: CacheMode::Warm, ..work() };
+        let schedule = schedule(&work, 1);
+        let make = || Prompts::new(&schedule, Stripe::WHOLE, Arc::new(Tokenizer::built_in()), &work);
+        let (warm, measured) = (all(WarmPrompts::new(make())), all(make()));
+        assert_eq!(warm.len(), measured.len());
+        for (warm, measured) in warm.iter().zip(&measured) {
+            assert_eq!(warm.prompt_sha256, measured.prompt_sha256);
+            assert_ne!(warm.request_id, measured.request_id);
+            assert_eq!((warm.output_tokens_asked, warm.intended_offset_ns), (Some(1), None));
+        }
+    }
+
+    #[test]
+    fn a_prompt_has_exactly_its_tokens() {
+        let tokenizer = Tokenizer::built_in();
+        for planned in prompts(&work(), 1, 0, 1) {
+            let body: serde_json::Value = serde_json::from_slice(&planned.body).expect("JSON");
+            let prompt = body["messages"][0]["content"].as_str().expect("a prompt");
+            assert_eq!(tokenizer.count(prompt).expect("counted"), u64::from(planned.input_tokens));
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Serving workloads: what execute will ask of an endpoint, and the recipe of each point's load.
+
+use assay_manifest::{
+    ArrivalLaw, CacheMode, CaptureMode, Case, Count, Digest, FrozenWorkload, LengthLaw, Point, ServingWork, Slo, SloMetric, Source,
+    Tokenizer,
+};
+use assay_schedule::{Nonce, Offered, PointKey, ScheduleError, Seed, TrialKey, TrialSchedule, load_recipe_digest};
+use assay_spec::{Arrival, Arrivals, Cache, Capture, Distribution, Lengths, Scenario, Serving, Workload};
+use assay_stage::{Context, Exit, Failure};
+
+use crate::{nanoseconds, pinned};
+
+/// The largest tokenizer file.
+const MAX_TOKENIZER_BYTES: u64 = assay_spec::MAX_FILE_BYTES as u64;
+
+/// What the built-in tokenizer is called.
+const BUILT_IN: &str = "common-words";
+
+/// genai-bench makes no prompt shorter than this, and no answer shorter than that.
+const SCENARIO_FLOORS: (u32, u32) = (1, 2);
+
+/// The serving stacks that count tokens chunk by chunk when they are asked to.
+const CONTINUOUS_USAGE: [&str; 2] = ["vllm", "assay-simulator"];
+
+/// What execute asks of the endpoint.
+pub(crate) fn work(ctx: &Context, source: &Source, workload: &Workload, serving: &Serving) -> Result<ServingWork, Failure> {
+    let (input, output) = lengths(&serving.lengths);
+    let load = &serving.load;
+    Ok(ServingWork {
+        api: serving.api,
+        model: workload.spec.dimensions.model.clone().unwrap_or_default(),
+        arrival: arrival(&load.arrivals),
+        input,
+        output,
+        exact_output: serving.exact_output,
+        continuous_usage: workload.spec.dimensions.stack.as_deref().is_some_and(|stack| CONTINUOUS_USAGE.contains(&stack)),
+        batch: serving.batch,
+        body: serving.body.clone(),
+        requests: load.requests.map(Count),
+        duration_ns: load.duration.map(nanoseconds),
+        warmup_ns: nanoseconds(load.warmup),
+        timeout_ns: nanoseconds(load.timeout),
+        time_limit_ns: nanoseconds(workload.spec.time_limit),
+        cache: cache(serving.cache),
+        streaming: serving.streaming,
+        capture: capture(serving.capture),
+        slos: serving.slos.iter().map(slo).collect(),
+        tokenizer: tokenizer(ctx, source, workload, serving)?,
+    })
+}
+
+/// Every serving point gets the digest of what its load is made from.
+pub(crate) fn pin_load(cases: &mut [Case], workloads: &[FrozenWorkload]) -> Result<(), Failure> {
+    for case in cases {
+        let Some(workload) = workloads.iter().find(|workload| workload.name == case.workload) else { continue };
+        let Some(work) = &workload.serving else { continue };
+        for point in &mut case.points {
+            let digest = recipe(workload, work, point)?;
+            point.load_recipe_digest = Some(digest);
+        }
+    }
+    Ok(())
+}
+
+/// Refuses here what no schedule can be made of, long before anything is measured.
+fn recipe(workload: &FrozenWorkload, work: &ServingWork, point: &Point) -> Result<Digest, Failure> {
+    let seed: Seed = workload.seed.parse().map_err(|error| Failure::of(Exit::Definition, "seed", &error))?;
+    let key = PointKey { seed: &seed, workload: &workload.workload_spec_digest, point: &point.point_id };
+    let unusable = |error: &ScheduleError| {
+        let failure = Failure::of(Exit::Definition, "schedule", error);
+        failure.hint(format!("see `spec.load` and `spec.lengths` of the workload `{}`", workload.name))
+    };
+    let offered = Offered::of_point(point).map_err(|error| unusable(&error))?;
+    TrialSchedule::new(work, offered, &TrialKey { point: key, trial: 0, nonce: Nonce::new(0) }).map_err(|error| unusable(&error))?;
+    load_recipe_digest(work, offered, &key).map_err(|error| Failure::of(Exit::Definition, "load_recipe", &error))
+}
+
+fn arrival(arrivals: &Arrivals) -> ArrivalLaw {
+    match arrivals {
+        Arrivals::Closed { .. } => ArrivalLaw::Closed,
+        Arrivals::Open { process: Arrival::Constant, .. } => ArrivalLaw::Constant,
+        Arrivals::Open { process: Arrival::Poisson, .. } => ArrivalLaw::Poisson,
+        Arrivals::Open { process: Arrival::Gamma { smoothness }, .. } => ArrivalLaw::Gamma { smoothness: *smoothness },
+    }
+}
+
+/// Token counts are checked against their limit when a definition is read, and fit.
+fn tokens(count: u64) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+fn lengths(lengths: &Lengths) -> (LengthLaw, Option<LengthLaw>) {
+    let (floor_in, floor_out) = SCENARIO_FLOORS;
+    let normal = |(mean, stddev): (u64, u64), floor| LengthLaw::TruncatedNormal { mean: mean as f64, stddev: stddev as f64, floor };
+    let uniform = |(low, high): (u64, u64), floor| LengthLaw::TruncatedUniform { low: tokens(low), high: tokens(high), floor };
+    match lengths {
+        Lengths::Scenario(Scenario::Deterministic { input, output }) => {
+            (LengthLaw::Fixed { tokens: tokens(*input) }, Some(LengthLaw::Fixed { tokens: tokens(*output) }))
+        }
+        Lengths::Scenario(Scenario::Normal { input, output }) => (normal(*input, floor_in), Some(normal(*output, floor_out))),
+        Lengths::Scenario(Scenario::Uniform { input, output }) => (uniform(*input, floor_in), Some(uniform(*output, floor_out))),
+        Lengths::Scenario(Scenario::Embedding { tokens: count }) => (LengthLaw::Fixed { tokens: tokens(*count) }, None),
+        Lengths::Explicit { input, output } => (distribution(*input), Some(distribution(*output))),
+    }
+}
+
+fn distribution(distribution: Distribution) -> LengthLaw {
+    match distribution {
+        Distribution::Fixed(count) => LengthLaw::Fixed { tokens: tokens(count) },
+        Distribution::Uniform { min, max } => LengthLaw::Uniform { min: tokens(min), max: tokens(max) },
+        Distribution::Normal { mean, stddev } => LengthLaw::Normal { mean, stddev },
+        Distribution::LogNormal { mean, stddev } => LengthLaw::Lognormal { mean, stddev },
+    }
+}
+
+fn cache(cache: Cache) -> CacheMode {
+    match cache {
+        Cache::ColdSalt => CacheMode::ColdSalt,
+        Cache::ColdFlush => CacheMode::ColdFlush,
+        Cache::Warm => CacheMode::Warm,
+        Cache::Shared => CacheMode::Shared,
+    }
+}
+
+fn capture(capture: Capture) -> CaptureMode {
+    match capture {
+        Capture::None => CaptureMode::None,
+        Capture::Digest => CaptureMode::Digest,
+        Capture::Full => CaptureMode::Full,
+    }
+}
+
+fn slo(slo: &assay_spec::Slo) -> Slo {
+    let metric = match slo.metric {
+        assay_spec::SloMetric::Ttft => SloMetric::Ttft,
+        assay_spec::SloMetric::Ttfo => SloMetric::Ttfo,
+        assay_spec::SloMetric::Tpot => SloMetric::Tpot,
+        assay_spec::SloMetric::E2e => SloMetric::E2e,
+    };
+    Slo { metric, at_most_ns: Count(slo.at_most_ns) }
+}
+
+/// The built-in words, or the workload's own file, which must be one that execute can read.
+fn tokenizer(ctx: &Context, source: &Source, workload: &Workload, serving: &Serving) -> Result<Tokenizer, Failure> {
+    let Some(path) = &serving.tokenizer else {
+        let built_in = assay_tokens::Tokenizer::built_in();
+        return Ok(Tokenizer { name: BUILT_IN.to_owned(), digest: built_in.digest(), file: None });
+    };
+    let file = pinned(source, &workload.name, path)?;
+    let bytes = ctx.get(&file.artifact, MAX_TOKENIZER_BYTES)?;
+    assay_tokens::Tokenizer::from_file(&bytes).map_err(|error| {
+        Failure::of(Exit::Definition, "tokenizer", &error).hint(format!("`{}` must be a tokenizer.json that can be read", file.origin))
+    })?;
+    Ok(Tokenizer { name: path.clone(), digest: file.artifact.digest, file: Some(file) })
+}

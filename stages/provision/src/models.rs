@@ -1,0 +1,40 @@
+//! Whether a target serves what the plan asks it for.
+
+use std::collections::BTreeSet;
+
+use assay_manifest::{Plan, Target};
+use assay_probe::Identity;
+use assay_stage::Failure;
+
+/// How many models a message names.
+const SHOWN: usize = 10;
+
+/// The models that the plan's workloads ask a target for, in any block: what a target is must not depend on the block.
+pub(crate) fn asked_of<'a>(plan: &'a Plan, target: &Target) -> BTreeSet<&'a str> {
+    let workloads = plan.cases.iter().filter(|case| case.target == target.name).filter_map(|case| plan.workload(&case.workload));
+    workloads.filter_map(|workload| Some(workload.serving.as_ref()?.model.as_str())).collect()
+}
+
+/// Every model is on the target's list, where it gives one. It is the environment's failure: the definition is sound, and
+/// another start of the endpoint, or a moment later, may serve the model.
+pub(crate) fn check(target: &Target, asked: &BTreeSet<&str>, identity: &Identity) -> Result<(), Failure> {
+    let Ok(listed) = &identity.models else { return Ok(()) };
+    let Some(missing) = asked.iter().find(|model| !listed.iter().any(|name| name == *model)) else { return Ok(()) };
+    let message = format!("target `{}` does not serve the model `{missing}`: it lists {}", target.name, named(listed));
+    Err(Failure::environment("model_not_served", message).hint(
+        "write one of the listed names as the workload's `model`, or start the endpoint with that name (vLLM: `--served-model-name`)",
+    ))
+}
+
+fn named(models: &[String]) -> String {
+    let mut text = models.iter().take(SHOWN).map(|model| format!("`{model}`")).collect::<Vec<_>>().join(", ");
+    match models.len() {
+        0 => "no model".clone_into(&mut text),
+        count if count > SHOWN => text.push_str(&format!(" and {} more", count - SHOWN)),
+        _ => {}
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

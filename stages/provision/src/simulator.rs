@@ -1,0 +1,149 @@
+//! Bringing a simulator up: which command the runner is to hold, and where the simulator then is.
+//!
+//! It takes its port itself and says in a file which one it is, so no port is chosen that somebody else takes meanwhile. That the
+//! file appears is also the proof that it is this simulator that listens, and not whoever had the port of a given address before.
+//! The file lies in the stage's scratch folder: the simulator writes it once, and nobody needs it after the stage.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use assay_manifest::{Plan, Target};
+use assay_process::Cancel;
+use assay_stage::{Clock, Context, Event, Failure};
+
+use crate::models::asked_of;
+use crate::ready::place_of;
+
+/// The path that answers once a simulator is ready.
+pub(crate) const READY_PATH: &str = "/health";
+
+/// How long it may take to listen: it does so within milliseconds, so one that does not by then never will.
+const START_LIMIT: Duration = Duration::from_secs(30);
+
+/// The pause between two looks at the port's file.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Options that are set here, and by no definition.
+const OWN_OPTIONS: [&str; 4] = ["listen", "port-file", "until-stdin-closes", "config"];
+
+/// Has the runner hold a simulator, and gives its address once it listens.
+pub(crate) fn start(
+    ctx: &Context,
+    plan: &Plan,
+    target: &Target,
+    hold: impl FnOnce(Vec<String>) -> Event,
+) -> Result<String, Failure> {
+    let port_file = ctx.scratch().join(format!("port-of-{}", target.name));
+    let listen = listen_at(target)?;
+    ctx.emit(hold(command(&program()?, target, &asked_of(plan, target), listen, &port_file)?));
+    let limit = START_LIMIT.min(Duration::from_nanos(target.ready_timeout_ns.0));
+    let port = wait_for_port(ctx.clock(), ctx.cancel(), target, &port_file, limit)?;
+    Ok(target.url.clone().unwrap_or_else(|| format!("http://{}", SocketAddr::new(listen.ip(), port))))
+}
+
+/// The simulator's binary, which lies beside the stages'.
+fn program() -> Result<PathBuf, Failure> {
+    let this = std::env::current_exe()
+        .map_err(|error| Failure::environment("binaries", "cannot find the running program").because(&error))?;
+    let path = this.with_file_name("assay-simulator");
+    if path.is_file() {
+        return Ok(path);
+    }
+    Err(Failure::usage("binary_missing", format!("the simulator's binary `{}` is not there", path.display()))
+        .hint("it lies beside the six stage binaries; build it with `cargo build`"))
+}
+
+/// Where the simulator is to listen: at its address, or at a free port that only this machine reaches.
+fn listen_at(target: &Target) -> Result<SocketAddr, Failure> {
+    let Some(url) = &target.url else { return Ok(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)) };
+    let bad = |what: &str| {
+        Failure::definition("target_url", format!("the simulator `{}` cannot listen at `{url}`: {what}", target.name))
+            .hint("leave `url` out and it takes a free port, or write it as `http://127.0.0.1:8000`")
+    };
+    let place = place_of(url).ok_or_else(|| bad("that is not an address"))?;
+    if place.is_tls {
+        return Err(bad("it speaks no TLS"));
+    }
+    let ip = match place.host.as_str() {
+        "localhost" => Ipv4Addr::LOCALHOST.into(),
+        host => host.parse::<IpAddr>().map_err(|_| bad("its host is neither `localhost` nor an IP address"))?,
+    };
+    Ok(SocketAddr::new(ip, place.port))
+}
+
+/// The command line of a simulator: the settings of its definition, and the model that the workloads ask it for.
+fn command(
+    program: &Path,
+    target: &Target,
+    asked: &BTreeSet<&str>,
+    listen: SocketAddr,
+    port_file: &Path,
+) -> Result<Vec<String>, Failure> {
+    let text = |path: &Path| {
+        let unusable = || Failure::environment("path", format!("the path `{}` is not UTF-8", path.display()));
+        path.to_str().map(str::to_owned).ok_or_else(unusable)
+    };
+    let mut command = vec![text(program)?, "--listen".to_owned(), listen.to_string(), "--port-file".to_owned(), text(port_file)?];
+    if !target.config.contains_key("model") {
+        command.extend(only_model(target, asked)?.map(|model| format!("--model={model}")));
+    }
+    for (key, value) in &target.config {
+        let option = key.replace('_', "-");
+        if OWN_OPTIONS.contains(&option.as_str()) {
+            return Err(Failure::definition(
+                "target_config",
+                format!("`config` of target `{}` may not set `{key}`", target.name),
+            )
+            .hint("where a simulator listens is its `url`; its other settings stand in `config` one by one"));
+        }
+        command.push(format!("--{option}={value}"));
+    }
+    Ok(command)
+}
+
+fn only_model<'a>(target: &Target, asked: &BTreeSet<&'a str>) -> Result<Option<&'a str>, Failure> {
+    let mut models = asked.iter().copied();
+    match (models.next(), models.next()) {
+        (model, None) => Ok(model),
+        (Some(one), Some(other)) => Err(Failure::definition(
+            "target_models",
+            format!("the simulator `{}` is asked for the models `{one}` and `{other}`, and serves one", target.name),
+        )
+        .hint("give each model a target of its own")),
+        (None, Some(_)) => Ok(None),
+    }
+}
+
+fn wait_for_port(clock: Clock, cancel: &Cancel, target: &Target, file: &Path, limit: Duration) -> Result<u16, Failure> {
+    let watch = clock.start();
+    loop {
+        // The file appears whole, so whatever is in it is the port.
+        match std::fs::read_to_string(file) {
+            Ok(text) => return port_in(&text, target),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => {
+                return Err(Failure::environment("scratch", format!("cannot read `{}`", file.display())).because(&error));
+            }
+        }
+        if u128::from(watch.elapsed_ns()) >= limit.as_nanos() {
+            return Err(Failure::environment(
+                "simulator_not_started",
+                format!("the simulator `{}` did not listen within {limit:?}", target.name),
+            )
+            .hint(format!("its log beside the stage's, `target-{}.log`, says why", target.name)));
+        }
+        if cancel.wait_timeout(PAUSE) {
+            return Err(Failure::cancelled(cancel.reason().unwrap_or("stopped")));
+        }
+    }
+}
+
+fn port_in(text: &str, target: &Target) -> Result<u16, Failure> {
+    let port = text.trim().parse().ok().filter(|port| *port != 0);
+    port.ok_or_else(|| Failure::unexpected("port_file", format!("the simulator `{}` gave no port", target.name)))
+}
+
+#[cfg(test)]
+mod tests;

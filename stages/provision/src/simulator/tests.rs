@@ -1,0 +1,94 @@
+use assay_stage::Exit;
+use serde_json::json;
+
+use super::*;
+
+fn target(url: Option<&str>, config: &[(&str, &str)]) -> Target {
+    let config: std::collections::BTreeMap<_, _> = config.iter().copied().collect();
+    let mut target = json!({
+        "name": "sim", "kind": "simulator", "command": [], "env": [], "config": config, "ready_timeout_ns": "1", "hardware": {},
+    });
+    if let Some(url) = url {
+        target["url"] = json!(url);
+    }
+    serde_json::from_value(target).expect("a target")
+}
+
+fn line(target: &Target, asked: &[&str]) -> Result<String, Failure> {
+    let listen = listen_at(target)?;
+    let (program, file) = (Path::new("/bin/assay-simulator"), Path::new("/scratch/port"));
+    command(program, target, &asked.iter().copied().collect(), listen, file).map(|command| command.join(" "))
+}
+
+#[test]
+fn a_simulator_is_started_with_its_settings_and_the_model_that_is_asked_for() {
+    let settings = [("profile", "h100-8b"), ("seed", "7"), ("ttft_ms", "-1")];
+    insta::assert_snapshot!(line(&target(None, &settings), &["llama"]).expect("a command"), @"/bin/assay-simulator --listen 127.0.0.1:0 --port-file /scratch/port --model=llama --profile=h100-8b --seed=7 --ttft-ms=-1");
+    insta::assert_snapshot!(line(&target(None, &[("model", "other")]), &["llama", "qwen"]).expect("a command"), @"/bin/assay-simulator --listen 127.0.0.1:0 --port-file /scratch/port --model=other");
+    insta::assert_snapshot!(line(&target(Some("http://localhost:8000/"), &[]), &[]).expect("a command"), @"/bin/assay-simulator --listen 127.0.0.1:8000 --port-file /scratch/port");
+    insta::assert_snapshot!(line(&target(Some("http://[::1]"), &[]), &[]).expect("a command"), @"/bin/assay-simulator --listen [::1]:80 --port-file /scratch/port");
+}
+
+#[test]
+fn what_a_simulator_cannot_be_is_a_mistake_of_the_definition() {
+    let refused = |target: Target, asked: &[&str]| {
+        let failure = line(&target, asked).expect_err("refused");
+        assert_eq!(failure.exit, Exit::Definition);
+        format!("{}: {}", failure.code, failure.message)
+    };
+    insta::assert_snapshot!(refused(target(None, &[]), &["llama", "qwen"]), @"target_models: the simulator `sim` is asked for the models `llama` and `qwen`, and serves one");
+    for key in ["listen", "port_file", "port-file", "until-stdin-closes", "config"] {
+        assert_eq!(
+            refused(target(None, &[(key, "x")]), &[]),
+            format!("target_config: `config` of target `sim` may not set `{key}`")
+        );
+    }
+    insta::assert_snapshot!(refused(target(Some("https://127.0.0.1:1"), &[]), &[]), @"target_url: the simulator `sim` cannot listen at `https://127.0.0.1:1`: it speaks no TLS");
+    insta::assert_snapshot!(refused(target(Some("http://example.org"), &[]), &[]), @"target_url: the simulator `sim` cannot listen at `http://example.org`: its host is neither `localhost` nor an IP address");
+    insta::assert_snapshot!(refused(target(Some("nowhere"), &[]), &[]), @"target_url: the simulator `sim` cannot listen at `nowhere`: that is not an address");
+}
+
+fn port_from(file: &Path) -> Result<u16, Failure> {
+    wait_for_port(Clock, &Cancel::new().expect("an eventfd"), &target(None, &[]), file, Duration::ZERO)
+}
+
+#[test]
+fn the_port_is_what_the_simulator_says() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("port");
+    insta::assert_snapshot!(port_from(&file).expect_err("not there"), @r"
+    error[simulator_not_started]: the simulator `sim` did not listen within 0ns
+
+    hint: its log beside the stage's, `target-sim.log`, says why
+    ");
+    std::fs::write(&file, "40123\n").expect("written");
+    assert_eq!(port_from(&file), Ok(40123));
+    for odd in ["", "0\n", "65536\n", "port", "\u{7f}"] {
+        std::fs::write(&file, odd).expect("written");
+        assert_eq!(port_from(&file).expect_err(odd).code, "port_file");
+    }
+    assert_eq!(port_from(folder.path()).expect_err("a folder").code, "scratch");
+}
+
+#[test]
+fn a_port_that_comes_later_is_waited_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("port");
+    // As a simulator does it: the file appears whole.
+    let (part, there) = (folder.path().join("port.part"), file.clone());
+    let writer = std::thread::spawn(move || std::fs::write(&part, "40123\n").and_then(|()| std::fs::rename(part, there)));
+    let limit = Duration::from_secs(600);
+    let port = wait_for_port(Clock, &Cancel::new().expect("an eventfd"), &target(None, &[]), &file, limit);
+    writer.join().expect("no panic").expect("written");
+    assert_eq!(port, Ok(40123));
+}
+
+#[test]
+fn whoever_stops_the_run_stops_the_waiting() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let cancel = Cancel::new().expect("an eventfd");
+    cancel.cancel("SIGINT");
+    let limit = Duration::from_secs(600);
+    let failure = wait_for_port(Clock, &cancel, &target(None, &[]), &folder.path().join("port"), limit).expect_err("stopped");
+    assert_eq!((failure.exit, failure.message.as_str()), (Exit::Cancelled, "SIGINT"));
+}

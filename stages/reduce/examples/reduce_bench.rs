@@ -1,0 +1,164 @@
+//! What reduce costs on records that a small generator writes:
+//! `cargo run --release -p assay-reduce --example reduce_bench -- FOLDER [RECORDS [STREAMS]]`.
+//!
+//! Writes `requests.parquet` (10 million records without chunk lists) and `streams.parquet` (200,000 records of 128 chunks), then
+//! times both passes over each. `reduce_duckdb.py` beside it asks DuckDB for the same quantiles of the same files.
+
+#![expect(clippy::print_stdout, reason = "an example that reports figures")]
+
+use std::error::Error;
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::Path;
+use std::time::Instant;
+
+use assay_manifest::ServingWork;
+use assay_record::{Chunk, Outcome, Phase, Record, TokenSource};
+use assay_reduce::TrialRecords;
+use assay_warehouse::records::{RecordFile, RecordWriter};
+
+const CHUNKS: usize = 128;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let folder = arguments.next().ok_or("usage: reduce_bench FOLDER [RECORDS [STREAMS]]")?;
+    let mut number = |default: u64| arguments.next().map_or(Ok(default), |text| text.parse());
+    let (requests, streams) = (number(10_000_000)?, number(200_000)?);
+    let folder = Path::new(&folder);
+    std::fs::create_dir_all(folder)?;
+    for (name, records, chunks) in [("requests.parquet", requests, 0), ("streams.parquet", streams, CHUNKS)] {
+        let path = folder.join(name);
+        write(&path, records, chunks)?;
+        reduce(&path, records)?;
+    }
+    Ok(())
+}
+
+/// SplitMix64: enough for numbers that only have to look like a load.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// An exponential time with a mean, in nanoseconds.
+    fn wait(&mut self, mean_ns: f64) -> i64 {
+        let share = (self.next() >> 11) as f64 / (1_u64 << 53) as f64;
+        (-mean_ns * (1.0 - share).ln()) as i64
+    }
+}
+
+fn record(random: &mut Random, index: u64, chunks: &mut Vec<Chunk>, count: usize) -> Record {
+    let intended = index as i64 * 1_000_000;
+    let sent = intended + 20_000 + random.wait(30_000.0);
+    let first = sent + 20_000_000 + random.wait(60_000_000.0);
+    let tokens = if count > 0 { count as u32 } else { 64 + (random.next() % 256) as u32 };
+    let mut last = first;
+    chunks.clear();
+    for place in 0..count {
+        last += if place > 0 { 8_000_000 + random.wait(2_000_000.0) } else { 0 };
+        chunks.push(Chunk { at_ns: last, bytes: 3 + (random.next() % 5) as u32, tokens: Some(1) });
+    }
+    if count == 0 {
+        last += i64::from(tokens) * 9_000_000 + random.wait(50_000_000.0);
+    }
+    let failed = random.next() % 200 == 0;
+    let answered = |at: i64| (!failed).then_some(at);
+    Record {
+        global_index: index,
+        phase: Phase::Measured,
+        request_id: u128::from(random.next()) << 64 | u128::from(random.next()),
+        intended_ns: Some(intended),
+        dequeued_ns: Some(intended + 15_000),
+        sent_ns: Some(sent),
+        write_done_ns: Some(sent + 20_000),
+        first_byte_ns: answered(first - 100_000),
+        first_token_ns: answered(first),
+        first_content_ns: answered(first),
+        last_token_ns: answered(last),
+        end_ns: Some(last + 50_000),
+        outcome: if failed { Outcome::HttpError } else { Outcome::Ok },
+        http_status: Some(if failed { 503 } else { 200 }),
+        finish_reason: (!failed).then(|| "length".to_owned()),
+        request_bytes: 4_000 + random.next() % 64,
+        response_bytes: 20_000 + random.next() % 4_096,
+        input_tokens: 1_000,
+        input_tokens_endpoint: (!failed).then_some(1_003),
+        output_tokens_asked: Some(tokens),
+        output_tokens: (!failed).then_some(tokens),
+        output_source: TokenSource::Usage,
+        token_events: if failed { 0 } else { tokens },
+        chunks: if failed { Vec::new() } else { chunks.clone() },
+        ..Record::default()
+    }
+}
+
+fn write(path: &Path, records: u64, chunks: usize) -> Result<(), Box<dyn Error>> {
+    let mut random = Random(7);
+    let mut list = Vec::new();
+    let begun = Instant::now();
+    (0..records).for_each(|index| drop(std::hint::black_box(record(&mut random, index, &mut list, chunks))));
+    let generating = begun.elapsed();
+
+    let mut random = Random(7);
+    let begun = Instant::now();
+    let mut writer = RecordWriter::new(BufWriter::new(File::create(path)?), 0, 0)?;
+    for index in 0..records {
+        writer.write(&record(&mut random, index, &mut list, chunks))?;
+    }
+    let written = writer.finish()?;
+    let writing = begun.elapsed().saturating_sub(generating);
+    let per_record = writing.as_nanos() as f64 / records as f64;
+    let per_chunk = if chunks > 0 { format!(", {:.1} ns a chunk", per_record / chunks as f64) } else { String::new() };
+    let size = written.bytes as f64 / records as f64;
+    println!("{}: {records} records, {size:.1} bytes each, written in {per_record:.0} ns each{per_chunk}; peak {} MiB", path.display(), peak_mib());
+    Ok(())
+}
+
+fn reduce(path: &Path, records: u64) -> Result<(), Box<dyn Error>> {
+    let work: ServingWork = serde_json::from_str(WORK)?;
+    let begun = Instant::now();
+    let file = RecordFile::open(File::open(path)?)?;
+    let window = 0..records as i64 * 1_000_000 + 60_000_000_000;
+    let trial = TrialRecords::new("w.t.default.one.t0".parse()?, vec![file], window);
+    let first = trial.first_pass(&work)?;
+    let rates = first.rates(&work);
+    let first_pass = begun.elapsed();
+    let begun = Instant::now();
+    let quantiles = first.quantiles(&work)?;
+    let quantile_pass = begun.elapsed();
+    println!(
+        "  first pass {:.2} s, quantile pass {:.2} s, whole {:.2} s; peak {} MiB",
+        first_pass.as_secs_f64(),
+        quantile_pass.as_secs_f64(),
+        (first_pass + quantile_pass).as_secs_f64(),
+        peak_mib()
+    );
+    for (name, value) in quantiles.iter().chain(&rates) {
+        match value {
+            Ok((value, n)) => println!("    {name} {value} (n {n})"),
+            Err(why) => println!("    {name} absent: {why}"),
+        }
+    }
+    Ok(())
+}
+
+/// The largest resident set of this process so far.
+fn peak_mib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).map_or(0, |kib| kib / 1024)
+}
+
+const WORK: &str = r#"{
+    "api": "chat", "model": "m", "arrival": {"law": "constant"}, "input": {"law": "fixed", "tokens": 1000},
+    "output": {"law": "uniform", "min": 64, "max": 319}, "exact_output": true, "batch": 1, "body": {}, "requests": "1",
+    "warmup_ns": "0", "timeout_ns": "1", "time_limit_ns": "1", "cache": "cold_salt", "streaming": true, "capture": "none",
+    "slos": [{"metric": "ttft", "at_most_ns": "200000000"}, {"metric": "tpot", "at_most_ns": "12000000"}],
+    "tokenizer": {"name": "common-words", "digest": "sha256:0000000000000000000000000000000000000000000000000000000000000000"}
+}"#;

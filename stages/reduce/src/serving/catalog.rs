@@ -1,0 +1,109 @@
+//! The metrics of serving: their names, units and directions, in the order in which they are reported.
+
+use assay_manifest::Better;
+
+/// A statistic of a distribution of samples.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Part {
+    /// The arithmetic mean.
+    Mean,
+    /// The type 7 quantile.
+    Quantile(f64),
+    /// The nearest-rank quantile over all requests, those that failed beyond all others.
+    WithFailures(f64),
+}
+
+/// A metric that is one statistic of a distribution.
+pub(super) type Named = (&'static str, Part);
+
+use Part::{Mean, Quantile, WithFailures};
+
+pub(super) const TTFT: &[Named] = &[
+    ("ttft_ms_mean", Mean),
+    ("ttft_ms_p50", Quantile(0.5)),
+    ("ttft_ms_p90", Quantile(0.9)),
+    ("ttft_ms_p95", Quantile(0.95)),
+    ("ttft_ms_p99", Quantile(0.99)),
+    ("ttft_ms_p50_with_failures", WithFailures(0.5)),
+    ("ttft_ms_p95_with_failures", WithFailures(0.95)),
+    ("ttft_ms_p99_with_failures", WithFailures(0.99)),
+];
+pub(super) const TTFT_SENT: &[Named] = &[("ttft_sent_ms_p50", Quantile(0.5)), ("ttft_sent_ms_p99", Quantile(0.99))];
+pub(super) const TTFO: &[Named] = &[("ttfo_ms_p50", Quantile(0.5)), ("ttfo_ms_p99", Quantile(0.99))];
+pub(super) const TPOT: &[Named] = &[
+    ("tpot_ms_mean", Mean),
+    ("tpot_ms_p50", Quantile(0.5)),
+    ("tpot_ms_p90", Quantile(0.9)),
+    ("tpot_ms_p95", Quantile(0.95)),
+    ("tpot_ms_p99", Quantile(0.99)),
+];
+pub(super) const ITL: &[Named] = &[("itl_ms_mean", Mean), ("itl_ms_p50", Quantile(0.5)), ("itl_ms_p99", Quantile(0.99))];
+pub(super) const ICL: &[Named] = &[("icl_ms_mean", Mean), ("icl_ms_p50", Quantile(0.5)), ("icl_ms_p99", Quantile(0.99))];
+pub(super) const E2E: &[Named] = &[
+    ("e2e_ms_mean", Mean),
+    ("e2e_ms_p50", Quantile(0.5)),
+    ("e2e_ms_p90", Quantile(0.9)),
+    ("e2e_ms_p95", Quantile(0.95)),
+    ("e2e_ms_p99", Quantile(0.99)),
+    ("e2e_ms_p50_with_failures", WithFailures(0.5)),
+    ("e2e_ms_p95_with_failures", WithFailures(0.95)),
+    ("e2e_ms_p99_with_failures", WithFailures(0.99)),
+];
+pub(super) const E2E_SENT: &[Named] = &[("e2e_sent_ms_p50", Quantile(0.5)), ("e2e_sent_ms_p99", Quantile(0.99))];
+pub(super) const LATENESS: &[Named] = &[("send_lateness_ms_p50", Quantile(0.5)), ("send_lateness_ms_p99", Quantile(0.99))];
+
+/// A metric as it is reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Known {
+    pub(super) name: &'static str,
+    /// Its unit; `currency` stands for the currency of the price.
+    pub(super) unit: &'static str,
+    pub(super) better: Option<Better>,
+}
+
+/// What stands for the currency of the price in [`Known::unit`].
+pub(super) const CURRENCY: &str = "currency";
+
+const RATES: &[Known] = &[
+    higher("request_throughput_per_s", "requests/s"),
+    higher("output_tokens_per_s", "tokens/s"),
+    higher("total_tokens_per_s", "tokens/s"),
+    higher("goodput_requests_per_s", "requests/s"),
+    higher("goodput_tokens_per_s", "tokens/s"),
+    higher("good_fraction", "ratio"),
+    lower("error_rate", "ratio"),
+    neither("isl_tokens_mean", "tokens"),
+    neither("osl_tokens_mean", "tokens"),
+    lower("osl_mismatch_rate", "ratio"),
+    neither("offered_rate_per_s", "requests/s"),
+    neither("cached_tokens", "tokens"),
+    lower("cost_per_request", CURRENCY),
+    lower("cost_per_million_output_tokens", CURRENCY),
+];
+
+const fn higher(name: &'static str, unit: &'static str) -> Known {
+    Known { name, unit, better: Some(Better::Higher) }
+}
+
+const fn lower(name: &'static str, unit: &'static str) -> Known {
+    Known { name, unit, better: Some(Better::Lower) }
+}
+
+const fn neither(name: &'static str, unit: &'static str) -> Known {
+    Known { name, unit, better: None }
+}
+
+/// Every metric, in the order in which they are reported where none is declared.
+pub(super) fn known() -> impl Iterator<Item = Known> {
+    let latencies = [TTFT, TTFT_SENT, TTFO, TPOT, ITL, ICL, E2E, E2E_SENT].into_iter().flatten();
+    let jitter = [lower("jitter_ms", "ms")];
+    let latencies = latencies.chain(LATENESS).map(|(name, _)| lower(name, "ms"));
+    latencies.chain(jitter).chain(RATES.iter().copied())
+}
+
+/// What gates judge where the workload declares nothing.
+pub(super) fn primary_by_default(name: &str, slos: bool) -> bool {
+    let always =
+        ["ttft_ms_p50", "ttft_ms_p99", "tpot_ms_p50", "e2e_ms_p99", "request_throughput_per_s", "output_tokens_per_s"];
+    always.contains(&name) || (slos && name == "goodput_requests_per_s")
+}

@@ -1,0 +1,59 @@
+//! What a second of the measured system costs: the price of a GPU for an hour, times the GPUs that it runs on.
+
+use assay_manifest::{Case, Environment, Host, Plan, ProvisionedTarget};
+
+/// The price of the measured system.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Price {
+    /// One GPU for one hour.
+    pub(super) gpu_hour: f64,
+    /// How many GPUs.
+    pub(super) gpus: u64,
+    /// ISO 4217 code.
+    pub(super) currency: String,
+}
+
+impl Price {
+    /// The price of one second.
+    pub(super) fn per_second(&self) -> f64 {
+        self.gpu_hour * self.gpus as f64 / 3600.0
+    }
+}
+
+/// The price of a case's target, or why there is none.
+pub(super) fn price(plan: &Plan, environments: &[&Environment], case: &Case) -> Result<Price, String> {
+    let pricing = environments.iter().find_map(|environment| environment.pricing.as_ref()).or(plan.pricing.as_ref());
+    let pricing = pricing.ok_or("the pipeline states no price")?;
+    let counts: Vec<u64> = environments.iter().filter_map(|environment| gpus(environment, case)).collect::<Result<_, _>>()?;
+    match counts.as_slice() {
+        [] => Err(format!("no environment tells of target `{}`", case.target)),
+        [0, ..] => Err("the price is that of a GPU, and the target has none".to_owned()),
+        [gpus, others @ ..] if others.iter().all(|other| other == gpus) => {
+            Ok(Price { gpu_hour: pricing.gpu_hour, gpus: *gpus, currency: pricing.currency.clone() })
+        }
+        _ => Err("the target's number of GPUs differs between blocks".to_owned()),
+    }
+}
+
+/// How many GPUs a case's target has in one block: seen on all of its hosts, else declared. Nothing where the block has no such target.
+fn gpus(environment: &Environment, case: &Case) -> Option<Result<u64, String>> {
+    let target = environment.targets.iter().find(|target| target.id == case.target)?;
+    Some(observed(environment, target).or_else(|why| declared(environment, target).ok_or(why)))
+}
+
+fn observed(environment: &Environment, target: &ProvisionedTarget) -> Result<u64, String> {
+    let of = |name: &String| environment.hosts.iter().find(|host| host.name == *name);
+    let hosts: Vec<&Host> = target.hosts.iter().filter_map(of).collect();
+    if hosts.is_empty() {
+        return Err(format!("the hosts of target `{}` are not known", target.id));
+    }
+    let count = |host: &Host| match &host.facts.gpus.value {
+        Some(gpus) => Ok(gpus.len() as u64),
+        None => Err(format!("the GPUs of `{}` are unknown ({}); declare `gpu_count` in the target's `hardware`", host.name, host.facts.gpus.how)),
+    };
+    hosts.into_iter().map(count).sum()
+}
+
+fn declared(environment: &Environment, target: &ProvisionedTarget) -> Option<u64> {
+    environment.placement.get(&format!("declared/{}/gpu_count", target.id))?.parse().ok()
+}

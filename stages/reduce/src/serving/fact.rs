@@ -1,0 +1,182 @@
+//! The rows of a serving point: its statistics one by one, and all of them in one row.
+
+use assay_manifest::{Attempt, MetricSummary, Point, PointKind, PointSummary, ServingPoint, ServingWork, SloMetric};
+use assay_stage::Failure;
+use assay_warehouse::{Row, SERVING_OUTCOME_FACT, Value};
+
+use super::cost::Price;
+use super::slo_ns;
+use crate::aggregate::unset_row;
+use crate::dimensions::Dimensions;
+use crate::row_failure;
+use crate::rows::{Outcome, RowContext, fact, id_of, outcome, point_rows, whole};
+
+/// The statistic of a row that holds a trial's value: the metric names what it is.
+const VALUE: &str = "value";
+
+/// The outcome rows of a point, and in the point the ids of those rows.
+pub(super) fn outcome_rows(
+    context: &RowContext<'_>,
+    dimensions: &Dimensions,
+    attempts: &[&Attempt],
+    point: &mut PointSummary,
+) -> Result<Vec<Row>, Failure> {
+    let mut rows = Vec::new();
+    let mut metrics = std::mem::take(&mut point.metrics);
+    for metric in &mut metrics {
+        trial_rows(context, dimensions, attempts, point, metric, &mut rows)?;
+    }
+    point.metrics = metrics;
+    rows.extend(point_rows(context, dimensions, point)?);
+    let mut values = point.metrics.iter().flat_map(|metric| &metric.trials);
+    match values.find(|value| value.row_id == unset_row()) {
+        Some(value) => Err(Failure::unexpected("row", format!("a value of trial `{}` got no row", value.trial_id))),
+        None => Ok(rows),
+    }
+}
+
+fn trial_rows(
+    context: &RowContext<'_>,
+    dimensions: &Dimensions,
+    attempts: &[&Attempt],
+    point: &PointSummary,
+    metric: &mut MetricSummary,
+    rows: &mut Vec<Row>,
+) -> Result<(), Failure> {
+    for trial in &mut metric.trials {
+        let row = outcome(
+            context,
+            dimensions,
+            point,
+            &Outcome {
+                attempt: attempts.iter().find(|attempt| attempt.trial_id == trial.trial_id).copied(),
+                metric: &metric.metric,
+                unit: &metric.unit,
+                better: metric.better,
+                primary: metric.primary,
+                statistic: VALUE,
+                value: trial.value,
+                n: trial.n.0,
+                valid: true,
+            },
+        )?;
+        trial.row_id = id_of(&row)?;
+        rows.push(row);
+    }
+    Ok(())
+}
+
+/// The statistics of a point by name, as columns hold them: each the median of the trials' values.
+struct Medians<'a>(&'a [MetricSummary]);
+
+impl Medians<'_> {
+    fn metric(&self, name: &str) -> Option<&MetricSummary> {
+        self.0.iter().find(|metric| metric.metric == name)
+    }
+
+    fn get(&self, name: &str) -> Option<f64> {
+        self.metric(name).map(|metric| metric.median)
+    }
+
+    /// Whole nanoseconds of a metric in milliseconds.
+    fn ns(&self, name: &str) -> Option<i64> {
+        self.get(name).map(|ms| (ms * 1e6).round() as i64)
+    }
+}
+
+/// The row of `serving_outcome_fact`.
+pub(super) fn serving_row(
+    context: &RowContext<'_>,
+    dimensions: &Dimensions,
+    point: &Point,
+    summary: &PointSummary,
+    work: &ServingWork,
+    price: Option<&Price>,
+) -> Result<Row, Failure> {
+    let lost = || Failure::unexpected("row", "a serving point has no account of its requests");
+    let serving = summary.serving.as_ref().ok_or_else(lost)?;
+    let medians = Medians(&summary.metrics);
+    let build = || {
+        let row = fact(&SERVING_OUTCOME_FACT, context, dimensions, summary)?;
+        let row = load(row, point, summary, serving)?;
+        let row = latencies(row, &medians)?;
+        let row = rates(row, &medians, work, serving, price)?;
+        spread(row, &medians)?.sealed()
+    };
+    build().map_err(|error| row_failure(&error))
+}
+
+type Built = assay_warehouse::Result<Row>;
+
+fn load(row: Row, point: &Point, summary: &PointSummary, serving: &ServingPoint) -> Built {
+    let count = |words: &[&str]| serving.outcomes.iter().filter(|(word, _)| words.contains(&word.as_str())).map(|(_, n)| n.0).sum::<u64>();
+    let (ok, dropped) = (count(&["ok"]), count(&["dropped"]));
+    let failed = serving.requests.0.saturating_sub(ok + dropped);
+    let error_rate = (serving.requests.0 > 0).then(|| (failed + dropped) as f64 / serving.requests.0 as f64);
+    let number = |kind: PointKind, name: &str| point.value.get(name).filter(|_| point.kind == kind);
+    let concurrency = number(PointKind::Concurrency, "concurrency").and_then(|text| text.parse::<i64>().ok());
+    let rate = number(PointKind::Rate, "rate").and_then(|text| text.parse::<f64>().ok()).filter(|rate| rate.is_finite());
+    row.with("point_id", summary.point_id.as_str())?
+        .with("point_kind", point.kind.as_str())?
+        .with("concurrency", concurrency)?
+        .with("request_rate_per_s", rate)?
+        .with("trials_counted", summary.trials_counted)?
+        .with("requests", whole(serving.requests.0))?
+        .with("completed", whole(ok))?
+        .with("failed", whole(failed))?
+        .with("dropped", whole(dropped))?
+        .with("error_rate", error_rate)?
+        .with("duration_ns", whole(serving.duration_ns.0))
+}
+
+/// Every latency column has the name of a metric, in another unit.
+fn latencies(mut row: Row, medians: &Medians<'_>) -> Built {
+    for known in super::catalog::known().filter(|known| known.unit == "ms") {
+        let column = known.name.replacen("_ms", "_ns", 1);
+        row.set(&column, medians.ns(known.name))?;
+    }
+    Ok(row)
+}
+
+fn rates(mut row: Row, medians: &Medians<'_>, work: &ServingWork, serving: &ServingPoint, price: Option<&Price>) -> Built {
+    for name in [
+        "offered_rate_per_s",
+        "isl_tokens_mean",
+        "osl_tokens_mean",
+        "osl_mismatch_rate",
+        "request_throughput_per_s",
+        "output_tokens_per_s",
+        "total_tokens_per_s",
+        "goodput_requests_per_s",
+        "goodput_tokens_per_s",
+        "good_fraction",
+        "cost_per_request",
+    ] {
+        row.set(name, medians.get(name))?;
+    }
+    row.with("cached_tokens", medians.get("cached_tokens").map(|tokens| tokens.round() as i64))?
+        .with("slo_met", serving.slo_met)?
+        .with("slo_ttft_ns", slo_ns(work, SloMetric::Ttft))?
+        .with("slo_ttfo_ns", slo_ns(work, SloMetric::Ttfo))?
+        .with("slo_tpot_ns", slo_ns(work, SloMetric::Tpot))?
+        .with("slo_e2e_ns", slo_ns(work, SloMetric::E2e))?
+        .with("gpu_hour_cost", price.map(|price| price.gpu_hour))?
+        .with("currency", price.map(|price| price.currency.as_str()))?
+        .with("cost_per_token", medians.get("cost_per_million_output_tokens").map(|cost| cost / 1e6))?
+        .with("cost_absent_reason", serving.cost_absent.as_deref())
+}
+
+/// How headline figures vary across trials.
+fn spread(mut row: Row, medians: &Medians<'_>) -> Built {
+    let headlines = ["ttft_ms_p50", "ttft_ms_p99", "tpot_ms_p50", "e2e_ms_p99", "request_throughput_per_s", "output_tokens_per_s"];
+    for name in headlines {
+        let (column, scale) = (name.replacen("_ms", "_ns", 1), if name.contains("_ms") { 1e6 } else { 1.0 });
+        let metric = medians.metric(name);
+        let interval = metric.and_then(|metric| metric.interval.as_ref());
+        let finite = |value: Option<f64>| Value::from(value.filter(|value| value.is_finite()));
+        row.set(&format!("{column}_cv_pct"), finite(metric.and_then(|metric| metric.cv).map(|cv| cv * 100.0)))?;
+        row.set(&format!("{column}_ci_low"), finite(interval.map(|interval| interval.low * scale)))?;
+        row.set(&format!("{column}_ci_high"), finite(interval.map(|interval| interval.high * scale)))?;
+    }
+    Ok(row)
+}

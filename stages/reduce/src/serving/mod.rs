@@ -1,0 +1,468 @@
+//! Serving: from the records of requests to statistics of trials, and across trials to those of a point.
+//!
+//! `docs/statistics.md` states every definition; the formulas themselves are `assay-record`'s and `assay-stats`'s.
+
+mod catalog;
+mod cost;
+mod fact;
+mod samples;
+mod trial;
+mod views;
+
+use std::collections::BTreeMap;
+
+use assay_manifest::{
+    ArrivalLaw, Artifact, Attempt, Block, Case, Count, Exclusion, FrozenWorkload, Metric, MetricSummary, Point,
+    PointSummary, PointView, Reason, ServingApi, ServingPoint, ServingWork, SloMetric, TrialId, TrialValue,
+};
+use assay_stage::Failure;
+use assay_warehouse::Row;
+use assay_warehouse::records::RecordFile;
+
+use crate::aggregate::{Reported, across, seed, unset_row};
+use crate::dimensions::Dimensions;
+use crate::evidence::Found;
+use crate::rows::RowContext;
+use catalog::{CURRENCY, Known};
+use cost::Price;
+use samples::{Distribution, Measured};
+use trial::{Rules, Seen, Tally, Work};
+pub(crate) use trial::TrialFiles;
+
+/// The most threads that read records: more would each have less room, and read more often.
+const MAX_THREADS: usize = 4;
+
+/// Samples that are held at a time by all threads together: 336 MiB.
+const ROOM: usize = 44_000_000;
+
+/// How much of the machine may be used. It changes no result.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Threads that read records.
+    pub(crate) threads: usize,
+    /// Samples that are held at a time by all of them.
+    pub(crate) room: usize,
+}
+
+impl Limits {
+    pub(crate) fn of_machine() -> Self {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
+        Self { threads, room: ROOM }
+    }
+}
+
+/// What became of one serving point.
+pub(crate) struct Reduced {
+    pub(crate) summary: PointSummary,
+    /// Rows of `outcome_fact`.
+    pub(crate) outcomes: Vec<Row>,
+    /// The row of `serving_outcome_fact`.
+    pub(crate) fact: Row,
+    pub(crate) view: PointView,
+}
+
+/// An attempt with all of its shards.
+struct Try<'a> {
+    shards: Vec<&'a Found>,
+}
+
+impl<'a> Try<'a> {
+    fn counts(&self) -> bool {
+        self.shards.iter().all(|found| found.collected.counted)
+    }
+
+    fn attempt(&self) -> Option<&'a Attempt> {
+        self.shards.first().map(|found| &found.attempt)
+    }
+}
+
+/// Reduces one point. `open` gives the records behind an artifact.
+pub(crate) fn reduce(
+    context: &RowContext<'_>,
+    dimensions: &Dimensions,
+    (workload, case, point): (&FrozenWorkload, &Case, &Point),
+    open: &dyn Fn(&Artifact) -> Result<RecordFile, Failure>,
+) -> Result<Reduced, Failure> {
+    let missing = || Failure::verification("plan", format!("the workload `{}` does not say what is asked of the endpoint", workload.name));
+    let work = workload.serving.as_ref().ok_or_else(missing)?;
+    let tries = tries(context, case, point);
+    let counted: Vec<&Try<'_>> = tries.iter().filter_map(|tries| tries.iter().find(|attempt| attempt.counts())).collect();
+    let files = counted.iter().map(|attempt| trial_files(attempt, open)).collect::<Result<Vec<_>, _>>()?;
+    let measured = measure(&files, work, Limits::of_machine())?;
+    let price = cost::price(context.plan, context.environments, case);
+    let excluded = tries.iter().flatten().filter(|attempt| !attempt.counts()).filter_map(exclusion);
+    let mut summary = PointSummary {
+        case_id: case.case_id.clone(),
+        point_id: point.point_id.clone(),
+        workload_type: workload.workload_type,
+        workload_spec_digest: workload.workload_spec_digest,
+        value: point.value.clone(),
+        trials_planned: tries.len() as u32,
+        trials_counted: files.len() as u32,
+        attempts: tries.iter().map(|tries| tries.len() as u32).sum(),
+        excluded: excluded.collect(),
+        serving: None,
+        metrics: Vec::new(),
+    };
+    let mut serving = serving_point(work, &measured, price.as_ref().err());
+    let reported = reported(workload, work, &mut serving.absent);
+    let values = trial_values(&measured, work, &price);
+    let seed = |metric: &str| seed(context.collection_manifest, case, point, metric);
+    summary.metrics = metrics(&reported, &measured.trials, &values, price.as_ref().ok(), seed, &mut serving.absent)?;
+    summary.serving = Some(serving);
+    let attempts: Vec<&Attempt> = counted.iter().filter_map(|attempt| attempt.attempt()).collect();
+    let outcomes = fact::outcome_rows(context, dimensions, &attempts, &mut summary)?;
+    let fact = fact::serving_row(context, dimensions, point, &summary, work, price.as_ref().ok())?;
+    let view = PointView {
+        case_id: case.case_id.clone(),
+        point_id: point.point_id.clone(),
+        curves: measured.curves,
+        timeline: measured.timeline,
+    };
+    Ok(Reduced { summary, outcomes, fact, view })
+}
+
+/// The attempts of each planned trial of a point, in order, each with its shards.
+fn tries<'a>(context: &RowContext<'a>, case: &Case, point: &Point) -> Vec<Vec<Try<'a>>> {
+    let of_point = context.attempts.0.iter().filter(|(trial, _)| trial.case_id == case.case_id && trial.point_id == point.point_id);
+    let by_attempt = |found: &'a [Found]| {
+        let mut tries: BTreeMap<(Block, u32), Try<'a>> = BTreeMap::new();
+        for shard in found {
+            let key = (shard.collected.block, shard.collected.attempt);
+            tries.entry(key).or_insert(Try { shards: Vec::new() }).shards.push(shard);
+        }
+        for attempt in tries.values_mut() {
+            attempt.shards.sort_by_key(|found| found.collected.shard.index);
+        }
+        tries.into_values().collect()
+    };
+    of_point.map(|(_, found)| by_attempt(found)).collect()
+}
+
+/// Why an attempt does not count: what speaks against any of its shards.
+fn exclusion(attempt: &Try<'_>) -> Option<Exclusion> {
+    let first = attempt.attempt()?;
+    let mut reasons: Vec<Reason> = Vec::new();
+    for reason in attempt.shards.iter().flat_map(|found| &found.attempt.validity.reasons) {
+        if !reasons.contains(reason) {
+            reasons.push(reason.clone());
+        }
+    }
+    Some(Exclusion { trial_id: first.trial_id.clone(), attempt: first.attempt, reasons })
+}
+
+fn trial_files(attempt: &Try<'_>, open: &dyn Fn(&Artifact) -> Result<RecordFile, Failure>) -> Result<TrialFiles, Failure> {
+    let empty = || Failure::unexpected("records", "an attempt has no shard");
+    let first = attempt.attempt().ok_or_else(empty)?;
+    let mut files = TrialFiles {
+        trial_id: first.trial_id.clone(),
+        attempt: first.attempt,
+        shards: Vec::new(),
+        window: i64::MAX..i64::MIN,
+        said: None,
+        all_lists: true,
+    };
+    let mut said: BTreeMap<String, u64> = BTreeMap::new();
+    for found in &attempt.shards {
+        let lost = || Failure::verification("records", format!("shard {} of trial `{}` has no records", found.collected.shard.index, first.trial_id));
+        let outcome = found.attempt.serving.as_ref().ok_or_else(lost)?;
+        files.shards.push((found.collected.shard.index, open(&outcome.records)?));
+        files.window.start = files.window.start.min(signed(outcome.measured_from_ns));
+        files.window.end = files.window.end.max(signed(outcome.measured_to_ns));
+        files.all_lists &= outcome.chunk_lists == "all";
+        for (word, count) in &outcome.outcomes {
+            *said.entry(word.clone()).or_default() += count.0;
+        }
+    }
+    files.said = Some(said);
+    Ok(files)
+}
+
+fn signed(count: Count) -> i64 {
+    i64::try_from(count.0).unwrap_or(i64::MAX)
+}
+
+/// The statistics of every trial, and what is drawn.
+pub(crate) struct Measurements<'a> {
+    trials: Vec<Seen<'a>>,
+    distributions: Vec<Distribution>,
+    curves: Vec<assay_manifest::Curve>,
+    timeline: Option<assay_manifest::Timeline>,
+}
+
+/// Reads the records of the counted trials of a point.
+pub(crate) fn measure<'a>(files: &'a [TrialFiles], work: &ServingWork, limits: Limits) -> Result<Measurements<'a>, Failure> {
+    let mut trials = first_pass(files, work, limits)?;
+    let distributions = quantile_pass(&trials, work, limits)?;
+    let failed: u64 = trials.iter().map(|seen| seen.tally.requests() - seen.tally.ok()).sum();
+    let mut curves: Vec<_> = distributions
+        .iter()
+        .filter_map(|distribution| distribution.pooled.as_ref())
+        .filter_map(|pooled| {
+            let failed = if pooled.metric == "icl" { 0 } else { failed };
+            views::curve(pooled.metric, pooled.n, failed, &pooled.answers, |answer| pooled.ms(answer))
+        })
+        .collect();
+    curves.sort_by_key(|curve| ["ttft", "tpot", "icl", "e2e"].iter().position(|name| *name == curve.metric));
+    let timeline = trials.first_mut().map(views::timeline);
+    Ok(Measurements { trials, distributions, curves, timeline })
+}
+
+fn rules(work: &ServingWork) -> Rules {
+    Rules {
+        open_loop: is_open_loop(work),
+        has_output: work.api != ServingApi::Embeddings,
+        slos: work.slos.iter().map(|slo| (slo.metric, slo.at_most_ns.0)).collect(),
+    }
+}
+
+/// Counts and sums, and which records count at all.
+fn first_pass<'a>(files: &'a [TrialFiles], work: &ServingWork, limits: Limits) -> Result<Vec<Seen<'a>>, Failure> {
+    let rules = rules(work);
+    let see = |(place, files): (usize, &'a TrialFiles)| {
+        trial::see(files, &rules, place == 0, limits.threads).map_err(|error| refused(files, &error))
+    };
+    files.iter().enumerate().map(see).collect()
+}
+
+/// Distributions.
+fn quantile_pass(trials: &[Seen<'_>], work: &ServingWork, limits: Limits) -> Result<Vec<Distribution>, Failure> {
+    let unreadable = |error| Failure::verification("records", "the records of a point cannot be read").because(&error);
+    samples::distributions(trials, &rules(work), limits).map_err(unreadable)
+}
+
+/// A trial's files of records by themselves, outside of any run: for tools and measurements of reduce itself.
+pub struct TrialRecords(Vec<TrialFiles>);
+
+/// The first pass over a trial's records.
+pub struct FirstPass<'a>(Vec<Seen<'a>>);
+
+impl TrialRecords {
+    /// The records of all shards of attempt 0 of a trial, in the shards' order, and its measured phase in nanoseconds since its start.
+    pub fn new(trial_id: TrialId, shards: Vec<RecordFile>, window: std::ops::Range<i64>) -> Self {
+        let shards = (0..).zip(shards).collect();
+        Self(vec![TrialFiles { trial_id, attempt: 0, shards, window, said: None, all_lists: true }])
+    }
+
+    /// Counts and sums, and which records count at all.
+    pub fn first_pass(&self, work: &ServingWork) -> Result<FirstPass<'_>, Failure> {
+        first_pass(&self.0, work, Limits::of_machine()).map(FirstPass)
+    }
+}
+
+impl FirstPass<'_> {
+    /// Every distribution's statistics by metric, with the number of samples, or why there is none.
+    pub fn quantiles(&self, work: &ServingWork) -> Result<BTreeMap<&'static str, Result<(f64, u64), String>>, Failure> {
+        let distributions = quantile_pass(&self.0, work, Limits::of_machine())?;
+        Ok(distributions.into_iter().flat_map(|distribution| distribution.trials.into_iter().flatten()).collect())
+    }
+
+    /// Everything that is a count over a count, or over the length of the measured phase. Without a price.
+    pub fn rates(&self, work: &ServingWork) -> BTreeMap<&'static str, Result<(f64, u64), String>> {
+        let unpriced = Err("there is no price".to_owned());
+        self.0.first().map(|seen| counted_values(seen, work, &unpriced)).unwrap_or_default()
+    }
+}
+
+fn is_open_loop(work: &ServingWork) -> bool {
+    work.arrival != ArrivalLaw::Closed
+}
+
+fn refused(files: &TrialFiles, error: &trial::TrialError) -> Failure {
+    let what = format!("the records of attempt {} of trial `{}` cannot be reduced", files.attempt, files.trial_id);
+    Failure::verification("records", what)
+        .because(error)
+}
+
+/// What the requests of a point came to, over its counted trials.
+fn serving_point(work: &ServingWork, measured: &Measurements<'_>, cost_absent: Option<&String>) -> ServingPoint {
+    let tallies = || measured.trials.iter().map(|seen| &seen.tally);
+    let sum = |counts: fn(&Tally) -> BTreeMap<String, u64>| {
+        let mut total: BTreeMap<String, Count> = BTreeMap::new();
+        for (word, count) in tallies().flat_map(counts) {
+            total.entry(word).or_default().0 += count;
+        }
+        total
+    };
+    ServingPoint {
+        requests: Count(tallies().map(Tally::requests).sum()),
+        outcomes: sum(Tally::outcomes),
+        duration_ns: Count(measured.trials.iter().filter_map(window_ns).sum()),
+        slo_met: slo_met(work, measured),
+        token_sources: sum(Tally::sources),
+        tpot_assumed: Count(tallies().map(|tally| tally.tpot_assumed).sum()),
+        cost_absent: cost_absent.cloned(),
+        absent: BTreeMap::new(),
+        latency_from: if is_open_loop(work) { "intended" } else { "sent" }.to_owned(),
+    }
+}
+
+/// The length of the measured phase; absent where it has none.
+fn window_ns(seen: &Seen<'_>) -> Option<u64> {
+    let window = &seen.trial.window;
+    window.end.checked_sub(window.start).and_then(|ns| u64::try_from(ns).ok()).filter(|ns| *ns > 0)
+}
+
+/// Whether the 99th percentile by nearest rank, failures and missing values beyond all others, keeps every limit: whether at least
+/// 99 of 100 requests of all counted trials do. Absent without SLOs, and without requests.
+fn slo_met(work: &ServingWork, measured: &Measurements<'_>) -> Option<bool> {
+    let requests: u64 = measured.trials.iter().map(|seen| seen.tally.requests()).sum();
+    let needed = (u128::from(requests) * 99).div_ceil(100);
+    let within = |place: usize| measured.trials.iter().filter_map(|seen| seen.tally.within.get(place)).map(|n| u128::from(*n)).sum::<u128>();
+    (requests > 0 && !work.slos.is_empty()).then(|| (0..work.slos.len()).all(|place| within(place) >= needed))
+}
+
+/// A metric that is to be reported, and what is declared of it.
+struct Wanted {
+    known: Known,
+    declared: Option<Metric>,
+    primary: bool,
+}
+
+/// The declared metrics first, in their order, then the others. What is declared and not known is absent with that reason.
+fn reported(workload: &FrozenWorkload, work: &ServingWork, absent: &mut BTreeMap<String, String>) -> Vec<Wanted> {
+    let mut wanted = Vec::new();
+    for metric in &workload.metrics {
+        match catalog::known().find(|known| known.name == metric.path) {
+            Some(known) => wanted.push(Wanted { known, declared: Some(metric.clone()), primary: metric.primary }),
+            None => {
+                absent.insert(metric.path.clone(), "it is not a metric of serving".to_owned());
+            }
+        }
+    }
+    let by_default = |known: &Known| workload.metrics.is_empty() && catalog::primary_by_default(known.name, !work.slos.is_empty());
+    let others = catalog::known().filter(|known| workload.metrics.iter().all(|metric| metric.path != known.name));
+    wanted.extend(others.map(|known| Wanted { primary: by_default(&known), known, declared: None }));
+    wanted
+}
+
+/// The values of one trial, by metric.
+type Values = BTreeMap<&'static str, Measured>;
+
+fn trial_values(measured: &Measurements<'_>, work: &ServingWork, price: &Result<Price, String>) -> Vec<Values> {
+    let of_trial = |(place, seen): (usize, &Seen<'_>)| {
+        let mut values: Values = counted_values(seen, work, price);
+        for distribution in &measured.distributions {
+            values.extend(distribution.trials.get(place).into_iter().flatten().cloned());
+        }
+        values
+    };
+    measured.trials.iter().enumerate().map(of_trial).collect()
+}
+
+/// Everything that is a count over a count, or over the length of the measured phase.
+fn counted_values(seen: &Seen<'_>, work: &ServingWork, price: &Result<Price, String>) -> Values {
+    let tally = &seen.tally;
+    let (requests, ok) = (tally.requests(), tally.ok());
+    let seconds = window_ns(seen).map(|ns| ns as f64 / 1e9);
+    let no_window = || "the measured phase has no length".to_owned();
+    let per_second = |count: u64, n: u64| seconds.map(|seconds| (count as f64 / seconds, n)).ok_or_else(no_window);
+    let no_output = (work.api == ServingApi::Embeddings).then(|| "embeddings have no output tokens".to_owned());
+    let output = |of: &Work, tokens: u64| match &no_output {
+        Some(why) => Err(why.clone()),
+        None => total(of, tokens).and_then(|tokens| per_second(tokens, of.requests)),
+    };
+    let no_slos = || "the workload has no SLOs".to_owned();
+    let good = |value: Measured| if work.slos.is_empty() { Err(no_slos()) } else { value };
+    let share = |part: u64, of: u64, why: &str| if of > 0 { Ok((part as f64 / of as f64, of)) } else { Err(why.to_owned()) };
+    let mean = |sum: trial::Sum, why: &str| sum.mean().map(|mean| (mean, sum.n)).ok_or_else(|| why.to_owned());
+    let none_due = "no request was due in the measured phase";
+    let none_ok = || format!("none of {requests} requests ended well");
+    let done = &tally.done;
+    let output_rate = output(done, done.output_tokens);
+    let request_rate = per_second(done.requests, done.requests);
+    let cost = |rate: &Measured, what: &str, times: f64| {
+        let price = price.as_ref().map_err(Clone::clone)?;
+        match rate {
+            Ok((rate, n)) if *rate > 0.0 => Ok((price.per_second() / rate * times, *n)),
+            Ok(_) => Err(format!("no {what} completed in the measured phase")),
+            Err(why) => Err(why.clone()),
+        }
+    };
+    let cached = if tally.cached.n > 0 { Ok((tally.cached.sum as f64, tally.cached.n)) } else { Err("the endpoint does not tell".to_owned()) };
+    let unmatched = "no answer has both a count of its tokens and a length that was asked for";
+    BTreeMap::from([
+        ("cost_per_request", cost(&request_rate, "request", 1.0)),
+        ("cost_per_million_output_tokens", cost(&output_rate, "output token", 1e6)),
+        ("request_throughput_per_s", request_rate),
+        ("output_tokens_per_s", output_rate),
+        ("total_tokens_per_s", total(done, done.input_tokens + done.output_tokens).and_then(|tokens| per_second(tokens, done.requests))),
+        ("goodput_requests_per_s", good(per_second(tally.good_done.requests, tally.good_done.requests))),
+        ("goodput_tokens_per_s", good(output(&tally.good_done, tally.good_done.output_tokens))),
+        ("good_fraction", good(share(tally.good, requests, none_due))),
+        ("error_rate", share(requests - ok, requests, none_due)),
+        ("isl_tokens_mean", mean(tally.isl, &none_ok())),
+        ("osl_tokens_mean", mean(tally.osl, &no_output.clone().unwrap_or_else(|| format!("none of {ok} answers has a count of its tokens")))),
+        ("osl_mismatch_rate", share(tally.mismatched, tally.asked, unmatched)),
+        ("offered_rate_per_s", offered_rate(tally)),
+        ("cached_tokens", cached),
+    ])
+}
+
+/// Tokens of answers, if all were counted.
+fn total(of: &Work, tokens: u64) -> Result<u64, String> {
+    let uncounted = || format!("nobody counted the tokens of {} of {} answers", of.uncounted, of.requests);
+    if of.uncounted == 0 { Ok(tokens) } else { Err(uncounted()) }
+}
+
+/// The gaps between the first and the last time of sending over the time between them: what is waited for after the last has no part
+/// in it, however the trial ends.
+fn offered_rate(tally: &Tally) -> Measured {
+    let span = tally.sent_last_ns.zip(tally.sent_first_ns).and_then(|(last, first)| last.checked_sub(first)).filter(|ns| *ns > 0);
+    match (span, tally.sent.checked_sub(1).filter(|gaps| *gaps > 0)) {
+        (Some(ns), Some(gaps)) => Ok((gaps as f64 / (ns as f64 / 1e9), tally.sent)),
+        _ => Err("fewer than two requests were sent at different times".to_owned()),
+    }
+}
+
+/// The metrics that every counted trial has; the others are absent with the reason of the first trial that has not.
+fn metrics(
+    wanted: &[Wanted],
+    trials: &[Seen<'_>],
+    values: &[Values],
+    price: Option<&Price>,
+    seed: impl Fn(&str) -> [u8; 32],
+    absent: &mut BTreeMap<String, String>,
+) -> Result<Vec<MetricSummary>, Failure> {
+    let mut summaries = Vec::new();
+    for wanted in wanted {
+        let name = wanted.known.name;
+        let of_trial = |(seen, values): (&Seen<'_>, &Values)| trial_value(name, seen, values);
+        let found: Result<Vec<TrialValue>, String> = trials.iter().zip(values).map(of_trial).collect();
+        let found = match found {
+            Ok(found) if found.is_empty() => Err("no trial counts".to_owned()),
+            found => found,
+        };
+        match found {
+            Ok(found) => summaries.push(across(&declared(wanted, price), found, seed(name))?),
+            Err(why) => {
+                absent.insert(name.to_owned(), why);
+            }
+        }
+    }
+    Ok(summaries)
+}
+
+fn trial_value(name: &str, seen: &Seen<'_>, values: &Values) -> Result<TrialValue, String> {
+    let trial = seen.trial;
+    let value = values.get(name).cloned().unwrap_or_else(|| Err("it was not computed".to_owned()));
+    let (value, n) = value.map_err(|why| format!("trial `{}`: {why}", trial.trial_id))?;
+    Ok(TrialValue { trial_id: trial.trial_id.clone(), attempt: trial.attempt, value, n: Count(n), flagged: false, row_id: unset_row() })
+}
+
+fn declared(wanted: &Wanted, price: Option<&Price>) -> Reported {
+    let unit = match wanted.known.unit {
+        CURRENCY => price.map_or_else(|| CURRENCY.to_owned(), |price| price.currency.clone()),
+        unit => unit.to_owned(),
+    };
+    let better = wanted.declared.as_ref().map(|metric| metric.better).or(wanted.known.better);
+    Reported { path: wanted.known.name.to_owned(), unit, better, primary: wanted.primary }
+}
+
+/// The SLO on a metric, in nanoseconds.
+fn slo_ns(work: &ServingWork, metric: SloMetric) -> Option<i64> {
+    work.slos.iter().find(|slo| slo.metric == metric).map(|slo| signed(slo.at_most_ns))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,440 @@
+//! Distributions: samples of each metric out of the records, trial by trial and pooled, in bounded memory.
+//!
+//! One metric is taken at a time, with the columns that it needs and no others. What there is room for is held; beyond it the
+//! records are passed over again ([`Selection`]). Sums are of whole numbers, so that no order of shards or threads changes a digit.
+
+use assay_record::{Jitter, gaps, tpot_ns};
+use assay_stats::selection::{key_of, of_key};
+use assay_stats::{Answer, Selection, Want};
+use assay_warehouse::records::{RecordColumn as Column, RecordError};
+
+use super::Limits;
+use super::catalog::{self, Named, Part};
+use super::trial::{Rules, Seen, Sum, Unit, start_column};
+use super::views::probabilities;
+
+/// A latency of which each request has one at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Latency {
+    Ttft,
+    TtftSent,
+    Ttfo,
+    Tpot,
+    E2e,
+    E2eSent,
+    Lateness,
+}
+
+impl Latency {
+    /// All of them, the slow ones first so that threads end together.
+    const ALL: [Self; 7] = [Self::Tpot, Self::Ttft, Self::E2e, Self::Ttfo, Self::TtftSent, Self::E2eSent, Self::Lateness];
+
+    fn names(self) -> &'static [Named] {
+        match self {
+            Self::Ttft => catalog::TTFT,
+            Self::TtftSent => catalog::TTFT_SENT,
+            Self::Ttfo => catalog::TTFO,
+            Self::Tpot => catalog::TPOT,
+            Self::E2e => catalog::E2E,
+            Self::E2eSent => catalog::E2E_SENT,
+            Self::Lateness => catalog::LATENESS,
+        }
+    }
+
+    /// The curve that is drawn of it.
+    fn curve(self) -> Option<&'static str> {
+        match self {
+            Self::Ttft => Some("ttft"),
+            Self::Tpot => Some("tpot"),
+            Self::E2e => Some("e2e"),
+            _ => None,
+        }
+    }
+
+    /// Why it is not there, where the load has no intended times.
+    fn needs_open_loop(self) -> bool {
+        matches!(self, Self::TtftSent | Self::E2eSent | Self::Lateness)
+    }
+
+    /// From which instant to which.
+    fn columns(self, rules: &Rules) -> (Column, Column) {
+        let start = start_column(rules.open_loop);
+        match self {
+            Self::Ttft => (start, Column::FirstToken),
+            Self::TtftSent => (Column::Sent, Column::FirstToken),
+            Self::Ttfo => (start, Column::FirstContent),
+            Self::Tpot => (Column::FirstToken, Column::LastToken),
+            Self::E2e => (start, Column::LastToken),
+            Self::E2eSent => (Column::Sent, Column::LastToken),
+            Self::Lateness => (Column::Intended, Column::Sent),
+        }
+    }
+}
+
+/// A statistic of one trial with the number of its samples, or why there is none.
+pub(super) type Measured = Result<(f64, u64), String>;
+
+/// The statistics of one distribution.
+#[derive(Debug)]
+pub(super) struct Distribution {
+    /// For each trial, its statistics in the order of their names.
+    pub(super) trials: Vec<Vec<(&'static str, Measured)>>,
+    /// The curve's name, number of samples and answers for the probabilities, pooled over trials.
+    pub(super) pooled: Option<Pooled>,
+}
+
+/// A distribution over all trials.
+#[derive(Debug)]
+pub(super) struct Pooled {
+    pub(super) metric: &'static str,
+    pub(super) n: u64,
+    pub(super) answers: Vec<Answer>,
+    quotient: bool,
+}
+
+impl Pooled {
+    /// An answer in milliseconds.
+    pub(super) fn ms(&self, answer: Answer) -> Option<f64> {
+        ns_of(answer, self.quotient).map(|ns| ns / 1e6)
+    }
+}
+
+fn ns_of(answer: Answer, quotient: bool) -> Option<f64> {
+    if quotient { answer.value_of(of_key) } else { answer.value() }
+}
+
+/// Binary places below the nanosecond that sums of quotients keep. A sum of fixed-point numbers does not depend on its order.
+const FRACTION_BITS: u32 = 16;
+
+fn fixed_point(value: f64) -> i128 {
+    let scale = f64::from(1_u32 << FRACTION_BITS);
+    // Conversions to 64 bits are quick, and hold 1.6 days in nanoseconds with their fraction.
+    if value.abs() < 1.4e14 { i128::from((value * scale).round_ties_even() as i64) } else { (value as i128) << FRACTION_BITS }
+}
+
+/// A quantity on its way from records to statistics, over some trials.
+struct Channel {
+    names: &'static [Named],
+    curve: Option<&'static str>,
+    /// Whether samples are quotients, given by the keys of doubles.
+    quotient: bool,
+    selections: Vec<Selection>,
+    sums: Vec<Sum>,
+    pooled: Option<Selection>,
+    trial: Option<usize>,
+    summing: bool,
+    pooling: bool,
+}
+
+impl Channel {
+    fn new(names: &'static [Named], curve: Option<&'static str>, quotient: bool, trials: &[Seen<'_>], room: usize) -> Self {
+        let separate = trials.len() > 1;
+        let room = if separate && curve.is_some() { room / 2 } else { room };
+        let grid = || probabilities().into_iter().map(Want::Quantile);
+        let selection = |seen: &Seen<'_>| {
+            let mut wants: Vec<Want> = names.iter().filter_map(|(_, part)| want(*part, seen.tally.requests())).collect();
+            if curve.is_some() && !separate {
+                wants.extend(grid());
+            }
+            Selection::new(wants, room)
+        };
+        Self {
+            names,
+            curve,
+            quotient,
+            selections: trials.iter().map(selection).collect(),
+            sums: vec![Sum::default(); trials.len()],
+            pooled: (curve.is_some() && separate).then(|| Selection::new(grid().collect(), room)),
+            trial: None,
+            summing: false,
+            pooling: false,
+        }
+    }
+
+    fn begin(&mut self, trial: Option<usize>, first: bool) {
+        (self.trial, self.summing, self.pooling) = (trial, first, first || trial.is_none());
+    }
+
+    /// Says how many samples may come.
+    fn expect(&mut self, samples: usize, of_all: usize) {
+        self.trial.and_then(|trial| self.selections.get_mut(trial)).into_iter().for_each(|selection| selection.expect(samples));
+        self.pooled.iter_mut().for_each(|pooled| pooled.expect(of_all));
+    }
+
+    #[inline]
+    fn add(&mut self, ns: i64) {
+        self.add_key(ns, 1, || i128::from(ns));
+    }
+
+    #[inline]
+    fn add_quotient(&mut self, ns: f64, times: u64) {
+        self.add_key(key_of(ns), times, || fixed_point(ns));
+    }
+
+    #[inline]
+    fn add_key(&mut self, key: i64, times: u64, summand: impl FnOnce() -> i128) {
+        if let Some(trial) = self.trial {
+            if let Some(sum) = self.sums.get_mut(trial).filter(|_| self.summing) {
+                sum.n += times;
+                sum.sum += summand() * i128::from(times);
+            }
+            if let Some(selection) = self.selections.get_mut(trial) {
+                selection.add_times(key, times);
+            }
+        }
+        if self.pooling && let Some(pooled) = &mut self.pooled {
+            pooled.add_times(key, times);
+        }
+    }
+
+    /// Ends a pass over one trial; whether all is known of it.
+    fn settle(&mut self) -> bool {
+        self.trial.and_then(|trial| self.selections.get_mut(trial)).is_none_or(Selection::settle)
+    }
+
+    fn settle_pooled(&mut self) -> bool {
+        self.pooled.as_mut().is_none_or(Selection::settle)
+    }
+
+    fn is_pooled(&self) -> bool {
+        self.pooled.as_ref().is_none_or(Selection::is_settled)
+    }
+
+    fn finish(self, trials: &[Seen<'_>], why_none: impl Fn(&Seen<'_>) -> String) -> Distribution {
+        let scale = if self.quotient { f64::from(1_u32 << FRACTION_BITS) } else { 1.0 };
+        let mut of_trials = Vec::new();
+        for ((seen, selection), sum) in trials.iter().zip(&self.selections).zip(&self.sums) {
+            let mut answers = selection.answers().into_iter();
+            let n = selection.n();
+            let measured = self.names.iter().map(|(name, part)| {
+                let ns = match part {
+                    Part::Mean => sum.mean().map(|mean| mean / scale).ok_or_else(|| why_none(seen)),
+                    Part::Quantile(_) => {
+                        ns_of(answers.next().unwrap_or(Answer::Absent), self.quotient).ok_or_else(|| why_none(seen))
+                    }
+                    Part::WithFailures(q) => match answers.next() {
+                        Some(Answer::Beyond) => Err(beyond(*q, seen.tally.requests(), n)),
+                        answer => ns_of(answer.unwrap_or(Answer::Absent), self.quotient).ok_or_else(|| why_none(seen)),
+                    },
+                };
+                let n = if matches!(part, Part::WithFailures(_)) { seen.tally.requests() } else { n };
+                (*name, ns.map(|ns| (ns / 1e6, n)))
+            });
+            of_trials.push(measured.collect());
+        }
+        let wanted = self.names.iter().filter(|(_, part)| *part != Part::Mean).count();
+        let pooled = self.curve.and_then(|metric| {
+            let (selection, skip) = match (&self.pooled, self.selections.first()) {
+                (Some(pooled), _) => (pooled, 0),
+                (None, first) => (first?, wanted),
+            };
+            let answers = selection.answers().into_iter().skip(skip).collect();
+            Some(Pooled { metric, n: selection.n(), answers, quotient: self.quotient })
+        });
+        Distribution { trials: of_trials, pooled }
+    }
+}
+
+fn want(part: Part, requests: u64) -> Option<Want> {
+    match part {
+        Part::Mean => None,
+        Part::Quantile(q) => Some(Want::Quantile(q)),
+        Part::WithFailures(q) => Some(Want::NearestOf { q, of: requests }),
+    }
+}
+
+fn beyond(q: f64, requests: u64, n: u64) -> String {
+    let missing = requests.saturating_sub(n);
+    format!("the {} % rank falls among the {missing} of {requests} requests that have none", q * 100.0)
+}
+
+/// Feeds channels until all is known: each trial by itself, then what is pooled. `scan` gives every sample of a trial.
+fn settle(
+    trials: &[Seen<'_>],
+    channels: &mut [Channel],
+    mut scan: impl FnMut(&Seen<'_>, &mut [Channel], bool) -> Result<(), RecordError>,
+) -> Result<(), RecordError> {
+    for (place, seen) in trials.iter().enumerate() {
+        let mut first = true;
+        loop {
+            channels.iter_mut().for_each(|channel| channel.begin(Some(place), first));
+            scan(seen, channels, first)?;
+            // Every channel ends the pass, whatever the others found.
+            if channels.iter_mut().map(Channel::settle).fold(true, |all, done| all && done) {
+                break;
+            }
+            first = false;
+        }
+    }
+    channels.iter_mut().for_each(|channel| {
+        channel.settle_pooled();
+    });
+    while !channels.iter().all(Channel::is_pooled) {
+        channels.iter_mut().for_each(|channel| channel.begin(None, false));
+        for seen in trials {
+            scan(seen, channels, false)?;
+        }
+        channels.iter_mut().for_each(|channel| {
+            channel.settle_pooled();
+        });
+    }
+    Ok(())
+}
+
+/// One thing that a thread computes.
+#[derive(Clone, Copy, Debug)]
+enum Job {
+    Chunks,
+    Latency(Latency),
+}
+
+/// The distributions of all metrics over some trials, some threads at a time.
+pub(super) fn distributions(trials: &[Seen<'_>], rules: &Rules, limits: Limits) -> Result<Vec<Distribution>, RecordError> {
+    let jobs: Vec<Job> = std::iter::once(Job::Chunks).chain(Latency::ALL.map(Job::Latency)).collect();
+    let room = limits.room / limits.threads.clamp(1, jobs.len());
+    let found = super::trial::in_parallel(limits.threads, &jobs, |job| match job {
+        Job::Chunks => chunks(trials, room),
+        Job::Latency(latency) => self::latency(*latency, trials, rules, room).map(|distribution| vec![distribution]),
+    })?;
+    Ok(found.into_iter().flatten().collect())
+}
+
+fn latency(latency: Latency, trials: &[Seen<'_>], rules: &Rules, room: usize) -> Result<Distribution, RecordError> {
+    if latency.needs_open_loop() && !rules.open_loop {
+        let why = || Err("under closed loop no request has an intended time".to_owned());
+        let names = || latency.names().iter().map(|(name, _)| (*name, why())).collect();
+        return Ok(Distribution { trials: trials.iter().map(|_| names()).collect(), pooled: None });
+    }
+    let mut channels = [Channel::new(latency.names(), latency.curve(), latency == Latency::Tpot, trials, room)];
+    let of_all = trials.iter().map(|seen| samples_at_most(latency, seen)).sum();
+    settle(trials, &mut channels, |seen, channels, first| {
+        let Some(channel) = channels.first_mut() else { return Ok(()) };
+        if first {
+            channel.expect(samples_at_most(latency, seen), of_all);
+        }
+        seen.units.iter().try_for_each(|unit| scan(latency, rules, unit, channel))
+    })?;
+    let [channel] = channels;
+    Ok(channel.finish(trials, |seen| why_none(latency, seen)))
+}
+
+fn samples_at_most(latency: Latency, seen: &Seen<'_>) -> usize {
+    let marks = |unit: &Unit<'_>| if latency == Latency::Lateness { unit.measured.count() } else { unit.ok.count() };
+    seen.units.iter().map(marks).sum()
+}
+
+fn why_none(latency: Latency, seen: &Seen<'_>) -> String {
+    let ok = seen.tally.ok();
+    let what = match latency {
+        _ if seen.tally.requests() == 0 => return "no request was due in the measured phase".to_owned(),
+        Latency::Lateness => return "no request was sent".to_owned(),
+        _ if ok == 0 => return format!("none of {} requests ended well", seen.tally.requests()),
+        Latency::Ttft | Latency::TtftSent | Latency::E2e | Latency::E2eSent => "a token event",
+        Latency::Ttfo => "a content event",
+        Latency::Tpot => "two token events and a count of its tokens beyond the first event's",
+    };
+    format!("none of {ok} answers has {what}")
+}
+
+fn scan(latency: Latency, rules: &Rules, unit: &Unit<'_>, channel: &mut Channel) -> Result<(), RecordError> {
+    let (from, to) = latency.columns(rules);
+    let marks = if latency == Latency::Lateness { &unit.measured } else { &unit.ok };
+    if latency == Latency::Tpot {
+        let columns = [from, to, Column::OutputTokens, Column::FirstEventTokens];
+        return unit.each(&columns, |batch, before| {
+            let (first, last) = (batch.ints(from)?, batch.ints(to)?);
+            let (output, of_first) = (batch.ints(Column::OutputTokens)?, batch.ints(Column::FirstEventTokens)?);
+            let small = |tokens: Option<i64>| tokens.and_then(|tokens| u32::try_from(tokens).ok());
+            for row in (0..batch.rows()).filter(|row| marks.get(before + row)) {
+                if let Some((ns, _)) = tpot_ns(first.get(row), last.get(row), small(output.get(row)), small(of_first.get(row))) {
+                    channel.add_quotient(ns, 1);
+                }
+            }
+            Ok(())
+        });
+    }
+    unit.each(&[from, to], |batch, before| {
+        let (start, at) = (batch.ints(from)?, batch.ints(to)?);
+        for row in (0..batch.rows()).filter(|row| marks.get(before + row)) {
+            if let Some(ns) = assay_record::since_ns(start.get(row), at.get(row)) {
+                channel.add(ns);
+            }
+        }
+        Ok(())
+    })
+}
+
+/// What the lists of token events come to besides gaps.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lists {
+    jitter: Sum,
+    /// Answers with several token events whose list is not there.
+    missing: u64,
+}
+
+/// ICL, ITL and jitter.
+fn chunks(trials: &[Seen<'_>], room: usize) -> Result<Vec<Distribution>, RecordError> {
+    let mut channels =
+        [Channel::new(catalog::ICL, Some("icl"), false, trials, room / 2), Channel::new(catalog::ITL, None, true, trials, room / 2)];
+    let mut lists = vec![Lists::default(); trials.len()];
+    settle(trials, &mut channels, |seen, channels, first| {
+        let place = trials.iter().position(|other| std::ptr::eq(other, seen));
+        let mut ignored = Lists::default();
+        let lists = place.filter(|_| first).and_then(|place| lists.get_mut(place)).unwrap_or(&mut ignored);
+        seen.units.iter().try_for_each(|unit| scan_chunks(unit, channels, lists))
+    })?;
+    let why = |seen: &Seen<'_>| match seen.tally.ok() {
+        0 => why_none(Latency::Ttft, seen),
+        ok => format!("none of {ok} answers has a list of two token events"),
+    };
+    let mut distributions: Vec<Distribution> = channels.into_iter().map(|channel| channel.finish(trials, why)).collect();
+    distributions.push(jitter(trials, &lists));
+    // A list that should be there and is not makes the distribution another one.
+    for distribution in &mut distributions {
+        for ((seen, lists), measured) in trials.iter().zip(&lists).zip(&mut distribution.trials) {
+            if seen.trial.all_lists && lists.missing > 0 {
+                let why = format!("{} of {} answers have no list of token events although all were kept", lists.missing, seen.tally.ok());
+                measured.iter_mut().for_each(|(_, measured)| *measured = Err(why.clone()));
+            }
+        }
+    }
+    Ok(distributions)
+}
+
+fn jitter(trials: &[Seen<'_>], lists: &[Lists]) -> Distribution {
+    let of_trial = |(seen, lists): (&Seen<'_>, &Lists)| {
+        let none = || match seen.tally.ok() {
+            0 => why_none(Latency::Ttft, seen),
+            ok => format!("none of {ok} answers has a list of three token events"),
+        };
+        let mean = lists.jitter.mean().map(|mean| (mean / f64::from(1_u32 << FRACTION_BITS) / 1e6, lists.jitter.n));
+        vec![("jitter_ms", mean.ok_or_else(none))]
+    };
+    Distribution { trials: trials.iter().zip(lists).map(of_trial).collect(), pooled: None }
+}
+
+fn scan_chunks(unit: &Unit<'_>, channels: &mut [Channel], lists: &mut Lists) -> Result<(), RecordError> {
+    let [icl, itl] = channels else { return Ok(()) };
+    unit.each(&[Column::TokenEvents, Column::ChunkAt, Column::ChunkTokens], |batch, before| {
+        let (events, chunks) = (batch.ints(Column::TokenEvents)?, batch.chunk_lists()?);
+        for row in (0..batch.rows()).filter(|row| unit.ok.get(before + row)) {
+            let at = chunks.at(row);
+            if at.is_empty() && events.get(row) > Some(1) {
+                lists.missing += 1;
+            }
+            let tokens = chunks.tokens(row);
+            let mut jitter = Jitter::default();
+            for gap in gaps(at, |place| tokens(place).and_then(|tokens| u32::try_from(tokens).ok())) {
+                icl.add(gap.gap_ns);
+                let (ns, samples) = gap.itl_ns();
+                itl.add_quotient(ns, samples.into());
+                jitter.add(gap.gap_ns);
+            }
+            if let Some(ns) = jitter.mean_ns() {
+                lists.jitter.n += 1;
+                lists.jitter.sum += fixed_point(ns);
+            }
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,637 @@
+use std::collections::BTreeMap;
+
+use assay_manifest::{Count, Environment, HostFacts, Shard, Validity};
+use assay_record::{Chunk, Outcome, Phase, Record, TokenSource};
+use assay_warehouse::records::RecordWriter;
+use assay_warehouse::{ROW_ID, Value};
+use proptest::prelude::*;
+use serde_json::{Value as Json, json};
+
+use super::*;
+use crate::fixture::{Run, attempt, collected, digest, plan};
+
+const MS: i64 = 1_000_000;
+
+/// The records of one attempt and how it ended.
+#[derive(Clone)]
+struct Attempted {
+    records: Vec<Record>,
+    window_ms: (u64, u64),
+    counts: bool,
+    shards: u32,
+    lists: &'static str,
+}
+
+fn attempted(records: Vec<Record>) -> Attempted {
+    Attempted { records, window_ms: (0, 10_000), counts: true, shards: 1, lists: "all" }
+}
+
+/// A measured request that ended well: the times are intended, sent, first token, last token in milliseconds.
+fn request(index: u64, [intended, sent, first, last]: [i64; 4], tokens: u32) -> Record {
+    Record {
+        global_index: index,
+        phase: Phase::Measured,
+        intended_ns: Some(intended * MS),
+        sent_ns: Some(sent * MS),
+        first_token_ns: Some(first * MS),
+        last_token_ns: Some(last * MS),
+        end_ns: Some((last + 10) * MS),
+        outcome: Outcome::Ok,
+        input_tokens: 10,
+        output_tokens_asked: Some(5),
+        output_tokens: Some(tokens),
+        output_source: TokenSource::Usage,
+        token_events: 1,
+        ..Record::default()
+    }
+}
+
+fn failed(index: u64, [intended, sent, end]: [i64; 3], outcome: Outcome) -> Record {
+    let sent_ns = Some(sent * MS);
+    Record { global_index: index, intended_ns: Some(intended * MS), sent_ns, end_ns: Some(end * MS), outcome, ..Record::default() }
+}
+
+fn chunks(list: &[(i64, Option<u32>)]) -> Vec<Chunk> {
+    list.iter().map(|(ms, tokens)| Chunk { at_ns: ms * MS, bytes: 4, tokens: *tokens }).collect()
+}
+
+/// Four requests, the last of which timed out. Every figure of the tests about it is computed by hand.
+fn four() -> Vec<Record> {
+    let each = |times: [i64; 5]| chunks(&times.map(|ms| (ms, None)));
+    vec![
+        Record {
+            chunks: each([100, 150, 200, 250, 300]),
+            token_events: 5,
+            first_content_ns: Some(100 * MS),
+            cached_tokens: Some(4),
+            ..request(0, [0, 0, 100, 300], 5)
+        },
+        Record {
+            chunks: each([1_210, 1_310, 1_410, 1_510, 1_610]),
+            token_events: 5,
+            first_content_ns: Some(1_310 * MS),
+            ..request(1, [1_000, 1_010, 1_210, 1_610], 5)
+        },
+        Record {
+            chunks: chunks(&[(2_300, Some(1)), (2_500, Some(1)), (2_600, Some(0)), (2_900, Some(2))]),
+            token_events: 4,
+            first_event_tokens: Some(1),
+            cached_tokens: Some(2),
+            ..request(2, [2_000, 2_000, 2_300, 2_900], 4)
+        },
+        failed(3, [3_000, 3_000, 4_000], Outcome::Timeout),
+    ]
+}
+
+fn work(changes: &Json) -> Json {
+    let mut work = json!({
+        "api": "chat", "model": "m", "arrival": {"law": "poisson"}, "input": {"law": "fixed", "tokens": 10},
+        "output": {"law": "fixed", "tokens": 5}, "exact_output": true, "batch": 1, "body": {}, "requests": "4", "warmup_ns": "0",
+        "timeout_ns": "1", "time_limit_ns": "1", "cache": "cold_salt", "streaming": true, "continuous_usage": true, "capture": "none", "slos": [],
+        "tokenizer": {"name": "common-words", "digest": digest("words")},
+    });
+    for (name, value) in changes.as_object().expect("an object") {
+        work[name] = value.clone();
+    }
+    work
+}
+
+fn file(records: &[Record], number: u32, shard: u32) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut writer = RecordWriter::new(&mut bytes, number, shard).expect("a writer");
+    records.iter().for_each(|record| writer.write(record).expect("a record"));
+    writer.finish().expect("a file");
+    bytes
+}
+
+struct Given {
+    run: Run,
+    files: BTreeMap<Digest, Vec<u8>>,
+}
+
+/// A run of one serving point: its workload with changes, its metrics, its trials' attempts.
+fn given(changes: &Json, metrics: &Json, trials: &[Vec<Attempted>]) -> Given {
+    let mut plan = serde_json::to_value(plan(trials.len())).expect("json");
+    let workload = &mut plan["workloads"][0];
+    workload["workload_type"] = json!("serving");
+    workload["serving"] = work(changes);
+    workload["metrics"] = metrics.clone();
+    plan["pricing"] = json!({"gpu_hour": 3.6, "currency": "EUR", "source": "list", "as_of": "2026-01-01"});
+    plan["cases"][0]["points"][0]["kind"] = json!("rate");
+    plan["cases"][0]["points"][0]["value"] = json!({"rate": "2.5"});
+    let plan: assay_manifest::Plan = serde_json::from_value(plan).expect("a plan");
+    let mut files = BTreeMap::new();
+    let mut found = Vec::new();
+    for (planned, attempts) in plan.trials.iter().zip(trials) {
+        let mut of_trial = Vec::new();
+        for (number, attempted) in (0..).zip(attempts) {
+            for index in 0..attempted.shards {
+                let shard = Shard { index, count: attempted.shards };
+                let records: Vec<Record> =
+                    attempted.records.iter().filter(|record| record.global_index % u64::from(attempted.shards) == u64::from(index)).cloned().collect();
+                let bytes = file(&records, number, index);
+                let serving = outcome(attempted, &records, Digest::of(&bytes));
+                files.insert(Digest::of(&bytes), bytes);
+                let mut collected = collected(number, attempted.counts);
+                collected.shard = shard;
+                let attempt = Attempt { serving: Some(serving), ..attempt(planned, number, attempted.counts) };
+                of_trial.push(Found { collected, attempt });
+            }
+        }
+        found.push((planned.clone(), of_trial));
+    }
+    Given { run: Run::found(plan, found), files }
+}
+
+fn outcome(attempted: &Attempted, records: &[Record], digest_of: Digest) -> assay_manifest::ServingOutcome {
+    let mut outcomes: BTreeMap<String, Count> = BTreeMap::new();
+    for record in records.iter().filter(|record| record.phase == Phase::Measured) {
+        outcomes.entry(record.outcome.to_string()).or_default().0 += 1;
+    }
+    serde_json::from_value(json!({
+        "schedule_digest": digest("schedule"), "start": "2026-01-01T00:00:00.000000000Z",
+        "measured_from_ns": (attempted.window_ms.0 * 1_000_000).to_string(), "measured_to_ns": (attempted.window_ms.1 * 1_000_000).to_string(),
+        "outcomes": outcomes, "warmup_outcomes": {}, "input_tokens": "0", "output_tokens": "0", "chunk_lists": attempted.lists,
+        "client": {"loop_busy_p99_ns": "0", "loop_stall_max_ns": "0", "cpu_user_us": "0", "cpu_system_us": "0", "full_reads": "0",
+            "starved": "0", "sent_rate_per_s": 1.0, "connections": "0", "events": "0"},
+        "clock": {"source": "same_host"},
+        "records": {"name": "records", "digest": digest_of, "size": "1", "media_type": "application/vnd.apache.parquet"},
+    }))
+    .expect("an outcome")
+}
+
+/// An environment whose target has as many GPUs as somebody declares.
+fn environment(gpus: Option<&str>) -> Environment {
+    let facts = HostFacts::unknown("nobody looked");
+    let declared = gpus.map(|gpus| ("declared/t/gpu_count", gpus)).into_iter().collect::<BTreeMap<_, _>>();
+    serde_json::from_value(json!({
+        "plan_digest": digest("plan"), "block": {"index": 0, "incarnation": 0}, "observed_at": "2026-01-01T00:00:00.000000000Z",
+        "hosts": [{"name": "far", "roles": ["target"], "facts": facts}], "software": [],
+        "targets": [{"id": "t", "kind": "endpoint", "hosts": ["far"], "version": {"source": "unknown", "how": "x"}, "models": [], "probes": []}],
+        "controls": [], "placement": declared, "readings": [],
+    }))
+    .expect("an environment")
+}
+
+impl Given {
+    fn reduce_in(&self, environment: &Environment) -> Result<Reduced, Failure> {
+        let environments = [environment];
+        let context = RowContext { environments: &environments, ..self.run.context() };
+        let case = &self.run.plan.cases[0];
+        let open = |artifact: &Artifact| {
+            let bytes = self.files.get(&artifact.digest).expect("a file").clone();
+            RecordFile::open(bytes).map_err(|error| Failure::verification("records", "bad").because(&error))
+        };
+        reduce(&context, &self.run.dimensions(), (&self.run.plan.workloads[0], case, &case.points[0]), &open)
+    }
+
+    fn reduce(&self) -> Reduced {
+        self.reduce_in(&environment(Some("2"))).expect("reduced")
+    }
+}
+
+/// One trial of these records.
+fn reduced(changes: &Json, records: Vec<Record>) -> Reduced {
+    given(changes, &json!([]), &[vec![attempted(records)]]).reduce()
+}
+
+fn serving(reduced: &Reduced) -> &ServingPoint {
+    reduced.summary.serving.as_ref().expect("serving")
+}
+
+/// A metric's value in the only trial, or why there is none.
+fn value(reduced: &Reduced, name: &str) -> Result<f64, String> {
+    match reduced.summary.metrics.iter().find(|metric| metric.metric == name) {
+        Some(metric) => Ok(metric.trials[0].value),
+        None => Err(serving(reduced).absent.get(name).unwrap_or_else(|| panic!("`{name}` is neither there nor absent")).clone()),
+    }
+}
+
+fn assert_values(reduced: &Reduced, expected: &[(&str, f64)]) {
+    for (name, expected) in expected {
+        let found = value(reduced, name).unwrap_or_else(|why| panic!("{name}: {why}"));
+        assert!((found - expected).abs() <= expected.abs() * 1e-12 + 1e-12, "{name}: {found}, not {expected}");
+    }
+}
+
+fn two_slos() -> Json {
+    json!({"slos": [{"metric": "ttft", "at_most_ns": "210000000"}, {"metric": "e2e", "at_most_ns": "610000000"}]})
+}
+
+#[test]
+fn every_metric_of_four_requests_is_as_by_hand() {
+    let point = reduced(&two_slos(), four());
+    assert_values(
+        &point,
+        &[
+            // 100, 210 and 300 ms.
+            ("ttft_ms_mean", 610.0 / 3.0),
+            ("ttft_ms_p50", 210.0),
+            ("ttft_ms_p90", 282.0),
+            ("ttft_ms_p95", 291.0),
+            ("ttft_ms_p99", 298.2),
+            ("ttft_sent_ms_p50", 200.0),
+            ("ttft_sent_ms_p99", 298.0),
+            // 100 and 310 ms; the third brought no content.
+            ("ttfo_ms_p50", 205.0),
+            ("ttfo_ms_p99", 307.9),
+            // 200 / 4, 400 / 4, 600 / (4 - 1).
+            ("tpot_ms_mean", 350.0 / 3.0),
+            ("tpot_ms_p50", 100.0),
+            ("tpot_ms_p90", 180.0),
+            ("tpot_ms_p95", 190.0),
+            ("tpot_ms_p99", 198.0),
+            // 50 x 4, 100 x 4, 200, 100, 300.
+            ("icl_ms_mean", 1_200.0 / 11.0),
+            ("icl_ms_p50", 100.0),
+            ("icl_ms_p99", 290.0),
+            // 50 x 4, 100 x 4, 200, none, 150 x 2.
+            ("itl_ms_mean", 100.0),
+            ("itl_ms_p50", 100.0),
+            ("itl_ms_p99", 195.0),
+            // 0, 0, (100 + 200) / 2.
+            ("jitter_ms", 50.0),
+            // 300, 610, 900.
+            ("e2e_ms_mean", 1_810.0 / 3.0),
+            ("e2e_ms_p50", 610.0),
+            ("e2e_ms_p90", 842.0),
+            ("e2e_ms_p95", 871.0),
+            ("e2e_ms_p99", 894.2),
+            ("e2e_sent_ms_p50", 600.0),
+            ("e2e_sent_ms_p99", 894.0),
+            // The second of four requests.
+            ("ttft_ms_p50_with_failures", 210.0),
+            ("e2e_ms_p50_with_failures", 610.0),
+            // 0, 0, 0, 10.
+            ("send_lateness_ms_p50", 0.0),
+            ("send_lateness_ms_p99", 9.7),
+            // Three in ten seconds, with 14 tokens out and 30 in.
+            ("request_throughput_per_s", 0.3),
+            ("output_tokens_per_s", 1.4),
+            ("total_tokens_per_s", 4.4),
+            ("goodput_requests_per_s", 0.2),
+            ("goodput_tokens_per_s", 1.0),
+            ("good_fraction", 0.5),
+            ("error_rate", 0.25),
+            ("isl_tokens_mean", 10.0),
+            ("osl_tokens_mean", 14.0 / 3.0),
+            // 4 instead of 5 is off by 20 %.
+            ("osl_mismatch_rate", 1.0 / 3.0),
+            // Three gaps in three seconds.
+            ("offered_rate_per_s", 1.0),
+            ("cached_tokens", 6.0),
+            // Two GPUs at 3.6 an hour: 0.002 a second.
+            ("cost_per_request", 0.002 / 0.3),
+            ("cost_per_million_output_tokens", 0.002 / 1.4 * 1e6),
+        ],
+    );
+    for name in ["ttft_ms_p95_with_failures", "e2e_ms_p99_with_failures"] {
+        let why = value(&point, name).expect_err("the fourth of four");
+        assert!(why.ends_with("falls among the 1 of 4 requests that have none"), "{why}");
+    }
+    let all: Vec<_> = catalog::known().map(|known| known.name).collect();
+    assert_eq!(point.summary.metrics.len() + serving(&point).absent.len(), all.len(), "each is there or absent");
+    assert_eq!(serving(&point).absent.len(), 4);
+}
+
+#[test]
+fn samples_are_counted_beside_their_statistics() {
+    let point = reduced(&two_slos(), four());
+    let n = |name: &str| point.summary.metrics.iter().find(|metric| metric.metric == name).expect("there").trials[0].n.0;
+    let counts = ["ttft_ms_p50", "ttfo_ms_p50", "icl_ms_p99", "itl_ms_p99", "jitter_ms", "ttft_ms_p50_with_failures", "cached_tokens", "error_rate"].map(n);
+    assert_eq!(counts, [3, 2, 11, 11, 3, 4, 2, 4]);
+    let account = serving(&point);
+    assert_eq!((account.requests.0, account.duration_ns.0, account.tpot_assumed.0), (4, 10_000_000_000, 2));
+    assert_eq!(account.outcomes, BTreeMap::from([("ok".to_owned(), Count(3)), ("timeout".to_owned(), Count(1))]));
+    assert_eq!(account.token_sources, BTreeMap::from([("usage".to_owned(), Count(3))]));
+    assert_eq!((account.slo_met, account.latency_from.as_str(), account.cost_absent.as_deref()), (Some(false), "intended", None));
+}
+
+#[test]
+fn under_closed_loop_latencies_count_from_sending() {
+    let records = four().into_iter().map(|record| Record { intended_ns: None, ..record }).collect();
+    let point = reduced(&json!({"arrival": {"law": "closed"}}), records);
+    assert_values(&point, &[("ttft_ms_p50", 200.0), ("e2e_ms_p50", 600.0), ("ttfo_ms_p50", 200.0)]);
+    assert_eq!(serving(&point).latency_from, "sent");
+    for name in ["ttft_sent_ms_p50", "e2e_sent_ms_p99", "send_lateness_ms_p99"] {
+        assert_eq!(value(&point, name).expect_err("absent"), "trial `w.t.default.one.t0`: under closed loop no request has an intended time");
+    }
+    assert_eq!(value(&point, "good_fraction").expect_err("absent"), "trial `w.t.default.one.t0`: the workload has no SLOs");
+    assert_eq!(serving(&point).slo_met, None);
+}
+
+#[test]
+fn a_limit_is_good_itself_and_what_is_missing_is_not() {
+    let slo = |metric: &str, ns: u64| json!({"slos": [{"metric": metric, "at_most_ns": ns.to_string()}]});
+    let good = |slos: &Json, record: Record| value(&reduced(slos, vec![record]), "good_fraction").expect("there") == 1.0;
+    let one = || request(0, [0, 10, 110, 310], 5);
+    assert!(good(&slo("ttft", 110_000_000), one()) && !good(&slo("ttft", 109_999_999), one()));
+    assert!(good(&slo("e2e", 310_000_000), one()) && !good(&slo("e2e", 309_999_999), one()));
+    assert!(good(&slo("tpot", 50_000_000), one()) && !good(&slo("tpot", 49_999_999), one()));
+    assert!(!good(&slo("ttfo", 1_000_000_000), one()), "it brought no content");
+    assert!(good(&slo("ttfo", 150_000_000), Record { first_content_ns: Some(150 * MS), ..one() }));
+    assert!(!good(&slo("tpot", 1_000_000_000), request(0, [0, 0, 100, 100], 1)), "one token has no TPOT");
+    assert!(!good(&slo("ttft", 1_000_000_000), Record { outcome: Outcome::StreamError, ..one() }), "it failed");
+}
+
+#[test]
+fn a_point_meets_its_slos_where_99_of_100_requests_do() {
+    let slos = json!({"slos": [{"metric": "ttft", "at_most_ns": "100000000"}]});
+    let met = |slow: u64, failing: u64| {
+        let ttft = |index: u64| if index < slow { 101 } else { 100 };
+        let records = (0..200 - failing).map(|index| request(index, [0, 0, ttft(index), 200], 5));
+        let failing = (200 - failing..200).map(|index| failed(index, [0, 0, 5], Outcome::Dropped));
+        serving(&reduced(&slos, records.chain(failing).collect())).slo_met
+    };
+    assert_eq!((met(2, 0), met(3, 0), met(0, 2), met(1, 2)), (Some(true), Some(false), Some(true), Some(false)));
+}
+
+#[test]
+fn tails_of_failures_are_absent_from_the_rank_on_that_fails() {
+    let with = |failing: u64| {
+        let records = (0..100 - failing).map(|index| request(index, [0, 0, 100 + index as i64, 300], 5));
+        let failing = (100 - failing..100).map(|index| failed(index, [0, 0, 5], Outcome::HttpError));
+        let point = reduced(&json!({}), records.chain(failing).collect());
+        ["ttft_ms_p50_with_failures", "ttft_ms_p95_with_failures", "ttft_ms_p99_with_failures"].map(|name| value(&point, name).ok())
+    };
+    assert_eq!(with(0), [Some(149.0), Some(194.0), Some(198.0)]);
+    assert_eq!(with(1), [Some(149.0), Some(194.0), Some(198.0)], "rank 99 is the last that came back");
+    assert_eq!(with(2), [Some(149.0), Some(194.0), None]);
+    assert_eq!(with(5), [Some(149.0), Some(194.0), None]);
+    assert_eq!(with(6), [Some(149.0), None, None]);
+    assert_eq!(with(51), [None, None, None]);
+}
+
+#[test]
+fn throughput_is_of_what_completes_in_the_window() {
+    let warm = |index, times| Record { phase: Phase::Warmup, ..request(index, times, 7) };
+    let records = vec![
+        // Completes before, exactly at the end of and beyond the warm-up (`end_ns` is 10 ms after the last token).
+        warm(0, [0, 0, 100, 500]),
+        warm(1, [0, 0, 100, 990]),
+        warm(2, [0, 0, 100, 1_500]),
+        // Completes at the last instant of the window, and one later.
+        request(0, [1_000, 1_000, 1_100, 2_990], 5),
+        request(1, [1_000, 1_000, 1_100, 2_991], 5),
+        failed(2, [1_000, 1_000, 1_500], Outcome::Truncated),
+    ];
+    let trial = Attempted { window_ms: (1_000, 3_000), ..attempted(records) };
+    let point = given(&json!({}), &json!([]), &[vec![trial]]).reduce();
+    assert_values(&point, &[("request_throughput_per_s", 1.0), ("output_tokens_per_s", 6.0), ("total_tokens_per_s", 16.0)]);
+    assert_values(&point, &[("error_rate", 1.0 / 3.0), ("ttft_ms_mean", 100.0), ("osl_tokens_mean", 5.0)]);
+    assert_eq!(serving(&point).requests.0, 3, "warm-up is in nothing else");
+}
+
+#[test]
+fn what_cannot_be_computed_says_why() {
+    let why = |changes: &Json, records: Vec<Record>, name: &str| value(&reduced(changes, records), name).expect_err("absent");
+    let prefix = "trial `w.t.default.one.t0`: ";
+    let cases = [
+        (json!({}), vec![], "error_rate", "no request was due in the measured phase"),
+        (json!({}), vec![failed(0, [0, 0, 5], Outcome::Timeout)], "ttft_ms_p50", "none of 1 requests ended well"),
+        (json!({}), vec![failed(0, [0, 0, 5], Outcome::Timeout)], "icl_ms_p50", "none of 1 requests ended well"),
+        (json!({}), vec![failed(0, [0, 0, 5], Outcome::Timeout)], "cost_per_request", "no request completed in the measured phase"),
+        (json!({}), vec![request(0, [0, 0, 1, 1], 1)], "tpot_ms_p50", "none of 1 answers has two token events and a count of its tokens beyond the first event's"),
+        (json!({}), vec![request(0, [0, 0, 1, 1], 1)], "jitter_ms", "none of 1 answers has a list of three token events"),
+        (json!({}), vec![request(0, [0, 0, 1, 1], 1)], "offered_rate_per_s", "fewer than two requests were sent at different times"),
+        (json!({}), vec![request(0, [0, 0, 1, 1], 1)], "cached_tokens", "the endpoint does not tell"),
+        (json!({}), vec![Record { output_tokens: None, ..request(0, [0, 0, 1, 1], 1) }], "output_tokens_per_s", "nobody counted the tokens of 1 of 1 answers"),
+        (json!({"api": "embeddings"}), vec![Record { output_tokens: None, ..request(0, [0, 0, 1, 1], 1) }], "output_tokens_per_s", "embeddings have no output tokens"),
+        (json!({}), vec![Record { token_events: 2, ..request(0, [0, 0, 1, 2], 2) }], "itl_ms_mean", "1 of 1 answers have no list of token events although all were kept"),
+    ];
+    for (changes, records, name, expected) in cases {
+        assert_eq!(why(&changes, records, name), format!("{prefix}{expected}"));
+    }
+    let embedding = Record { output_tokens: None, ..request(0, [0, 0, 1, 1], 1) };
+    assert_values(&reduced(&json!({"api": "embeddings"}), vec![embedding]), &[("total_tokens_per_s", 1.0), ("request_throughput_per_s", 0.1)]);
+}
+
+#[test]
+fn when_every_request_fails_rates_are_zero_and_the_rest_is_absent() {
+    let point = reduced(&two_slos(), (0..3).map(|index| failed(index, [0, 0, 100], Outcome::ConnectError)).collect());
+    assert_values(&point, &[("error_rate", 1.0), ("request_throughput_per_s", 0.0), ("goodput_requests_per_s", 0.0), ("good_fraction", 0.0)]);
+    assert_eq!((serving(&point).slo_met, point.view.curves.len()), (Some(false), 0));
+    assert_eq!(point.view.timeline.as_ref().map(|timeline| timeline.shown.len()), Some(3));
+    assert_eq!(point.fact.get("ttft_ns_p50"), Some(&Value::Null));
+}
+
+#[test]
+fn without_a_counted_attempt_there_is_still_a_point() {
+    let bad = Attempted { counts: false, ..attempted(four()) };
+    let point = given(&json!({}), &json!([]), &[vec![bad.clone(), bad], vec![]]).reduce();
+    let summary = &point.summary;
+    assert_eq!((summary.trials_planned, summary.trials_counted, summary.attempts, summary.excluded.len()), (2, 0, 2, 2));
+    assert_eq!((summary.metrics.len(), point.outcomes.len(), point.view.timeline.is_none()), (0, 0, true));
+    assert!(serving(&point).absent.values().all(|why| why == "no trial counts"));
+    assert_eq!((point.fact.get("requests"), point.fact.get("error_rate")), (Some(&Value::Int(0)), Some(&Value::Null)));
+}
+
+#[test]
+fn costs_need_a_price_and_a_number_of_gpus() {
+    let run = given(&json!({}), &json!([]), &[vec![attempted(four())]]);
+    let why = |gpus| {
+        let point = run.reduce_in(&environment(gpus)).expect("reduced");
+        assert!(value(&point, "cost_per_request").is_err());
+        serving(&point).cost_absent.clone().expect("a reason")
+    };
+    insta::assert_snapshot!(why(None), @"the GPUs of `far` are unknown (nobody looked); declare `gpu_count` in the target's `hardware`");
+    insta::assert_snapshot!(why(Some("0")), @"the price is that of a GPU, and the target has none");
+    let mut free = given(&json!({}), &json!([]), &[vec![attempted(four())]]);
+    free.run.plan.pricing = None;
+    insta::assert_snapshot!(serving(&free.reduce()).cost_absent.clone().expect("a reason"), @"the pipeline states no price");
+    let priced = run.reduce();
+    let cost = priced.summary.metrics.iter().find(|metric| metric.metric == "cost_per_request").expect("there");
+    assert_eq!((cost.unit.as_str(), priced.fact.text("currency")), ("EUR", Some("EUR")));
+}
+
+#[test]
+fn a_metric_that_one_trial_lacks_is_absent_from_the_point() {
+    let without = four().into_iter().map(|record| Record { first_content_ns: None, ..record }).collect();
+    let point = given(&json!({}), &json!([]), &[vec![attempted(four())], vec![attempted(without)]]).reduce();
+    assert_eq!(value(&point, "ttfo_ms_p50").expect_err("absent"), "trial `w.t.default.one.t1`: none of 3 answers has a content event");
+    let ttft = point.summary.metrics.iter().find(|metric| metric.metric == "ttft_ms_p50").expect("there");
+    assert_eq!((ttft.n.0, ttft.median), (2, 210.0));
+}
+
+#[test]
+fn declared_metrics_come_first_and_decide_what_gates_judge() {
+    let metric = |path: &str, primary: bool| json!({"path": path, "unit": "ms", "better": "lower", "primary": primary});
+    let metrics = json!([metric("e2e_ms_p50", true), metric("ttft_ms_p99", false), metric("frobs", true)]);
+    let point = given(&json!({}), &metrics, &[vec![attempted(four())]]).reduce();
+    let first: Vec<_> = point.summary.metrics.iter().take(3).map(|metric| (metric.metric.as_str(), metric.primary)).collect();
+    assert_eq!(first, [("e2e_ms_p50", true), ("ttft_ms_p99", false), ("ttft_ms_mean", false)]);
+    assert_eq!(point.summary.metrics.iter().filter(|metric| metric.primary).count(), 1);
+    assert_eq!(serving(&point).absent["frobs"], "it is not a metric of serving");
+    let primary = |changes: &Json| {
+        let point = reduced(changes, four());
+        point.summary.metrics.iter().filter(|metric| metric.primary).map(|metric| metric.metric.clone()).collect::<Vec<_>>()
+    };
+    let always = ["ttft_ms_p50", "ttft_ms_p99", "tpot_ms_p50", "e2e_ms_p99", "request_throughput_per_s", "output_tokens_per_s"];
+    assert_eq!(primary(&json!({})), always);
+    assert_eq!(primary(&two_slos()), [&always[..], &["goodput_requests_per_s"]].concat());
+}
+
+#[test]
+fn the_summary_names_the_row_of_each_of_its_numbers() {
+    let point = given(&json!({}), &json!([]), &[vec![attempted(four())], vec![attempted(four())]]).reduce();
+    let value = |id: &Digest| {
+        let row = point.outcomes.iter().find(|row| row.text(ROW_ID) == Some(&id.hex())).expect("the row is there");
+        row.get("value").cloned()
+    };
+    for metric in &point.summary.metrics {
+        for (statistic, number) in metric.statistics() {
+            assert_eq!(value(&metric.rows[statistic]), Some(Value::Float(number)), "{} {statistic}", metric.metric);
+        }
+        for trial in &metric.trials {
+            assert_eq!(value(&trial.row_id), Some(Value::Float(trial.value)), "{}", metric.metric);
+        }
+    }
+}
+
+#[test]
+fn the_fact_holds_the_medians_in_nanoseconds() {
+    let later = |by: i64| {
+        let moved = |record: Record| Record { first_token_ns: record.first_token_ns.map(|ns| ns + by * MS), ..record };
+        vec![attempted(four().into_iter().map(moved).collect())]
+    };
+    let point = given(&two_slos(), &json!([]), &[later(0), later(10), later(20), later(30), later(40)]).reduce();
+    let int = |name: &str| point.fact.get(name).cloned();
+    assert_eq!((int("ttft_ns_p50"), int("e2e_ns_p50")), (Some(Value::Int(230 * MS)), Some(Value::Int(610 * MS))));
+    assert_eq!((int("ttft_ns_p95_with_failures"), int("queue_delay_ns_mean")), (Some(Value::Null), Some(Value::Null)));
+    assert_eq!((int("requests"), int("completed"), int("failed"), int("dropped")), (Some(Value::Int(20)), Some(Value::Int(15)), Some(Value::Int(5)), Some(Value::Int(0))));
+    assert_eq!((int("slo_ttft_ns"), int("slo_met"), int("request_rate_per_s")), (Some(Value::Int(210 * MS)), Some(Value::Bool(false)), Some(Value::Float(2.5))));
+    assert_eq!((int("ttft_ns_p50_ci_low"), int("ttft_ns_p50_ci_high")), (Some(Value::Float(210e6)), Some(Value::Float(250e6))));
+    assert_eq!(int("request_throughput_per_s_cv_pct"), Some(Value::Float(0.0)));
+}
+
+#[test]
+fn curves_are_pooled_over_trials() {
+    let trial = |from: u64| vec![attempted((from..from + 51).map(|index| request(index - from, [0, 0, 1 + index as i64, 500], 5)).collect())];
+    let point = given(&json!({}), &json!([]), &[trial(0), trial(50)]).reduce();
+    let curve = &point.view.curves[0];
+    // 1 to 51 ms and 51 to 101 ms: 102 samples, 51 twice.
+    assert_eq!((curve.metric.as_str(), curve.n.0, curve.failed.0), ("ttft", 102, 0));
+    let at = |p: f64| curve.quantiles.iter().find(|[q, _]| *q == p).expect("there")[1];
+    assert_eq!((at(0.0), at(0.5), at(1.0)), (1.0, 51.0, 101.0));
+    assert!((at(0.25) - 26.25).abs() < 1e-9, "{}", at(0.25));
+    assert_eq!(curve.quantiles.len(), 101, "100 samples have no thousandth");
+    let single = given(&json!({}), &json!([]), &[trial(0)]).reduce();
+    assert_eq!(single.view.curves[0].quantiles.iter().find(|[q, _]| *q == 0.5).expect("there")[1], 26.0);
+}
+
+#[test]
+fn a_timeline_keeps_failures_up_to_half_of_its_room() {
+    let shown = |ok: u64, failing: u64| {
+        let records = (0..ok).map(|index| request(index, [index as i64, index as i64, 5_000, 6_000], 5));
+        let failing = (ok..ok + failing).map(|index| failed(index, [0, 0, 5], Outcome::Timeout));
+        let point = reduced(&json!({}), records.chain(failing).collect());
+        let timeline = point.view.timeline.expect("a timeline");
+        let failed = timeline.shown.iter().filter(|request| request.outcome == "timeout").count();
+        assert!(timeline.shown.is_sorted_by(|a, b| a.start_ms <= b.start_ms));
+        assert_eq!(timeline.requests.0, ok + failing);
+        (timeline.shown.len() - failed, failed, timeline.thinning)
+    };
+    assert_eq!(shown(390, 10), (390, 10, "all".to_owned()));
+    let (others, failed, rule) = shown(2_000, 10);
+    assert_eq!((others, failed), (390, 10));
+    insta::assert_snapshot!(rule, @"10 of 10 failed requests and 390 of 2000 others, those whose index mixed by SplitMix64 is smallest");
+    assert_eq!((shown(2_000, 300).0, shown(2_000, 300).1), (200, 200));
+    assert_eq!((shown(50, 900).0, shown(50, 900).1), (50, 350));
+}
+
+#[test]
+fn records_that_are_not_the_attempt_s_are_refused() {
+    let mut swapped = given(&json!({}), &json!([]), &[vec![attempted(four())]]);
+    let of_another = file(&four(), 1, 0);
+    swapped.files.values_mut().for_each(|bytes| bytes.clone_from(&of_another));
+    insta::assert_snapshot!(swapped.reduce_in(&environment(None)).err().expect("refused"), @r"
+    error[records]: the records of attempt 0 of trial `w.t.default.one.t0` cannot be reduced
+      because: row 0 of shard 0 is of attempt 1 and shard 0
+    ");
+    let fewer = file(&four()[..3], 0, 0);
+    swapped.files.values_mut().for_each(|bytes| bytes.clone_from(&fewer));
+    insta::assert_snapshot!(swapped.reduce_in(&environment(None)).err().expect("refused"), @r#"
+    error[records]: the records of attempt 0 of trial `w.t.default.one.t0` cannot be reduced
+      because: execute says that the measured phase's requests came to {"ok": 3, "timeout": 1}, but their records to {"ok": 3}
+    "#);
+}
+
+#[test]
+fn an_attempt_counts_with_all_of_its_shards() {
+    let run = |shards| {
+        let bad = Attempted { counts: false, shards, ..attempted(four()) };
+        given(&json!({}), &json!([]), &[vec![bad, Attempted { shards, ..attempted(four()) }]]).reduce()
+    };
+    let (one, three) = (run(1), run(3));
+    assert_eq!((three.summary.attempts, three.summary.excluded.len(), three.summary.trials_counted), (2, 1, 1));
+    assert_eq!(one.summary.metrics, three.summary.metrics);
+    assert_eq!(three.summary.metrics[0].trials[0].attempt, 1);
+}
+
+/// Records of a trial as an endpoint might leave them, by a seed for each.
+fn any_records() -> impl Strategy<Value = Vec<Record>> {
+    let chunk = (1_i64..50_000_000, prop::option::of(0_u32..4));
+    let record = (prop::sample::select(Outcome::ALL), 0_i64..5_000_000_000, 0_i64..9_000_000, prop::collection::vec(chunk, 0..6), any::<bool>());
+    prop::collection::vec(record, 0..60).prop_map(|records| {
+        let record = |(index, (outcome, intended, late, gaps, warm)): (u64, (&Outcome, i64, i64, Vec<(i64, Option<u32>)>, bool))| {
+            let sent = intended + late;
+            let mut at = sent;
+            let chunks: Vec<Chunk> = gaps
+                .into_iter()
+                .map(|(gap, tokens)| {
+                    at += gap;
+                    Chunk { at_ns: at, bytes: 1, tokens }
+                })
+                .collect();
+            Record {
+                global_index: index,
+                phase: if warm && index < 9 { Phase::Warmup } else { Phase::Measured },
+                outcome: *outcome,
+                intended_ns: Some(intended),
+                sent_ns: (*outcome != Outcome::Dropped).then_some(sent),
+                first_token_ns: chunks.first().map(|chunk| chunk.at_ns),
+                last_token_ns: chunks.last().map(|chunk| chunk.at_ns),
+                end_ns: Some(at),
+                output_tokens: Some(chunks.len() as u32 * 2),
+                first_event_tokens: chunks.first().and_then(|chunk| chunk.tokens),
+                token_events: chunks.len() as u32,
+                chunks,
+                ..Record::default()
+            }
+        };
+        (0..).zip(records.iter().map(|(o, i, l, g, w)| (o, *i, *l, g.clone(), *w))).map(record).collect()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn shards_threads_and_room_change_nothing(trials in prop::collection::vec(any_records(), 1..3), shards in 2_u32..5, room in 0_usize..300) {
+        let run = |shards| given(&two_slos(), &json!([]), &trials.iter().map(|records| vec![Attempted { shards, ..attempted(records.clone()) }]).collect::<Vec<_>>());
+        let (one, many) = (run(1), run(shards));
+        let (a, b, again) = (one.reduce(), many.reduce(), one.reduce());
+        prop_assert_eq!(&a.summary, &b.summary);
+        prop_assert_eq!(&a.view, &b.view);
+        prop_assert_eq!((&a.summary, &a.fact, &a.view, &a.outcomes), (&again.summary, &again.fact, &again.view, &again.outcomes));
+
+        let case = &one.run.plan.cases[0];
+        let tries = tries(&one.run.context(), case, &case.points[0]);
+        let open = |artifact: &Artifact| Ok(RecordFile::open(one.files[&artifact.digest].clone()).expect("opened"));
+        let files: Vec<_> = tries.iter().map(|tries| trial_files(&tries[0], &open).expect("files")).collect();
+        let work = one.run.plan.workloads[0].serving.as_ref().expect("work");
+        let measured = |limits| {
+            let measured = measure(&files, work, limits).expect("measured");
+            (trial_values(&measured, work, &Err("x".to_owned())), measured.curves, measured.timeline)
+        };
+        prop_assert_eq!(measured(Limits { threads: 1, room }), measured(Limits { threads: 3, room: 1_000_000 }));
+    }
+}
+
+#[test]
+fn an_attempt_s_validity_is_told_once() {
+    let bad = Attempted { counts: false, shards: 2, ..attempted(four()) };
+    let point = given(&json!({}), &json!([]), &[vec![bad]]).reduce();
+    let reasons = &point.summary.excluded[0].reasons;
+    assert_eq!(reasons, &Validity::from_reasons(vec![Reason::new("cpu_throttled", "60 %")]).reasons);
+}

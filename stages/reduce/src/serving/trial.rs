@@ -1,0 +1,550 @@
+//! A trial's records: what one pass over all of them finds, and which of them later passes look at.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use assay_manifest::{SloMetric, TrialId};
+use assay_record::{Outcome, Phase, ToleratedTokens, TokenSource, is_length_mismatch, since_ns, tpot_ns};
+use assay_warehouse::records::{Batch, Ints, RecordColumn as Column, RecordError, RecordFile};
+
+use super::views::Sample;
+
+/// Row groups that one thread takes at a time.
+const UNIT_GROUPS: usize = 8;
+
+/// The counted attempt of a trial with the records of all its shards.
+pub(crate) struct TrialFiles {
+    /// The trial.
+    pub(crate) trial_id: TrialId,
+    /// The attempt.
+    pub(crate) attempt: u32,
+    /// The files, by shard.
+    pub(crate) shards: Vec<(u32, RecordFile)>,
+    /// The measured phase, in nanoseconds since the trial's start.
+    pub(crate) window: Range<i64>,
+    /// What execute says of the measured phase's requests; none where nobody says.
+    pub(crate) said: Option<BTreeMap<String, u64>>,
+    /// Whether every request's chunk list was kept.
+    pub(crate) all_lists: bool,
+}
+
+/// What decides how records are read.
+pub(super) struct Rules {
+    /// Whether requests have intended times.
+    pub(super) open_loop: bool,
+    /// Whether answers have tokens: embeddings have none.
+    pub(super) has_output: bool,
+    /// The limits of a good request, in nanoseconds.
+    pub(super) slos: Vec<(SloMetric, u64)>,
+}
+
+/// Some row groups of a file, and which of their rows count.
+pub(super) struct Unit<'a> {
+    pub(super) file: &'a RecordFile,
+    pub(super) groups: Range<usize>,
+    /// The requests of the measured phase.
+    pub(super) measured: Marks,
+    /// Those of them that ended well.
+    pub(super) ok: Marks,
+}
+
+impl Unit<'_> {
+    /// Gives batches of some columns to `visit`, with the place of their first row among the unit's.
+    pub(super) fn each(&self, columns: &[Column], mut visit: impl FnMut(&Batch, usize) -> Result<(), RecordError>) -> Result<(), RecordError> {
+        let mut before = 0;
+        for batch in self.file.batches(columns, self.groups.clone())? {
+            let batch = batch?;
+            visit(&batch, before)?;
+            before += batch.rows();
+        }
+        Ok(())
+    }
+}
+
+/// A mark for each row of a unit.
+#[derive(Default)]
+pub(super) struct Marks(Vec<u64>);
+
+impl Marks {
+    fn with_rows(rows: u64) -> Self {
+        Self(vec![0; (rows as usize).div_ceil(64)])
+    }
+
+    fn set(&mut self, row: usize) {
+        if let Some(word) = self.0.get_mut(row / 64) {
+            *word |= 1 << (row % 64);
+        }
+    }
+
+    /// Whether a row is marked.
+    #[inline]
+    pub(super) fn get(&self, row: usize) -> bool {
+        self.0.get(row / 64).is_some_and(|word| word >> (row % 64) & 1 == 1)
+    }
+
+    /// How many are.
+    pub(super) fn count(&self) -> usize {
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
+    }
+}
+
+/// A sum of whole numbers, which does not depend on their order, and how many they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sum {
+    pub(super) n: u64,
+    pub(super) sum: i128,
+}
+
+impl Sum {
+    #[inline]
+    pub(super) fn add(&mut self, value: i64) {
+        self.n += 1;
+        self.sum += i128::from(value);
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.n += other.n;
+        self.sum += other.sum;
+    }
+
+    /// The mean; absent where there is nothing.
+    pub(super) fn mean(self) -> Option<f64> {
+        (self.n > 0).then(|| self.sum as f64 / self.n as f64)
+    }
+}
+
+/// What completed within the measured window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Work {
+    pub(super) requests: u64,
+    pub(super) input_tokens: u64,
+    pub(super) output_tokens: u64,
+    /// Answers whose tokens nobody counted.
+    pub(super) uncounted: u64,
+}
+
+impl Work {
+    fn add(&mut self, input: Option<i64>, output: Option<i64>) {
+        self.requests += 1;
+        self.input_tokens += input.map_or(0, i64::cast_unsigned);
+        match output {
+            Some(tokens) => self.output_tokens += tokens.cast_unsigned(),
+            None => self.uncounted += 1,
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.requests += other.requests;
+        self.input_tokens += other.input_tokens;
+        self.output_tokens += other.output_tokens;
+        self.uncounted += other.uncounted;
+    }
+}
+
+/// What one pass over records finds. Every part adds up in any order.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Tally {
+    /// Requests of the measured phase by what became of them.
+    outcomes: [u64; Outcome::ALL.len()],
+    /// Those that ended well, by who counted their tokens.
+    sources: [u64; TokenSource::ALL.len()],
+    pub(super) isl: Sum,
+    pub(super) osl: Sum,
+    pub(super) cached: Sum,
+    /// Answers whose length can be held against what was asked, and those that miss it.
+    pub(super) asked: u64,
+    pub(super) mismatched: u64,
+    pub(super) tpot_assumed: u64,
+    /// Token events of those that ended well.
+    pub(super) token_events: u64,
+    /// Everything that completed within the window.
+    pub(super) done: Work,
+    /// What of it met every SLO.
+    pub(super) good_done: Work,
+    /// Requests of the measured phase that met every SLO.
+    pub(super) good: u64,
+    /// Requests of the measured phase that met each SLO.
+    pub(super) within: Vec<u64>,
+    /// Requests of the measured phase that were sent, the first and the last time of sending.
+    pub(super) sent: u64,
+    pub(super) sent_first_ns: Option<i64>,
+    pub(super) sent_last_ns: Option<i64>,
+    /// Those of them that may be shown.
+    pub(super) sample: Sample,
+}
+
+impl Tally {
+    /// Requests of the measured phase.
+    pub(super) fn requests(&self) -> u64 {
+        self.outcomes.iter().sum()
+    }
+
+    /// Those by what became of them: every outcome that occurred.
+    pub(super) fn outcomes(&self) -> BTreeMap<String, u64> {
+        occurring(Outcome::ALL, &self.outcomes)
+    }
+
+    /// Those that ended well, by who counted their tokens.
+    pub(super) fn sources(&self) -> BTreeMap<String, u64> {
+        occurring(TokenSource::ALL, &self.sources)
+    }
+
+    /// Those that ended well.
+    pub(super) fn ok(&self) -> u64 {
+        self.outcomes.get(Outcome::Ok as usize).copied().unwrap_or(0)
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.outcomes.iter_mut().zip(other.outcomes).for_each(|(mine, theirs)| *mine += theirs);
+        self.sources.iter_mut().zip(other.sources).for_each(|(mine, theirs)| *mine += theirs);
+        self.isl.merge(other.isl);
+        self.osl.merge(other.osl);
+        self.cached.merge(other.cached);
+        self.asked += other.asked;
+        self.mismatched += other.mismatched;
+        self.tpot_assumed += other.tpot_assumed;
+        self.token_events += other.token_events;
+        self.done.merge(other.done);
+        self.good_done.merge(other.good_done);
+        self.good += other.good;
+        self.within.resize(self.within.len().max(other.within.len()), 0);
+        self.within.iter_mut().zip(other.within).for_each(|(mine, theirs)| *mine += theirs);
+        self.sent += other.sent;
+        self.sent_first_ns = self.sent_first_ns.into_iter().chain(other.sent_first_ns).min();
+        self.sent_last_ns = self.sent_last_ns.max(other.sent_last_ns);
+        self.sample.merge(other.sample);
+    }
+}
+
+fn bump(counts: &mut [u64], place: usize) {
+    if let Some(count) = counts.get_mut(place) {
+        *count += 1;
+    }
+}
+
+fn occurring(words: &[impl ToString], counts: &[u64]) -> BTreeMap<String, u64> {
+    words.iter().zip(counts).filter(|(_, count)| **count > 0).map(|(word, count)| (word.to_string(), *count)).collect()
+}
+
+/// Why the records of a trial cannot be reduced.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TrialError {
+    /// A file cannot be read.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// A file's rows are of something else.
+    #[error("row {row} of shard {shard} is of attempt {found_attempt} and shard {found_shard}")]
+    OtherAttempt {
+        /// The row.
+        row: u64,
+        /// The shard that the file should be of.
+        shard: u32,
+        /// The attempt that the row is of.
+        found_attempt: i64,
+        /// The shard that the row is of.
+        found_shard: i64,
+    },
+    /// Execute says something else of the outcomes.
+    #[error("execute says that the measured phase's requests came to {said}, but their records to {found}")]
+    OtherOutcomes {
+        /// What execute says.
+        said: String,
+        /// What the records say.
+        found: String,
+    },
+}
+
+/// A trial whose records were all seen once.
+pub(super) struct Seen<'a> {
+    pub(super) trial: &'a TrialFiles,
+    pub(super) units: Vec<Unit<'a>>,
+    pub(super) tally: Tally,
+}
+
+/// Passes over all records of a trial once, several threads at a time. `timeline` says whether some are kept to be shown.
+pub(super) fn see<'a>(trial: &'a TrialFiles, rules: &Rules, timeline: bool, threads: usize) -> Result<Seen<'a>, TrialError> {
+    let ranges: Vec<(u32, &RecordFile, Range<usize>)> = trial
+        .shards
+        .iter()
+        .flat_map(|(shard, file)| {
+            let starts = (0..file.row_groups()).step_by(UNIT_GROUPS);
+            starts.map(move |start| (*shard, file, start..(start + UNIT_GROUPS).min(file.row_groups())))
+        })
+        .collect();
+    let pass = Pass { trial, rules, timeline };
+    let found = in_parallel(threads, &ranges, |(shard, file, groups)| pass.unit(*shard, file, groups.clone()))?;
+    let mut seen = Seen { trial, units: Vec::new(), tally: Tally::default() };
+    seen.tally.within = vec![0; rules.slos.len()];
+    for (unit, tally) in found {
+        seen.units.push(unit);
+        seen.tally.merge(tally);
+    }
+    check_outcomes(trial, &seen.tally)?;
+    Ok(seen)
+}
+
+fn check_outcomes(trial: &TrialFiles, tally: &Tally) -> Result<(), TrialError> {
+    let found = tally.outcomes();
+    let Some(said) = &trial.said else { return Ok(()) };
+    let said: BTreeMap<String, u64> = said.iter().filter(|(_, count)| **count > 0).map(|(word, count)| (word.clone(), *count)).collect();
+    if said == found { Ok(()) } else { Err(TrialError::OtherOutcomes { said: format!("{said:?}"), found: format!("{found:?}") }) }
+}
+
+/// Works on every item, some at a time, and gives the results in the items' order.
+pub(super) fn in_parallel<I: Sync, T: Send, E: Send>(threads: usize, items: &[I], work: impl Fn(&I) -> Result<T, E> + Sync) -> Result<Vec<T>, E> {
+    let next = AtomicUsize::new(0);
+    let results: Mutex<Vec<(usize, Result<T, E>)>> = Mutex::new(Vec::new());
+    let worker = || {
+        while let Some((place, item)) = Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|place| Some((place, items.get(place)?))) {
+            let result = work(item);
+            results.lock().unwrap_or_else(PoisonError::into_inner).push((place, result));
+        }
+    };
+    std::thread::scope(|scope| {
+        (1..threads.min(items.len())).for_each(|_| {
+            scope.spawn(worker);
+        });
+        worker();
+    });
+    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    results.sort_by_key(|(place, _)| *place);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+struct Pass<'a, 'r> {
+    trial: &'a TrialFiles,
+    rules: &'r Rules,
+    timeline: bool,
+}
+
+/// The columns of the first pass.
+const COLUMNS: &[Column] = &[
+    Column::GlobalIndex,
+    Column::Attempt,
+    Column::Shard,
+    Column::Phase,
+    Column::Outcome,
+    Column::Intended,
+    Column::Dequeued,
+    Column::Sent,
+    Column::FirstToken,
+    Column::FirstContent,
+    Column::LastToken,
+    Column::End,
+    Column::InputTokens,
+    Column::CachedTokens,
+    Column::OutputTokensAsked,
+    Column::OutputTokens,
+    Column::OutputSource,
+    Column::FirstEventTokens,
+    Column::TokenEvents,
+];
+
+/// What the first pass reads of a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    pub(super) index: i64,
+    pub(super) outcome: Outcome,
+    pub(super) start: Option<i64>,
+    pub(super) dequeued: Option<i64>,
+    pub(super) sent: Option<i64>,
+    pub(super) first_token: Option<i64>,
+    pub(super) first_content: Option<i64>,
+    pub(super) last_token: Option<i64>,
+    pub(super) end: Option<i64>,
+    input_tokens: Option<i64>,
+    cached_tokens: Option<i64>,
+    asked: Option<i64>,
+    output_tokens: Option<i64>,
+    source: TokenSource,
+    first_event_tokens: Option<i64>,
+    token_events: i64,
+}
+
+impl Request {
+    fn tpot(&self) -> Option<(f64, ToleratedTokens)> {
+        let small = |tokens: Option<i64>| tokens.and_then(|tokens| u32::try_from(tokens).ok());
+        tpot_ns(self.first_token, self.last_token, small(self.output_tokens), small(self.first_event_tokens))
+    }
+
+    /// Whether it keeps a limit, itself included. What is missing does not.
+    fn keeps(&self, metric: SloMetric, at_most_ns: u64) -> bool {
+        let at = |instant: Option<i64>| since_ns(self.start, instant).is_some_and(|ns| u64::try_from(ns).is_ok_and(|ns| ns <= at_most_ns));
+        self.outcome.is_ok()
+            && match metric {
+                SloMetric::Ttft => at(self.first_token),
+                SloMetric::Ttfo => at(self.first_content),
+                SloMetric::E2e => at(self.last_token),
+                SloMetric::Tpot => self.tpot().is_some_and(|(ns, _)| ns <= at_most_ns as f64),
+            }
+    }
+}
+
+impl<'a> Pass<'a, '_> {
+    fn unit(&self, shard: u32, file: &'a RecordFile, groups: Range<usize>) -> Result<(Unit<'a>, Tally), TrialError> {
+        let rows = file.rows_of(groups.clone());
+        let mut unit = Unit { file, groups, measured: Marks::with_rows(rows), ok: Marks::with_rows(rows) };
+        let mut tally = Tally { within: vec![0; self.rules.slos.len()], ..Tally::default() };
+        let mut before = 0;
+        for batch in file.batches(COLUMNS, unit.groups.clone())? {
+            let batch = batch?;
+            check_origin(&batch, shard, self.trial.attempt)?;
+            self.batch(&batch, before, &mut unit, &mut tally)?;
+            before += batch.rows();
+        }
+        Ok((unit, tally))
+    }
+
+    fn batch(&self, batch: &Batch, before: usize, unit: &mut Unit<'_>, tally: &mut Tally) -> Result<(), RecordError> {
+        let columns = Columns::of(batch, self.rules.open_loop)?;
+        let phases: Vec<Phase> = batch.words(Column::Phase)?;
+        for (row, phase) in phases.into_iter().enumerate() {
+            let Some(request) = columns.request(row) else { continue };
+            if phase == Phase::Measured {
+                unit.measured.set(before + row);
+                if request.outcome.is_ok() {
+                    unit.ok.set(before + row);
+                }
+                self.measured(&request, tally);
+            }
+            self.either_phase(&request, tally);
+        }
+        Ok(())
+    }
+
+    fn measured(&self, request: &Request, tally: &mut Tally) {
+        bump(&mut tally.outcomes, request.outcome as usize);
+        if let Some(sent) = request.sent {
+            tally.sent += 1;
+            tally.sent_first_ns = Some(tally.sent_first_ns.map_or(sent, |first| first.min(sent)));
+            tally.sent_last_ns = tally.sent_last_ns.max(Some(sent));
+        }
+        let mut good = !self.rules.slos.is_empty();
+        for ((metric, at_most_ns), within) in self.rules.slos.iter().zip(&mut tally.within) {
+            let keeps = request.keeps(*metric, *at_most_ns);
+            *within += u64::from(keeps);
+            good &= keeps;
+        }
+        tally.good += u64::from(good);
+        if self.timeline {
+            tally.sample.add(request);
+        }
+        if request.outcome.is_ok() {
+            ended_well(request, tally);
+        }
+    }
+
+    /// Throughput is of the window: its work is whatever completes in it, also what was asked before.
+    fn either_phase(&self, request: &Request, tally: &mut Tally) {
+        let Range { start, end } = self.trial.window;
+        let completed = request.end.or(request.last_token).filter(|at| *at > start && *at <= end);
+        if completed.is_none() || !request.outcome.is_ok() {
+            return;
+        }
+        let output = if self.rules.has_output { request.output_tokens } else { Some(0) };
+        tally.done.add(request.input_tokens, output);
+        if !self.rules.slos.is_empty() && self.rules.slos.iter().all(|(metric, at_most_ns)| request.keeps(*metric, *at_most_ns)) {
+            tally.good_done.add(request.input_tokens, output);
+        }
+    }
+}
+
+fn ended_well(request: &Request, tally: &mut Tally) {
+    bump(&mut tally.sources, request.source as usize);
+    request.input_tokens.into_iter().for_each(|tokens| tally.isl.add(tokens));
+    request.output_tokens.into_iter().for_each(|tokens| tally.osl.add(tokens));
+    request.cached_tokens.into_iter().for_each(|tokens| tally.cached.add(tokens));
+    tally.token_events += request.token_events.max(0).cast_unsigned();
+    if let (Some(Ok(asked)), Some(Ok(got))) = (request.asked.map(u32::try_from), request.output_tokens.map(u32::try_from)) {
+        tally.asked += 1;
+        tally.mismatched += u64::from(is_length_mismatch(asked, got));
+    }
+    let assumed = request.tpot().is_some_and(|(_, how)| how == ToleratedTokens::FirstEventAssumedOne);
+    tally.tpot_assumed += u64::from(assumed);
+}
+
+fn check_origin(batch: &Batch, shard: u32, attempt: u32) -> Result<(), TrialError> {
+    let (attempts, shards) = (batch.ints(Column::Attempt)?, batch.ints(Column::Shard)?);
+    let (attempts, shards) = (attempts.complete().unwrap_or_default(), shards.complete().unwrap_or_default());
+    let other = attempts.iter().zip(shards).position(|(a, s)| *a != i64::from(attempt) || *s != i64::from(shard));
+    match other {
+        None => Ok(()),
+        Some(place) => Err(TrialError::OtherAttempt {
+            row: batch.before() + place as u64,
+            shard,
+            found_attempt: attempts.get(place).copied().unwrap_or(-1),
+            found_shard: shards.get(place).copied().unwrap_or(-1),
+        }),
+    }
+}
+
+/// The columns of a batch of the first pass.
+struct Columns<'a> {
+    index: Ints<'a>,
+    outcomes: Vec<Outcome>,
+    sources: Vec<TokenSource>,
+    start: Ints<'a>,
+    dequeued: Ints<'a>,
+    sent: Ints<'a>,
+    first_token: Ints<'a>,
+    first_content: Ints<'a>,
+    last_token: Ints<'a>,
+    end: Ints<'a>,
+    input_tokens: Ints<'a>,
+    cached_tokens: Ints<'a>,
+    asked: Ints<'a>,
+    output_tokens: Ints<'a>,
+    first_event_tokens: Ints<'a>,
+    token_events: Ints<'a>,
+}
+
+impl<'a> Columns<'a> {
+    fn of(batch: &'a Batch, open_loop: bool) -> Result<Self, RecordError> {
+        Ok(Self {
+            index: batch.ints(Column::GlobalIndex)?,
+            outcomes: batch.words(Column::Outcome)?,
+            sources: batch.words(Column::OutputSource)?,
+            start: batch.ints(start_column(open_loop))?,
+            dequeued: batch.ints(Column::Dequeued)?,
+            sent: batch.ints(Column::Sent)?,
+            first_token: batch.ints(Column::FirstToken)?,
+            first_content: batch.ints(Column::FirstContent)?,
+            last_token: batch.ints(Column::LastToken)?,
+            end: batch.ints(Column::End)?,
+            input_tokens: batch.ints(Column::InputTokens)?,
+            cached_tokens: batch.ints(Column::CachedTokens)?,
+            asked: batch.ints(Column::OutputTokensAsked)?,
+            output_tokens: batch.ints(Column::OutputTokens)?,
+            first_event_tokens: batch.ints(Column::FirstEventTokens)?,
+            token_events: batch.ints(Column::TokenEvents)?,
+        })
+    }
+
+    fn request(&self, row: usize) -> Option<Request> {
+        Some(Request {
+            index: self.index.get(row)?,
+            outcome: *self.outcomes.get(row)?,
+            start: self.start.get(row),
+            dequeued: self.dequeued.get(row),
+            sent: self.sent.get(row),
+            first_token: self.first_token.get(row),
+            first_content: self.first_content.get(row),
+            last_token: self.last_token.get(row),
+            end: self.end.get(row),
+            input_tokens: self.input_tokens.get(row),
+            cached_tokens: self.cached_tokens.get(row),
+            asked: self.asked.get(row),
+            output_tokens: self.output_tokens.get(row),
+            source: *self.sources.get(row)?,
+            first_event_tokens: self.first_event_tokens.get(row),
+            token_events: self.token_events.get(row)?,
+        })
+    }
+}
+
+/// Where latencies count from: the intended time under open loop, the time of sending under closed loop.
+pub(super) fn start_column(open_loop: bool) -> Column {
+    if open_loop { Column::Intended } else { Column::Sent }
+}

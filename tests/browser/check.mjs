@@ -1,0 +1,217 @@
+// Opens a report in headless Chromium and asserts what a reader needs of it: node check.mjs REPORT.html [SCREENSHOTS_FOLDER]
+//
+// At a telephone's width and a desk's, light and dark: nothing fails, nothing is requested, nothing is cut off, every link
+// arrives, every picture has a name, all text can be read, and the keyboard reaches the numbers. Exits with 1 and one line for each
+// finding. With a folder it leaves screenshots there, for the eyes that no assertion replaces.
+
+import { mkdtempSync, mkdirSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { pathToFileURL } from "node:url";
+import { chromium } from "playwright-core";
+
+const WIDTHS = [360, 1280];
+const SCHEMES = ["light", "dark"];
+const CONTRAST = 4.5; // WCAG 2 AA for text
+const MAX_TABS = 12; // the theme, then the first number: a reader without a mouse is not made to wait
+
+// As root there is no sandbox; the rest keeps the browser from calling home, so that a request can only be the page's.
+const FLAGS = [
+  "--no-sandbox",
+  "--disable-gpu",
+  "--disable-quic",
+  "--no-first-run",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
+];
+
+const [report, shots] = process.argv.slice(2);
+if (!report) {
+  console.error("usage: node check.mjs REPORT.html [SCREENSHOTS_FOLDER]");
+  process.exit(2);
+}
+const address = pathToFileURL(resolve(report)).href;
+if (shots) mkdirSync(shots, { recursive: true });
+
+const findings = [];
+const profile = mkdtempSync(join(tmpdir(), "assay-browser-"));
+try {
+  const browser = await chromium.launchPersistentContext(profile, {
+    executablePath: "/usr/bin/chromium",
+    args: FLAGS,
+    headless: true,
+  });
+  for (const width of WIDTHS) {
+    for (const scheme of SCHEMES) await look(browser, width, scheme);
+  }
+  await toggles(browser);
+  await prints(browser);
+  await browser.close();
+} finally {
+  rmSync(profile, { recursive: true, force: true });
+}
+for (const finding of findings) console.error(finding);
+console.log(`${report}: ${findings.length === 0 ? "ok" : `${findings.length} findings`}`);
+process.exit(findings.length === 0 ? 0 : 1);
+
+async function open(browser, width, scheme) {
+  const page = await browser.newPage();
+  await page.setViewportSize({ width, height: 900 });
+  await page.emulateMedia({ colorScheme: scheme });
+  const requests = [];
+  const errors = [];
+  page.on("request", (request) => requests.push(request.url()));
+  page.on("console", (message) => ["error", "warning"].includes(message.type()) && errors.push(message.text()));
+  page.on("pageerror", (error) => errors.push(String(error)));
+  await page.goto(address, { waitUntil: "load" });
+  return { page, requests, errors };
+}
+
+async function look(browser, width, scheme) {
+  const where = `${width} px, ${scheme}`;
+  const { page, requests, errors } = await open(browser, width, scheme);
+  const expect = (holds, text) => holds || findings.push(`${where}: ${text}`);
+
+  // Everything that a reader may open is open, so that what is closed is checked too.
+  if (shots) await page.screenshot({ path: join(shots, `${width}-${scheme}.png`), fullPage: true });
+  const seen = await page.evaluate(inspect, CONTRAST);
+  expect(seen.overflow <= 0, `the page is ${seen.overflow} px wider than the screen: ${seen.wide}`);
+  for (const link of seen.dead) expect(false, `nothing is called ${link}`);
+  for (const picture of seen.nameless) expect(false, `a picture has no name: ${picture}`);
+  for (const heading of seen.headings) expect(false, `headings do not nest: ${heading}`);
+  for (const text of seen.faint) expect(false, `contrast ${text}`);
+  expect(seen.pictures > 0, "there is no picture");
+  expect(seen.links > 0, "no number links to its lineage");
+
+  const reached = await tabsToNumber(page);
+  expect(reached !== null && reached.outlined, `the keyboard reaches no number within ${MAX_TABS} tabs, or its focus cannot be seen`);
+  if (reached) {
+    await page.keyboard.press("Enter");
+    const shown = await page.evaluate(() => {
+      const target = document.querySelector(":target");
+      return target !== null && target.getBoundingClientRect().width > 0;
+    });
+    expect(shown, "the first number does not open its lineage");
+    if (shots) await page.screenshot({ path: join(shots, `${width}-${scheme}-lineage.png`) });
+  }
+  const beyond = requests.filter((request) => !request.startsWith(address));
+  expect(beyond.length === 0, `the page requests ${beyond.join(", ")}`);
+  for (const error of errors) expect(false, `console: ${error}`);
+  await page.close();
+}
+
+// The reader's choice goes before the system's.
+async function toggles(browser) {
+  const { page } = await open(browser, 1280, "light");
+  const paper = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  const before = await paper();
+  await page.check("#theme-dark");
+  if ((await paper()) === before) findings.push("the theme does not change to dark");
+  await page.emulateMedia({ colorScheme: "dark" });
+  await page.check("#theme-light");
+  if ((await paper()) !== before) findings.push("the theme does not change back to light");
+  await page.close();
+}
+
+// A4 without what only a screen can do.
+async function prints(browser) {
+  const { page } = await open(browser, 794, "light");
+  await page.emulateMedia({ media: "print", colorScheme: "dark" });
+  const seen = await page.evaluate(() => ({
+    paper: getComputedStyle(document.body).backgroundColor,
+    theme: getComputedStyle(document.querySelector(".theme")).display,
+  }));
+  if (seen.paper !== "rgb(255, 255, 255)") findings.push(`paper is not white: ${seen.paper}`);
+  if (seen.theme !== "none") findings.push("the theme's buttons are printed");
+  if (shots) await page.pdf({ path: join(shots, "print.pdf"), preferCSSPageSize: true });
+  await page.close();
+}
+
+async function tabsToNumber(page) {
+  for (let tab = 0; tab < MAX_TABS; tab += 1) {
+    await page.keyboard.press("Tab");
+    const found = await page.evaluate(() => {
+      const focused = document.activeElement;
+      if (!focused?.matches("a.number")) return null;
+      return { outlined: parseFloat(getComputedStyle(focused).outlineWidth) > 0 };
+    });
+    if (found) return found;
+  }
+  return null;
+}
+
+// Runs in the page.
+function inspect(least) {
+  for (const details of document.querySelectorAll("details")) details.open = true;
+  const short = (element) => element.outerHTML.slice(0, 90).replace(/\s+/g, " ");
+
+  const width = document.documentElement.clientWidth;
+  const overflow = document.documentElement.scrollWidth - width;
+  const scrolled = (element) => element.closest(".scroll, pre, .lineage") !== null;
+  const wide = [...document.querySelectorAll("body *")].find((element) => !scrolled(element) && element.getBoundingClientRect().right > width + 1);
+
+  const links = [...document.querySelectorAll("a[href^='#']")];
+  const dead = [...new Set(links.map((link) => link.getAttribute("href")))].filter((href) => document.getElementById(href.slice(1)) === null);
+
+  const pictures = [...document.querySelectorAll("svg[role=img]")];
+  const name = (picture) => picture.getAttribute("aria-label") ?? picture.querySelector(":scope > title")?.textContent ?? "";
+  const nameless = pictures.filter((picture) => name(picture).trim().length < 10).map(short);
+  const loose = [...document.querySelectorAll("svg")].filter(
+    (picture) => picture.parentElement.closest("svg") === null && !picture.matches("[role=img]") && picture.closest("[aria-hidden=true]") === null,
+  );
+  nameless.push(...loose.map(short));
+
+  const headings = [];
+  let before = 0;
+  for (const heading of document.querySelectorAll("h1, h2, h3, h4, h5, h6")) {
+    const level = Number(heading.tagName[1]);
+    if (level > before + 1) headings.push(heading.textContent);
+    before = level;
+  }
+
+  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const rgba = (color) => {
+    canvas.clearRect(0, 0, 1, 1);
+    canvas.fillStyle = color;
+    canvas.fillRect(0, 0, 1, 1);
+    const [red, green, blue, alpha] = canvas.getImageData(0, 0, 1, 1).data;
+    return [red, green, blue, alpha / 255];
+  };
+  const over = (front, back) => front.slice(0, 3).map((part, index) => part * front[3] + back[index] * (1 - front[3]));
+  const behind = (element) => {
+    const layers = [];
+    for (let each = element; each; each = each.parentElement) layers.push(rgba(getComputedStyle(each).backgroundColor));
+    return layers.reverse().reduce((back, front) => over(front, back), [255, 255, 255]);
+  };
+  const light = (color) => {
+    const [red, green, blue] = color.map((part) => (part / 255 <= 0.04045 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+  };
+  const contrast = (one, other) => {
+    const [high, low] = [light(one), light(other)].sort((a, b) => b - a);
+    return (high + 0.05) / (low + 0.05);
+  };
+  const faint = new Map();
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    const element = node.parentElement;
+    if (!node.textContent.trim() || element.closest("title, style") || element.getClientRects().length === 0) continue;
+    const style = getComputedStyle(element);
+    const back = behind(element);
+    const front = over(rgba(element.closest("svg") ? style.fill : style.color), back);
+    const found = contrast(front, back);
+    const key = `${element.tagName}.${element.getAttribute("class") ?? ""}`;
+    if (found < least && !faint.has(key)) faint.set(key, `${found.toFixed(2)} of ${key} "${node.textContent.trim().slice(0, 40)}"`);
+  }
+  return {
+    overflow,
+    wide: wide ? short(wide) : "",
+    dead,
+    links: links.filter((link) => link.matches(".number")).length,
+    pictures: pictures.length,
+    nameless,
+    headings,
+    faint: [...faint.values()],
+  };
+}
