@@ -14,6 +14,8 @@ use crate::output;
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
     as_json: bool,
+    /// Which trial of how many is running.
+    trial: String,
     started: BTreeMap<(StageName, String), Instant>,
 }
 
@@ -28,7 +30,7 @@ impl Progress {
             bar.enable_steady_tick(Duration::from_millis(120));
             bar
         });
-        Self { bar, as_json, started: BTreeMap::new() }
+        Self { bar, as_json, trial: String::new(), started: BTreeMap::new() }
     }
 
     /// Says what begins.
@@ -84,7 +86,13 @@ impl Observer for Progress {
         match event {
             Event::TrialStarted { trial, attempt, number, of } => {
                 let again = if *attempt > 0 { format!(", attempt {}", attempt + 1) } else { String::new() };
+                self.trial = format!("{number}/{of}");
                 self.show(format!("{} {number}/{of}: {trial}{again}", call.stage));
+            }
+            Event::Load { trial, sent, in_flight, failed, token_events, .. } => {
+                let failed = if *failed > 0 { format!(", {failed} failed") } else { String::new() };
+                let (trials, under_way) = (self.trial.clone(), format!("{sent} sent, {in_flight} in flight{failed}"));
+                self.show(format!("{} {trials}: {trial} · {under_way}, {token_events} token events", call.stage));
             }
             Event::TrialFinished { trial, attempt, status, valid: false, .. } => {
                 self.say(&format!("  {trial}: attempt {} does not count ({status})", attempt + 1));

@@ -178,7 +178,8 @@ impl JsonHandler for Files {
         Ok(self.read_each(files, move |bytes, file| {
             let order = build_json_reorder_indices(&schema)?;
             let location = file.location.to_string();
-            let reader = ReaderBuilder::new(Arc::clone(&columns)).with_coerce_primitive(true).build(std::io::Cursor::new(bytes))?;
+            let reader =
+                ReaderBuilder::new(Arc::clone(&columns)).with_coerce_primitive(true).build(std::io::Cursor::new(bytes))?;
             Ok(reader.map(move |batch| fixup_json_read(batch?, &order, &location)))
         }))
     }
@@ -221,9 +222,8 @@ impl ParquetHandler for Files {
     }
 
     fn write_parquet_file(&self, url: Url, data: KernelResultIteratorStatic<Box<dyn EngineData>>) -> KernelResult<FileSize> {
-        let mut batches = data.map(|batch| -> KernelResult<RecordBatch> {
-            Ok((*ArrowEngineData::try_from_engine_data(batch?)?).into())
-        });
+        let mut batches =
+            data.map(|batch| -> KernelResult<RecordBatch> { Ok((*ArrowEngineData::try_from_engine_data(batch?)?).into()) });
         let first = batches.next().ok_or_else(|| KernelError::generic("there is nothing to write"))??;
         let mut bytes = Vec::new();
         let mut writer = ArrowWriter::try_new_with_options(&mut bytes, first.schema(), writer_options())?;

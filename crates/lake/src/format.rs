@@ -32,8 +32,14 @@ fn difference(expected: &Schema, found: &Schema) -> Option<String> {
     let mut found = found.fields().iter();
     for expected in expected.fields() {
         let Some(field) = found.next() else { return Some(format!("column `{}` is missing", expected.name())) };
-        if field.name() != expected.name() || field.data_type() != expected.data_type() || field.is_nullable() != expected.is_nullable() {
-            return Some(format!("column `{}` is not what the table has there", field.name().chars().take(80).collect::<String>()));
+        if field.name() != expected.name()
+            || field.data_type() != expected.data_type()
+            || field.is_nullable() != expected.is_nullable()
+        {
+            return Some(format!(
+                "column `{}` is not what the table has there",
+                field.name().chars().take(80).collect::<String>()
+            ));
         }
     }
     found.next().map(|field| format!("column `{}` is one too many", field.name().chars().take(80).collect::<String>()))

@@ -114,19 +114,29 @@ impl Lake {
     }
 
     /// Runs a piece of work of the kernel's, whose failures and panics become this crate's errors.
-    fn kernel<T>(&self, table: &'static Table, action: &'static str, work: impl FnOnce(&AreaEngine) -> KernelResult<T>) -> Result<T> {
+    fn kernel<T>(
+        &self,
+        table: &'static Table,
+        action: &'static str,
+        work: impl FnOnce(&AreaEngine) -> KernelResult<T>,
+    ) -> Result<T> {
         let done = catch_unwind(AssertUnwindSafe(|| work(&self.engine)));
         let done = done.map_err(|panic| Error::GaveUp(panic_text(&*panic)))?;
         done.map_err(|source| Error::Log { action, table: table.name, source: Box::new(source) })
     }
 
     pub(crate) fn open_at(&self, table: &'static Table, version: u64) -> Result<OpenTable> {
-        let newest = self.open_latest(table)?.ok_or(Error::NoVersion { table: table.name, version })?;
-        if newest.version() < version {
-            return Err(Error::NoVersion { table: table.name, version });
+        let url = table_url(table.name);
+        let opened = self.kernel(table, "read", |engine| LogSnapshot::builder_for(url).at_version(version).build(engine));
+        let failed = match opened {
+            Ok(snapshot) => return OpenTable::checked(table, snapshot),
+            Err(error) => error,
+        };
+        // Only asked when it failed: what is committed later, good or bad, is nothing to a pinned version.
+        match self.open_latest(table)? {
+            Some(newest) if newest.version() >= version => Err(failed),
+            _ => Err(Error::NoVersion { table: table.name, version }),
         }
-        let at = self.kernel(table, "read", |engine| LogSnapshot::builder_for(table_url(table.name)).at_version(version).build(engine))?;
-        OpenTable::checked(table, at)
     }
 
     fn open_latest(&self, table: &'static Table) -> Result<Option<OpenTable>> {
@@ -339,7 +349,9 @@ fn add_actions(schema: &StructType, files: &[(&Digest, u64, u64)]) -> KernelResu
     let rows = files.iter().map(|(_, _, rows)| whole(*rows)).collect::<KernelResult<Int64Array>>()?;
     let columns = schema.fields().iter().map(|field| -> KernelResult<ArrayRef> {
         Ok(match field.name().as_str() {
-            "path" => Arc::new(files.iter().map(|(digest, ..)| Some(format!("{}.parquet", digest.hex()))).collect::<StringArray>()),
+            "path" => {
+                Arc::new(files.iter().map(|(digest, ..)| Some(format!("{}.parquet", digest.hex()))).collect::<StringArray>())
+            }
             "partitionValues" => no_partitions(field.data_type(), files.len())?,
             "size" => Arc::new(sizes.clone()),
             "modificationTime" => Arc::new(Int64Array::from_value(now, files.len())),

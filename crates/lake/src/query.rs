@@ -9,6 +9,7 @@ use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
+use crate::error::panic_text;
 use crate::views::view;
 use crate::{Error, Result};
 
@@ -16,14 +17,16 @@ use crate::{Error, Result};
 pub const MAX_SQL_BYTES: usize = 64 * 1024;
 /// The most words and signs of a query. Planning goes as deep as an expression is nested, and this bounds how deep that can be.
 pub const MAX_SQL_TOKENS: usize = 4_000;
+/// What a thread that parses or plans a query may use of its stack: both recurse, and [`MAX_SQL_TOKENS`] bounds how deep.
+pub(crate) const STACK_BYTES: usize = 512 << 20;
 /// The schema of the tables that describe the tables.
 const INFORMATION_SCHEMA: &str = "information_schema";
 
 /// One `SELECT`, `WITH` or `EXPLAIN`.
 #[derive(Clone, Debug)]
 pub struct Query {
+    // Not the parsed statement: it may be nested so deeply that only a thread with a large stack can hold, copy or drop it.
     sql: String,
-    pub(crate) statement: Statement,
     tables: BTreeSet<&'static str>,
 }
 
@@ -34,13 +37,12 @@ impl Query {
     /// names a table that there is not. Tables and views are those of the warehouse, and `information_schema`.
     pub fn parse(sql: &str) -> Result<Self> {
         check_size(sql)?;
-        let mut statements = DFParser::parse_sql(sql).map_err(|error| Error::BadQuery(error.strip_backtrace()))?;
-        let (Some(statement), None) = (statements.pop_front(), statements.pop_front()) else {
-            return Err(Error::Refused("it is not one statement".to_owned()));
-        };
-        check_kind(&statement)?;
-        let tables = tables_of(&statement)?;
-        Ok(Self { sql: sql.to_owned(), statement, tables })
+        let tables = on_deep_stack(|| {
+            let statement = statement(sql)?;
+            check_kind(&statement)?;
+            tables_of(&statement)
+        })?;
+        Ok(Self { sql: sql.to_owned(), tables })
     }
 
     /// The text as it was given: what its digest is computed from.
@@ -51,6 +53,23 @@ impl Query {
     /// The tables that it reads, those behind views included, in the order of their names.
     pub fn tables(&self) -> impl Iterator<Item = &'static Table> {
         self.tables.iter().filter_map(|name| table(name))
+    }
+}
+
+/// Does work that goes as deep as a query is nested, on a thread that has the stack for it.
+fn on_deep_stack<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work).map_err(Error::Start)?;
+        thread.join().unwrap_or_else(|panic| Err(Error::GaveUp(panic_text(&*panic))))
+    })
+}
+
+/// The one statement of a text. To be called with a stack of [`STACK_BYTES`].
+pub(crate) fn statement(sql: &str) -> Result<Statement> {
+    let mut statements = DFParser::parse_sql(sql).map_err(|error| Error::BadQuery(error.strip_backtrace()))?;
+    match (statements.pop_front(), statements.pop_front()) {
+        (Some(statement), None) => Ok(statement),
+        _ => Err(Error::Refused("it is not one statement".to_owned())),
     }
 }
 
@@ -125,11 +144,10 @@ mod tests {
     fn a_query_knows_its_tables() {
         assert_eq!(tables("SELECT 1"), [""; 0]);
         assert_eq!(tables("SELECT value FROM outcome_fact"), ["outcome_fact"]);
-        assert_eq!(tables("WITH o AS (SELECT * FROM outcomes) SELECT * FROM o JOIN workload_dim ON true"), [
-            "benchmark_run_fact",
-            "outcome_fact",
-            "workload_dim"
-        ]);
+        assert_eq!(
+            tables("WITH o AS (SELECT * FROM outcomes) SELECT * FROM o JOIN workload_dim ON true"),
+            ["benchmark_run_fact", "outcome_fact", "workload_dim"]
+        );
         assert_eq!(tables("SELECT * FROM information_schema.columns"), [""; 0]);
         assert_eq!(tables("EXPLAIN SELECT * FROM Outcome_Fact"), ["outcome_fact"]);
         assert_eq!(tables("SELECT (SELECT max(value) FROM outcome_fact)"), ["outcome_fact"]);

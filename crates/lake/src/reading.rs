@@ -1,6 +1,7 @@
 //! What a query sees: files that were hashed before any parser looks into them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use assay_manifest::{CuratedFile, Digest, RunId};
 use assay_store::{Scratch, ScratchFile, Store};
@@ -50,11 +51,14 @@ pub struct Unverified {
     pub read: bool,
 }
 
+/// Files by table. Shared with the thread that carries a query, which may outlast the wait for it.
+pub(crate) type OpenedFiles = BTreeMap<&'static str, Vec<(Digest, Arc<ScratchFile>)>>;
+
 /// Files of some tables, in private scratch, ready to be asked. A table's files stand in the order of their digests, whatever the
 /// order in which they were committed.
 #[derive(Debug)]
 pub struct Reading {
-    pub(crate) tables: BTreeMap<&'static str, Vec<(Digest, ScratchFile)>>,
+    pub(crate) tables: OpenedFiles,
     unverified: Vec<Unverified>,
 }
 
@@ -70,7 +74,7 @@ impl Reading {
             let digest = file.artifact.digest;
             let blob = store.materialise(&digest, scratch)?;
             check_file(table, &blob).map_err(|problem| Error::BadFile { table: file.table.clone(), digest, problem })?;
-            opened.push((digest, blob));
+            opened.push((digest, Arc::new(blob)));
         }
         reading.sort();
         Ok(reading)
@@ -86,7 +90,7 @@ impl Reading {
             let (table, version) = pinned(name, snapshot)?;
             for file in lake.files(table, version)? {
                 let digest = listed(table, version, &file, subjects)?;
-                opened.push((digest, fetch(lake, table, &digest, scratch)?));
+                opened.push((digest, Arc::new(fetch(lake, table, &digest, scratch)?)));
             }
         }
         reading.sort();
@@ -96,7 +100,13 @@ impl Reading {
 
     /// The tables that `query` reads at a version, whoever wrote their files. [`Reading::unverified`] names every file that a
     /// trusted reading would refuse. Files that are not what their name says, or not of the table's columns, are left out.
-    pub fn unverified_too(lake: &Lake, snapshot: &Snapshot, subjects: &Subjects, query: &Query, scratch: &Scratch) -> Result<Self> {
+    pub fn unverified_too(
+        lake: &Lake,
+        snapshot: &Snapshot,
+        subjects: &Subjects,
+        query: &Query,
+        scratch: &Scratch,
+    ) -> Result<Self> {
         let mut reading = Self::empty(query);
         for (name, opened) in &mut reading.tables {
             // A warehouse that nothing was published to has no tables yet.
@@ -112,7 +122,7 @@ impl Reading {
                     let (reason, read) = (reason.to_string(), fetched.is_some());
                     reading.unverified.push(Unverified { table: table.name, file: file.path, reason, read });
                 }
-                opened.extend(fetched);
+                opened.extend(fetched.map(|(digest, file)| (digest, Arc::new(file))));
             }
         }
         reading.sort();
@@ -193,7 +203,7 @@ fn check_complete(lake: &Lake, snapshot: &Snapshot, subjects: &Subjects, reading
             continue;
         }
         for (name, digest) in files {
-            let lacks = |read: &Vec<(Digest, ScratchFile)>| !read.iter().any(|(found, _)| found == digest);
+            let lacks = |read: &Vec<(Digest, Arc<ScratchFile>)>| !read.iter().any(|(found, _)| found == digest);
             if reading.tables.get(name.as_str()).is_some_and(lacks) {
                 return Err(Error::Incomplete { run: run.clone(), table: name.clone(), digest: *digest });
             }

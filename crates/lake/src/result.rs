@@ -147,12 +147,18 @@ impl ResultTable {
 
 fn array<'a>(kind: Kind, cells: impl Iterator<Item = &'a Cell>) -> ArrayRef {
     match kind {
-        Kind::Bool => Arc::new(cells.map(|cell| if let Cell::Bool(value) = cell { Some(*value) } else { None }).collect::<BooleanArray>()),
-        Kind::Int => Arc::new(cells.map(|cell| if let Cell::Int(value) = cell { Some(*value) } else { None }).collect::<Int64Array>()),
+        Kind::Bool => {
+            Arc::new(cells.map(|cell| if let Cell::Bool(value) = cell { Some(*value) } else { None }).collect::<BooleanArray>())
+        }
+        Kind::Int => {
+            Arc::new(cells.map(|cell| if let Cell::Int(value) = cell { Some(*value) } else { None }).collect::<Int64Array>())
+        }
         Kind::Float => {
             Arc::new(cells.map(|cell| if let Cell::Float(value) = cell { Some(*value) } else { None }).collect::<Float64Array>())
         }
-        Kind::Text => Arc::new(cells.map(|cell| if let Cell::Text(value) = cell { Some(value) } else { None }).collect::<StringArray>()),
+        Kind::Text => {
+            Arc::new(cells.map(|cell| if let Cell::Text(value) = cell { Some(value) } else { None }).collect::<StringArray>())
+        }
     }
 }
 
@@ -253,7 +259,12 @@ mod tests {
     fn example() -> ResultTable {
         let column = |name: &str, kind| ResultColumn { name: name.to_owned(), kind };
         ResultTable {
-            columns: vec![column("run", Kind::Text), column("n", Kind::Int), column("value", Kind::Float), column("valid", Kind::Bool)],
+            columns: vec![
+                column("run", Kind::Text),
+                column("n", Kind::Int),
+                column("value", Kind::Float),
+                column("valid", Kind::Bool),
+            ],
             rows: vec![
                 vec![Cell::Text("a, \"b\"".to_owned()), Cell::Int(5), Cell::Float(0.1), Cell::Bool(true)],
                 vec![Cell::Text(String::new()), Cell::Null, Cell::Float(1e300), Cell::Null],
@@ -288,8 +299,12 @@ mod tests {
     #[test]
     fn text_is_aligned_and_cannot_steer_a_terminal() {
         insta::assert_snapshot!(example().text(), @r#"
-        run                                          n   value  valid
-        -----------------------  --------------------  ------  -----
+        run                                      n   value  valid
+        --------------------  --------------------  ------  -----
+        a, "b"                                   5     0.1  true
+                                                    1e+300
+                                               -12     inf  false
+        red \u{1b}[31m\nline  -9223372036854775808     2.0
         "#);
     }
 
@@ -301,7 +316,8 @@ mod tests {
         }
         let bytes = table.parquet().expect("written");
         assert_eq!(bytes, table.parquet().expect("written"));
-        let reader = parquet::arrow::arrow_reader::ParquetRecordBatchReader::try_new(bytes::Bytes::from(bytes), 100).expect("a reader");
+        let reader =
+            parquet::arrow::arrow_reader::ParquetRecordBatchReader::try_new(bytes::Bytes::from(bytes), 100).expect("a reader");
         let batches: Vec<_> = reader.map(|batch| batch.expect("a batch")).collect();
         let back = of_batches(&batches[0].schema(), &batches).expect("cells");
         assert_eq!(back.rows, table.rows);

@@ -2,7 +2,9 @@
 //!
 //! With more partitions the order in which sums are added up, and with it their last bits, would differ from run to run.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
@@ -25,11 +27,11 @@ use futures::StreamExt as _;
 
 use crate::error::panic_text;
 use crate::format::plain_schema;
+use crate::query::{STACK_BYTES, statement};
+use crate::reading::OpenedFiles;
 use crate::views::VIEWS;
 use crate::{Error, Query, Reading, Result, ResultTable, result};
 
-/// What a thread that plans a query may use of its stack: planning recurses, and [`crate::MAX_SQL_TOKENS`] bounds how deep.
-const STACK_BYTES: usize = 512 << 20;
 /// Rows that are worked on at a time. Fixed: sums are added up batch by batch.
 const BATCH_ROWS: usize = 8 * 1024;
 
@@ -51,29 +53,44 @@ impl Default for Limits {
 }
 
 /// Runs a query over a reading's files on a thread of its own.
+///
+/// A query that is over its time is ended where it waits for rows; one that does not even come to wait is left behind, and ends with
+/// the process: threads cannot be stopped.
 pub(crate) fn ask(reading: &Reading, query: &Query, limits: Limits) -> Result<ResultTable> {
-    let work = || run(reading, query, limits);
-    std::thread::scope(|scope| {
-        let builder = std::thread::Builder::new().name("assay-query".to_owned()).stack_size(STACK_BYTES);
-        let thread = builder.spawn_scoped(scope, work).map_err(Error::Start)?;
-        thread.join().unwrap_or_else(|panic| Err(Error::GaveUp(panic_text(&*panic))))
-    })
-}
-
-fn run(reading: &Reading, query: &Query, limits: Limits) -> Result<ResultTable> {
     if let Some(table) = query.tables().find(|table| !reading.tables.contains_key(table.name)) {
         return Err(Error::NotOpened(table.name.to_owned()));
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(Error::Start)?;
-    let done = runtime.block_on(async { tokio::time::timeout(limits.time, answer(reading, query, limits)).await });
-    done.unwrap_or(Err(Error::OverLimit { what: "milliseconds", limit: limits.time.as_millis() as u64 }))
+    let (files, query) = (reading.tables.clone(), query.clone());
+    let (send, receive) = mpsc::sync_channel(1);
+    let work = move || {
+        let done = catch_unwind(AssertUnwindSafe(|| run(&files, &query, limits)));
+        // Nobody listens any more when the time is over.
+        let _ = send.send(done.unwrap_or_else(|panic| Err(Error::GaveUp(panic_text(&*panic)))));
+    };
+    let builder = std::thread::Builder::new().name("assay-query".to_owned()).stack_size(STACK_BYTES);
+    builder.spawn(work).map_err(Error::Start)?;
+    match receive.recv_timeout(limits.time) {
+        Ok(done) => done,
+        Err(RecvTimeoutError::Timeout) => Err(over_time(limits)),
+        Err(RecvTimeoutError::Disconnected) => Err(Error::GaveUp("the query's thread ended without a word".to_owned())),
+    }
 }
 
-async fn answer(reading: &Reading, query: &Query, limits: Limits) -> Result<ResultTable> {
+fn over_time(limits: Limits) -> Error {
+    Error::OverLimit { what: "milliseconds", limit: limits.time.as_millis() as u64 }
+}
+
+fn run(files: &OpenedFiles, query: &Query, limits: Limits) -> Result<ResultTable> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(Error::Start)?;
+    let done = runtime.block_on(async { tokio::time::timeout(limits.time, answer(files, query, limits)).await });
+    done.unwrap_or(Err(over_time(limits)))
+}
+
+async fn answer(files: &OpenedFiles, query: &Query, limits: Limits) -> Result<ResultTable> {
     let wrong = |error: DataFusionError| Error::BadQuery(error.strip_backtrace());
     let failed = |error: DataFusionError| failure(error, limits);
-    let context = context(reading, limits).await?;
-    let plan = context.state().statement_to_plan(query.statement.clone()).await.map_err(wrong)?;
+    let context = context(files, limits).await?;
+    let plan = context.state().statement_to_plan(statement(query.sql())?).await.map_err(wrong)?;
     check_plan(&plan)?;
     let frame = context.execute_logical_plan(plan).await.map_err(failed)?;
     let schema: SchemaRef = Arc::clone(frame.schema().inner());
@@ -101,14 +118,15 @@ fn failure(error: DataFusionError, limits: Limits) -> Error {
     }
 }
 
-async fn context(reading: &Reading, limits: Limits) -> Result<SessionContext> {
+async fn context(files: &OpenedFiles, limits: Limits) -> Result<SessionContext> {
     let start = |error: DataFusionError| Error::Failed(error.strip_backtrace());
     let memory = usize::try_from(limits.memory_bytes).unwrap_or(usize::MAX);
     let disk = DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled);
-    let runtime = RuntimeEnvBuilder::new().with_memory_limit(memory, 1.0).with_disk_manager_builder(disk).build_arc().map_err(start)?;
+    let runtime =
+        RuntimeEnvBuilder::new().with_memory_limit(memory, 1.0).with_disk_manager_builder(disk).build_arc().map_err(start)?;
     let context = SessionContext::new_with_config_rt(config(), runtime);
     for table in assay_warehouse::TABLES {
-        let files = reading.tables.get(table.name).map(|files| files.iter().map(|(_, file)| part(file)).collect());
+        let files = files.get(table.name).map(|files| files.iter().map(|(_, file)| part(file)).collect());
         let provider = CuratedTable { name: table.name, schema: plain_schema(table), files };
         context.register_table(table.name, Arc::new(provider)).map_err(start)?;
     }

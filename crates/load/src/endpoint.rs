@@ -12,8 +12,21 @@ use crate::Error;
 const MAX_ADDRESSES: usize = 16;
 /// Headers that the load generator writes itself, or that would change what a request or an answer is.
 const RESERVED: &[&str] = &[
-    "host", "content-length", "content-type", "transfer-encoding", "connection", "accept", "accept-encoding", "te", "trailer", "upgrade",
-    "expect", "keep-alive", "user-agent", "x-request-id", "traceparent",
+    "host",
+    "content-length",
+    "content-type",
+    "transfer-encoding",
+    "connection",
+    "accept",
+    "accept-encoding",
+    "te",
+    "trailer",
+    "upgrade",
+    "expect",
+    "keep-alive",
+    "user-agent",
+    "x-request-id",
+    "traceparent",
 ];
 
 /// An interface of the endpoint.
@@ -110,12 +123,14 @@ impl Endpoint {
     /// Trusts further certificate authorities, in PEM, besides the system's.
     pub fn with_roots_pem(mut self, pem: &[u8]) -> Result<Self, Error> {
         for root in CertificateDer::pem_slice_iter(pem) {
-            self.roots.push(root.map_err(|error| Error::Tls { reason: format!("the certificate authority is no PEM: {error}") })?);
+            self.roots
+                .push(root.map_err(|error| Error::Tls { reason: format!("the certificate authority is no PEM: {error}") })?);
         }
         Ok(self)
     }
 
     /// Connects from this address of the host: each source address has some 28,000 ports.
+    #[must_use]
     pub fn with_source(mut self, source: IpAddr) -> Self {
         self.source = Some(source);
         self
@@ -181,7 +196,8 @@ impl Endpoint {
 /// The URL may hold a secret where there is an `@` or a `?`; what comes before is enough to find it.
 fn refuse(url: &str, problem: &'static str) -> Error {
     let secret = url.find(['@', '?']).is_some();
-    let shown = if secret { url.split("://").next().map_or_else(String::new, |scheme| format!("{scheme}://..")) } else { url.to_owned() };
+    let shown =
+        if secret { url.split("://").next().map_or_else(String::new, |scheme| format!("{scheme}://..")) } else { url.to_owned() };
     Error::Url { url: shown.chars().take(200).collect(), problem }
 }
 
@@ -251,7 +267,9 @@ mod tests {
     #[test]
     fn a_header_that_would_change_the_request_is_refused() {
         let endpoint = Endpoint::parse("http://h").expect("an endpoint");
-        for (name, value) in [("a b", "x"), ("", "x"), ("a", "x\r\nhost: y"), ("a", "\u{e9}"), ("Host", "y"), ("Content-Length", "1")] {
+        for (name, value) in
+            [("a b", "x"), ("", "x"), ("a", "x\r\nhost: y"), ("a", "\u{e9}"), ("Host", "y"), ("Content-Length", "1")]
+        {
             assert!(matches!(endpoint.clone().with_header(name, value), Err(Error::Header { .. })), "{name}");
         }
         let endpoint = endpoint.with_header("Authorization", "Bearer hunter2").expect("a header");

@@ -52,7 +52,9 @@ pub enum Error {
         problem: &'static str,
     },
     /// The process may not open as many files as the trial needs connections.
-    #[error("this trial needs {needed} open files and the limit is {limit}: raise it (`ulimit -n`), ask for less, or use more shards")]
+    #[error(
+        "this trial needs {needed} open files and the limit is {limit}: raise it (`ulimit -n`), ask for less, or use more shards"
+    )]
     TooFewFiles {
         /// How many it needs.
         needed: u64,

@@ -170,7 +170,12 @@ impl Lane {
 impl Feeder {
     /// Prepares requests until there are no more or nobody wants them. The measured lane is filled first, so that it is ready
     /// when the warm-up ends, then the warm-up's is kept full, then the measured one. A failure raises `failed`.
-    pub(crate) fn run(self, requests: &mut (impl Requests + ?Sized), template: &Template, failed: &AtomicBool) -> Result<(), Cause> {
+    pub(crate) fn run(
+        self,
+        requests: &mut (impl Requests + ?Sized),
+        template: &Template,
+        failed: &AtomicBool,
+    ) -> Result<(), Cause> {
         let fed = self.feed(requests, template);
         if fed.is_err() {
             failed.store(true, Ordering::Relaxed);

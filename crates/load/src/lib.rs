@@ -50,5 +50,5 @@ pub use trial::{Arrivals, Capture, ChunkLists, Measured, Trial};
 #[doc(hidden)]
 pub mod parse {
     //! The parsers alone, for benchmarks: not part of the interface.
-    pub use crate::answer::scan_event;
+    pub use crate::answer::follow;
 }

@@ -62,7 +62,7 @@ fn slot(value: u64) -> usize {
 /// The largest value of a slot.
 fn last_of(slot: usize) -> i64 {
     if slot < STEPS {
-        return slot as i64;
+        return i64::try_from(slot).unwrap_or(i64::MAX);
     }
     let shift = slot / STEPS - 1;
     let first = ((slot % STEPS + STEPS) as u64) << shift;
@@ -98,26 +98,26 @@ impl Busy {
     }
 }
 
-/// CPU time used so far.
+/// CPU time used so far, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CpuTime {
-    user_ns: i64,
-    system_ns: i64,
-    thread_ns: i64,
+    user: i64,
+    system: i64,
+    thread: i64,
 }
 
 impl CpuTime {
     /// Of this process, and of the thread that asks.
     pub(crate) fn now() -> Self {
-        let (user_ns, system_ns) = process_times().unwrap_or_default();
+        let (user, system) = process_times().unwrap_or_default();
         let thread = clock_gettime(ClockId::ThreadCPUTime);
-        Self { user_ns, system_ns, thread_ns: thread.tv_sec * 1_000_000_000 + thread.tv_nsec }
+        Self { user, system, thread: thread.tv_sec * 1_000_000_000 + thread.tv_nsec }
     }
 
     /// User, system and thread time since.
     pub(crate) fn since(self) -> (i64, i64, i64) {
         let now = Self::now();
-        (now.user_ns - self.user_ns, now.system_ns - self.system_ns, now.thread_ns - self.thread_ns)
+        (now.user - self.user, now.system - self.system, now.thread - self.thread)
     }
 }
 

@@ -110,7 +110,15 @@ struct Engine<'a> {
 }
 
 impl<'a> Engine<'a> {
-    fn new(trial: &'a Trial, tls: Option<Tls>, poller: Poller, warmup: Lane, measured: Lane, output: Output, progress: &'a Progress) -> Self {
+    fn new(
+        trial: &'a Trial,
+        tls: Option<Tls>,
+        poller: Poller,
+        warmup: Lane,
+        measured: Lane,
+        output: Output,
+        progress: &'a Progress,
+    ) -> Self {
         let free_users = match trial.arrivals {
             Arrivals::Closed { users } => users,
             Arrivals::Open { .. } => 0,

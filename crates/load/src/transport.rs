@@ -27,8 +27,11 @@ impl Tls {
         }
         let refuse = |error: &dyn std::fmt::Display| Error::Tls { reason: error.to_string() };
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let verifier = Verifier::new_with_extra_roots(endpoint.roots().iter().cloned(), provider.clone()).map_err(|error| refuse(&error))?;
-        let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().map_err(|error| refuse(&error))?;
+        let verifier =
+            Verifier::new_with_extra_roots(endpoint.roots().iter().cloned(), provider.clone()).map_err(|error| refuse(&error))?;
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| refuse(&error))?;
         // The verifier is the platform's own; the builder calls every verifier that it was handed "dangerous".
         let mut config = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];

@@ -54,7 +54,9 @@ impl Reply {
     pub fn with(status: &str, head: &[&str], body: impl AsRef<[u8]>) -> Self {
         let body = body.as_ref();
         let mut text = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n", body.len());
-        head.iter().for_each(|line| text.extend([*line, "\r\n"]));
+        for line in head {
+            text.extend([*line, "\r\n"]);
+        }
         text.push_str("\r\n");
         Self::raw([text.as_bytes(), body].concat())
     }

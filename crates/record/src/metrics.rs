@@ -164,9 +164,15 @@ mod tests {
     #[test]
     fn latencies_count_from_the_intended_time() {
         let open = request();
-        assert_eq!((open.ttft_ns(), open.ttfo_ns(), open.e2e_ns(), open.lateness_ns()), (Some(600), Some(900), Some(1_600), Some(100)));
+        assert_eq!(
+            (open.ttft_ns(), open.ttfo_ns(), open.e2e_ns(), open.lateness_ns()),
+            (Some(600), Some(900), Some(1_600), Some(100))
+        );
         let closed = Record { intended_ns: None, ..request() };
-        assert_eq!((closed.ttft_ns(), closed.ttfo_ns(), closed.e2e_ns(), closed.lateness_ns()), (Some(500), Some(800), Some(1_500), None));
+        assert_eq!(
+            (closed.ttft_ns(), closed.ttfo_ns(), closed.e2e_ns(), closed.lateness_ns()),
+            (Some(500), Some(800), Some(1_500), None)
+        );
     }
 
     #[test]
@@ -186,7 +192,10 @@ mod tests {
         assert_eq!(tpot(Some(6), None), Some((200.0, ToleratedTokens::FirstEventAssumedOne)));
         assert_eq!(tpot(Some(4), Some(1)).map(|(ns, _)| ns), Some(1_000.0 / 3.0));
         // Everything in the first event, or more than everything: a divisor below 1.
-        assert_eq!((tpot(Some(6), Some(6)), tpot(Some(6), Some(7)), tpot(Some(1), None), tpot(Some(0), None)), (None, None, None, None));
+        assert_eq!(
+            (tpot(Some(6), Some(6)), tpot(Some(6), Some(7)), tpot(Some(1), None), tpot(Some(0), None)),
+            (None, None, None, None)
+        );
         assert_eq!(tpot(None, Some(2)), None);
         assert_eq!(tpot(Some(2), Some(1)), Some((1_000.0, ToleratedTokens::FirstEventKnown)), "a divisor of 1 is one");
         assert_eq!((tpot_ns(None, Some(2), Some(5), None), tpot_ns(Some(1), None, Some(5), None)), (None, None));
@@ -217,7 +226,14 @@ mod tests {
 
     #[test]
     fn a_length_is_missed_by_five_percent_or_fifty_tokens() {
-        let cases = [(100, 100, false), (100, 95, false), (100, 94, true), (100, 106, true), (10_000, 9_950, false), (10_000, 9_949, true)];
+        let cases = [
+            (100, 100, false),
+            (100, 95, false),
+            (100, 94, true),
+            (100, 106, true),
+            (10_000, 9_950, false),
+            (10_000, 9_949, true),
+        ];
         for (asked, got, mismatch) in cases {
             assert_eq!(is_length_mismatch(asked, got), mismatch, "{asked} {got}");
         }

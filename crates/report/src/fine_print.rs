@@ -32,9 +32,7 @@ pub(crate) fn items(inputs: &Inputs<'_>) -> Vec<FinePrint> {
     let methodology = claim.map(|claim| clean(&claim.methodology)).filter(|text| !text.is_empty());
     let mut items = vec![of_this_run("What it represents", represents(claim))];
     items.extend(methodology.map(|text| of_this_run("Methodology", text)));
-    items.extend([
-        of_this_run("Interval", interval(inputs.summary)),
-    ]);
+    items.extend([of_this_run("Interval", interval(inputs.summary))]);
     let all_serving = inputs.plan.workloads.iter().all(|workload| workload.serving.is_some());
     items.extend((!all_serving).then(|| always("Median", MEDIAN)));
     items.extend(serving(inputs));
@@ -91,7 +89,8 @@ const TPOT: &str = "Time per output token of one request: from the first token e
 const ITL: &str = "ICL is the gap between consecutive token events, one sample each. ITL is such a gap over the tokens that it brought, one \
                    sample for each token.";
 const E2E: &str = "To the last token event; where answers are not streamed, to the end of the answer.";
-const THROUGHPUT: &str = "Answered requests, and their output tokens, a second of the measured phase. Failed requests bring nothing.";
+const THROUGHPUT: &str =
+    "Answered requests, and their output tokens, a second of the measured phase. Failed requests bring nothing.";
 const GOODPUT: &str = "Requests a second that met every SLO, each by itself. Whether a load met the SLOs as a whole is another question: the 99th \
                        percentile of each, failures counted as slowest.";
 const WITH_FAILURES: &str = "The same percentile over all requests, failed ones as the slowest (nearest rank). It is absent where it would be a \

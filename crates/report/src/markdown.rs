@@ -311,6 +311,12 @@ mod tests {
     }
 
     #[test]
+    fn a_serving_case_is_one_table() {
+        let text = fixture::serving::small().report().markdown();
+        insta::assert_snapshot!(text.split_once("## Results").expect("results").1.split_once("## Evidence").expect("evidence").0);
+    }
+
+    #[test]
     fn markup_in_a_name_stays_text() {
         assert_eq!(escape("<img> | *x* [a](b) @all #1"), "&lt;img&gt; \\| \\*x\\* \\[a\\](b) &#64;all &#35;1");
         assert_eq!(escape("https://x.y, a: b, www.x.y"), "https&#58;//x.y, a: b, www&#46;x.y");

@@ -476,11 +476,9 @@ fn sentences(cases: &[CaseSection], grade: &Grade) -> Vec<Sentence> {
 fn case_sentences(case: &CaseSection, grade: Intent) -> Vec<Sentence> {
     match &case.serving {
         Some(work) => vec![serving::sentence(case, work, grade)],
-        None => case
-            .points
-            .iter()
-            .flat_map(|point| headline_rows(point).map(move |row| sentence(case, point, row, grade)))
-            .collect(),
+        None => {
+            case.points.iter().flat_map(|point| headline_rows(point).map(move |row| sentence(case, point, row, grade))).collect()
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What serving adds to a case and its points: the work that is asked, requests by what became of them, distributions and a timeline.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use assay_manifest::{
     ArrivalLaw, CacheMode, Intent, LengthLaw, MetricSummary, Point, PointKind, PointSummary, PointView, ServingApi, ServingPoint,
@@ -256,7 +256,9 @@ fn length(law: &LengthLaw) -> String {
 pub(crate) fn label(point: &Point) -> Option<String> {
     let value = |name: &str| point.value.get(name).filter(|_| point.value.len() == 1).map(|text| clean(text));
     match point.kind {
-        PointKind::Concurrency => value("concurrency").map(|text| if text == "1" { "1 stream".to_owned() } else { format!("{text} streams") }),
+        PointKind::Concurrency => {
+            value("concurrency").map(|text| if text == "1" { "1 stream".to_owned() } else { format!("{text} streams") })
+        }
         PointKind::Rate => value("rate").map(|text| format!("{text} req/s")),
         _ => None,
     }
@@ -322,7 +324,8 @@ fn token_sources(serving: &ServingPoint) -> Vec<(String, u64)> {
 
 /// The names with their counts, most frequent first; the rest of very many is one entry.
 fn by_count<'a>(counts: impl Iterator<Item = (&'a String, u64)>) -> Vec<(String, u64)> {
-    let mut counts: Vec<(String, u64)> = counts.filter(|(_, count)| *count > 0).map(|(name, count)| (clean(name), count)).collect();
+    let mut counts: Vec<(String, u64)> =
+        counts.filter(|(_, count)| *count > 0).map(|(name, count)| (clean(name), count)).collect();
     counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let rest: u64 = counts.iter().skip(MAX_OUTCOMES).map(|(_, count)| count).sum();
     counts.truncate(MAX_OUTCOMES);
@@ -474,9 +477,9 @@ pub(crate) fn throughput(point: &PointSection) -> Option<(&'static str, &Measure
 pub(crate) fn sentence(case: &CaseSection, work: &Work, grade: Intent) -> Sentence {
     let place = format!("{} on {}, {}", work.model, case.side, case.workload);
     let Some((point, metric, measured, why)) = headline(case, work) else {
-        let reasons: BTreeMap<&str, ()> =
-            case.points.iter().flat_map(|point| &point.rows).filter_map(|row| Some((row.measured.as_ref().err()?.as_str(), ()))).collect();
-        let reason = reasons.into_keys().next().unwrap_or("nothing was measured");
+        let headline =
+            |point: &'_ PointSection| HEADLINES.iter().find_map(|metric| point.row(metric)?.measured.as_ref().err().cloned());
+        let reason = case.points.iter().find_map(headline).unwrap_or_else(|| "nothing was measured".to_owned());
         let rest = format!("{reason}; {place}");
         return Sentence { metric: "Latency".to_owned(), number: None, interval: String::new(), rest, address: None };
     };
@@ -527,7 +530,12 @@ fn headline<'a>(case: &'a CaseSection, work: &Work) -> Option<Headline<'a>> {
     }
     let meeting: Vec<_> = measured.iter().copied().filter(|(point, _)| met(point)).collect();
     if let Some((point, found)) = best(&meeting) {
-        let text = format!("the highest throughput among the {} of {loads} that met the SLOs ({})", meeting.len(), work.slo_text());
+        let slos = work.slo_text();
+        let text = match meeting.len() {
+            all if all == case.points.len() => format!("the highest throughput of {loads}, which all met the SLOs ({slos})"),
+            1 => format!("the only one of {loads} that met the SLOs ({slos})"),
+            some => format!("the highest throughput of the {some} among {loads} that met the SLOs ({slos})"),
+        };
         return Some((point, metric, found, text));
     }
     let (point, found) = measured.iter().copied().min_by(|(_, one), (_, other)| one.median.total_cmp(&other.median))?;
@@ -597,7 +605,8 @@ mod tests {
 
     #[test]
     fn failures_lie_beyond_every_value() {
-        let curve = Curve { metric: "ttft".to_owned(), n: 900, failed: 100, quantiles: vec![(0.0, 10.0), (0.5, 20.0), (1.0, 40.0)] };
+        let curve =
+            Curve { metric: "ttft".to_owned(), n: 900, failed: 100, quantiles: vec![(0.0, 10.0), (0.5, 20.0), (1.0, 40.0)] };
         assert!((curve.failed_share() - 0.1).abs() < 1e-12);
         // Half of 900 and all of 100 took longer than the median of the others.
         assert!((curve.exceeding(0.5) - 0.55).abs() < 1e-12);
@@ -618,6 +627,21 @@ mod tests {
             quantiles,
         });
         assert_eq!(curve.quantiles, [(0.1, 5.0), (0.4, 6.0)]);
+    }
+
+    #[test]
+    fn the_sentence_of_a_case_is_its_best_load() {
+        let mut model = crate::fixture::serving::small();
+        let sentence = |model: &crate::fixture::Model| model.report().sentences().collect::<Vec<_>>().join("\n");
+        insta::assert_snapshot!(sentence(&model), @"TTFT p99 75.0 ms [72.1, 81.9], at 102 output tokens/s [101, 103] and 1 stream, 5 trials: llama-3.1-8b on vllm, chat; the only one of 3 loads that met the SLOs (TTFT 500 ms, TPOT 50 ms); realism grade; stable");
+        for work in model.plan.workloads.iter_mut().filter_map(|workload| workload.serving.as_mut()) {
+            work.slos.clear();
+        }
+        insta::assert_snapshot!(sentence(&model), @"TTFT p99 330 ms [230, 380], at 3330 output tokens/s [3270, 3360] and 64 streams, 5 trials: llama-3.1-8b on vllm, chat; the highest throughput of 3 loads; 1.6 % of 800 requests failed; realism grade; stable");
+        for point in &mut model.summary.points {
+            point.metrics.clear();
+        }
+        insta::assert_snapshot!(sentence(&model), @"Latency: no number, no counted trial's result has it; llama-3.1-8b on vllm, chat");
     }
 
     #[test]

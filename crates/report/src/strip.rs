@@ -70,7 +70,8 @@ fn requests(inputs: &Inputs<'_>) -> Option<StripItem> {
         0 if due > 0 => format!("all {} answered", counted(due, "request")),
         _ => format!("{} of {} failed ({})", grouped(failed), counted(due, "request"), share(failed, due)),
     };
-    let mut details: Vec<String> = named.iter().map(|(outcome, count)| clean(&format!("{outcome}: {}", grouped(*count)))).collect();
+    let mut details: Vec<String> =
+        named.iter().map(|(outcome, count)| clean(&format!("{outcome}: {}", grouped(*count)))).collect();
     details.push("of the measured phases of counted trials; none is left out of the error rate".to_owned());
     Some(StripItem::new("Requests", failed > 0 || due == 0, headline, details))
 }
@@ -104,7 +105,8 @@ fn client(inputs: &Inputs<'_>) -> Option<StripItem> {
         clean(&format!("{}: the client counted {}, the endpoint {}", check.what, check.client.0, check.endpoint.0))
     }));
     let assumed: u64 = points().filter_map(|point| point.serving.as_ref()).map(|serving| serving.tpot_assumed.0).sum();
-    details.extend((assumed > 0).then(|| format!("TPOT of {} assumes one token in the first event", counted(assumed, "request"))));
+    details
+        .extend((assumed > 0).then(|| format!("TPOT of {} assumes one token in the first event", counted(assumed, "request"))));
     Some(StripItem::new("Client", !limited.is_empty() || agreeing < checks.len(), headline, details))
 }
 

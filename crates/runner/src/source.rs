@@ -20,6 +20,8 @@ pub struct SourceSpec {
     pub repo: Option<String>,
     /// The revision; without it, the work tree, or its commit where nothing differs.
     pub commit: Option<String>,
+    /// Files that stand nowhere but here, by path. With any, nothing else is read: the Source is `adhoc`.
+    pub adhoc: BTreeMap<String, Vec<u8>>,
 }
 
 /// Everything that a pipeline names, read, with where it comes from.
@@ -40,6 +42,9 @@ pub struct ReadSource {
 
 /// Reads the pipeline and everything that it names. A remote is fetched into `scratch`.
 pub fn read_source(spec: &SourceSpec, scratch: &Path, spawner: &Spawner, cancel: &Cancel) -> Result<ReadSource, Failure> {
+    if !spec.adhoc.is_empty() {
+        return from_adhoc(spec);
+    }
     match &spec.repo {
         Some(address) if is_address(address) => {
             let rev = spec.commit.as_deref().unwrap_or("HEAD");
@@ -228,6 +233,28 @@ fn from_folder(path: &Path) -> Result<ReadSource, Failure> {
         closure,
         pipeline,
         root: Some(root),
+    })
+}
+
+/// Files that somebody has just made up. The store is that of the repository around the working folder, where there is one.
+fn from_adhoc(spec: &SourceSpec) -> Result<ReadSource, Failure> {
+    let read = |path: &str| {
+        let file = spec.adhoc.get(path).map(|bytes| FileAt { bytes: bytes.clone(), executable: false });
+        Ok::<_, std::convert::Infallible>(file)
+    };
+    let (closure, files) = read_closure(&spec.pipeline, read)?;
+    require_exploratory(&closure, &[])?;
+    let around = Repository::discover(Path::new(".")).ok();
+    Ok(ReadSource {
+        kind: OriginKind::Adhoc,
+        repository: None,
+        commit: None,
+        dirty: false,
+        objects: Vec::new(),
+        files,
+        closure,
+        pipeline: spec.pipeline.clone(),
+        root: around.and_then(|repository| repository.worktree().map(Path::to_path_buf)),
     })
 }
 

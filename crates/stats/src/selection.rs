@@ -131,7 +131,9 @@ impl Selection {
             }
             State::Held(values) => {
                 let mut counts = vec![0; 2 * HALF];
-                values.iter().for_each(|value| count(&mut counts, *value, 1));
+                for value in values {
+                    count(&mut counts, *value, 1);
+                }
                 count(&mut counts, value, times);
                 self.state = State::Counted(counts);
             }
@@ -240,18 +242,16 @@ fn magnitude_class(magnitude: u64) -> usize {
 
 /// The smallest and the largest number of a class.
 fn bounds(class: usize) -> (i64, i64) {
-    match class.checked_sub(HALF) {
-        Some(magnitude) => magnitude_bounds(magnitude),
-        None => {
-            let (low, high) = magnitude_bounds(HALF - 1 - class);
-            (!high, !low)
-        }
+    if let Some(magnitude) = class.checked_sub(HALF) {
+        return magnitude_bounds(magnitude);
     }
+    let (low, high) = magnitude_bounds(HALF - 1 - class);
+    (!high, !low)
 }
 
 fn magnitude_bounds(class: usize) -> (i64, i64) {
     match (class >> CLASS_BITS).checked_sub(1) {
-        None => (class as i64, class as i64),
+        None => ((class as u64).cast_signed(), (class as u64).cast_signed()),
         Some(above) => {
             let leading = (1_u64 << CLASS_BITS) | (class as u64 & ((1 << CLASS_BITS) - 1));
             let low = leading << above;

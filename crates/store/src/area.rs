@@ -136,7 +136,8 @@ mod tests {
         area.replace("t/_delta_log/_last", b"1").expect("written");
         area.replace("t/_delta_log/_last", b"2").expect("written");
         assert_eq!(area.read("t/_delta_log/_last", 9).expect("read").as_deref(), Some(&b"2"[..]));
-        let paths = |prefix, after| area.list(prefix, after).expect("listed").into_iter().map(|object| object.path).collect::<Vec<_>>();
+        let paths =
+            |prefix, after| area.list(prefix, after).expect("listed").into_iter().map(|object| object.path).collect::<Vec<_>>();
         assert_eq!(paths("t", None), ["t/_delta_log/0.json", "t/_delta_log/_last", "t/a.parquet"]);
         assert_eq!(paths("t", Some("t/_delta_log/0.json")), ["t/_delta_log/_last", "t/a.parquet"]);
         assert_eq!(paths("u", None), [""; 0]);

@@ -241,9 +241,11 @@ pub static SERVING_OUTCOME_FACT: Table = Table {
             "send_lateness_ns", "how much later than intended requests were sent", "p50": "Median", "p99": "99th percentile"
         ),
         &[
-            int("jitter_ns", "Mean absolute difference of consecutive gaps between token events, averaged over requests.").unit("ns"),
+            int("jitter_ns", "Mean absolute difference of consecutive gaps between token events, averaged over requests.")
+                .unit("ns"),
             int("queue_delay_ns_mean", "Mean time in the server's queue, where it tells.").unit("ns"),
-            float("request_throughput_per_s", "Requests a second that completed well within the measured phase.").unit("requests/s"),
+            float("request_throughput_per_s", "Requests a second that completed well within the measured phase.")
+                .unit("requests/s"),
             float("output_tokens_per_s", "Their output tokens a second.").unit("tokens/s"),
             float("total_tokens_per_s", "Their input and output tokens a second.").unit("tokens/s"),
             int("cached_tokens", "Input tokens that came from the server's prefix cache, where it tells.").unit("tokens"),

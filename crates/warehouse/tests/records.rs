@@ -67,15 +67,28 @@ fn full() -> Record {
 fn a_record_comes_back_whole() {
     let all = vec![full(), Record::default(), Record { chunks: vec![Chunk { at_ns: 1, bytes: 2, tokens: None }], ..full() }];
     assert_eq!(read(file(&all)).expect("read"), all);
+    let has_gaps = |records: &[Record]| RecordFile::open(file(records)).expect("opened").has_gaps(0..1);
+    assert!(has_gaps(&all) && !has_gaps(&[Record::default()]) && !has_gaps(&all[2..]), "one event has no gap");
     assert_eq!(read(file(&[])).expect("read"), []);
 }
 
 #[test]
 fn columns_are_as_agreed() {
-    let shown: Vec<_> = record_schema().fields().iter().map(|field| format!("{} {}{}", field.name(), match field.data_type() {
-        arrow_schema::DataType::List(_) => "int64 list".to_owned(),
-        kind => kind.to_string().to_lowercase(),
-    }, if field.is_nullable() { "" } else { " !" })).collect();
+    let shown: Vec<_> = record_schema()
+        .fields()
+        .iter()
+        .map(|field| {
+            format!(
+                "{} {}{}",
+                field.name(),
+                match field.data_type() {
+                    arrow_schema::DataType::List(_) => "int64 list".to_owned(),
+                    kind => kind.to_string().to_lowercase(),
+                },
+                if field.is_nullable() { "" } else { " !" }
+            )
+        })
+        .collect();
     insta::assert_snapshot!(shown.join(", "), @"global_index int64 !, attempt int64 !, shard int64 !, phase utf8 !, outcome utf8 !, request_id utf8 !, intended_ns int64, dequeued_ns int64, connect_start_ns int64, connect_end_ns int64, sent_ns int64, write_done_ns int64, first_byte_ns int64, first_token_ns int64, first_content_ns int64, last_token_ns int64, end_ns int64, http_status int64, finish_reason utf8, error utf8, request_bytes int64 !, response_bytes int64 !, input_tokens int64 !, input_tokens_endpoint int64, cached_tokens int64, output_tokens_asked int64, output_tokens int64, output_source utf8 !, reasoning_tokens int64, first_event_tokens int64, token_events int64 !, prompt_sha256 utf8, answer_sha256 utf8, chunk_at_ns int64 list !, chunk_bytes int64 list !, chunk_tokens int64 list");
 }
 
@@ -88,14 +101,20 @@ fn equal_records_give_equal_bytes_and_those_are_golden() {
 
 #[test]
 fn a_few_columns_are_read_alone() {
-    let records: Vec<_> = (0..100_000).map(|index| Record { global_index: index, sent_ns: (index % 3 != 0).then_some(5), ..Record::default() }).collect();
+    let records: Vec<_> = (0..100_000)
+        .map(|index| Record { global_index: index, sent_ns: (index % 3 != 0).then_some(5), ..Record::default() })
+        .collect();
     let file = RecordFile::open(file(&records)).expect("opened");
     assert_eq!((file.rows(), file.rows_of(0..file.row_groups())), (100_000, 100_000));
     let mut next = 0;
-    for batch in file.batches(&[RecordColumn::Outcome, RecordColumn::Sent, RecordColumn::GlobalIndex, RecordColumn::Shard], 0..1).expect("batches") {
+    for batch in file
+        .batches(&[RecordColumn::Outcome, RecordColumn::Sent, RecordColumn::GlobalIndex, RecordColumn::Shard], 0..1)
+        .expect("batches")
+    {
         let batch = batch.expect("a batch");
         assert_eq!(batch.before(), next);
-        let (indices, sent) = (batch.ints(RecordColumn::GlobalIndex).expect("read"), batch.ints(RecordColumn::Sent).expect("read"));
+        let (indices, sent) =
+            (batch.ints(RecordColumn::GlobalIndex).expect("read"), batch.ints(RecordColumn::Sent).expect("read"));
         assert_eq!(batch.words::<Outcome>(RecordColumn::Outcome).expect("read"), vec![Outcome::Dropped; batch.rows()]);
         assert_eq!(batch.ints(RecordColumn::Shard).expect("read").complete().map(|shards| shards[0]), Some(1));
         for row in 0..batch.rows() {
@@ -113,9 +132,11 @@ fn a_few_columns_are_read_alone() {
 #[test]
 fn many_chunks_make_more_row_groups() {
     let chunks: Vec<_> = (0..50_000).map(|at_ns| Chunk { at_ns, bytes: 4, tokens: Some(1) }).collect();
-    let records: Vec<_> = (0..200).map(|global_index| Record { global_index, chunks: chunks.clone(), ..Record::default() }).collect();
+    let records: Vec<_> =
+        (0..200).map(|global_index| Record { global_index, chunks: chunks.clone(), ..Record::default() }).collect();
     let file = RecordFile::open(file(&records)).expect("opened");
     assert_eq!((file.row_groups(), file.rows()), (3, 200), "four million chunks each");
+    assert!(file.has_gaps(0..1) && !file.has_gaps(3..3));
     let rows: Vec<_> = (0..3).map(|group| file.rows_of(group..group + 1)).collect();
     assert_eq!(rows.iter().sum::<u64>(), 200);
     let first = file.batches(&[RecordColumn::GlobalIndex], 1..2).expect("batches").next().expect("one").expect("a batch");
@@ -161,22 +182,65 @@ fn every_column_says_what_it_holds() {
 fn any_record() -> impl Strategy<Value = Record> {
     let times = prop::array::uniform11(any::<Option<i64>>());
     let small = prop::array::uniform6(any::<Option<u32>>());
-    let chunk = (any::<i64>(), any::<u32>(), any::<Option<u32>>()).prop_map(|(at_ns, bytes, tokens)| Chunk { at_ns, bytes, tokens });
+    let chunk =
+        (any::<i64>(), any::<u32>(), any::<Option<u32>>()).prop_map(|(at_ns, bytes, tokens)| Chunk { at_ns, bytes, tokens });
     let words = (prop::sample::select(Phase::ALL), prop::sample::select(Outcome::ALL), prop::sample::select(TokenSource::ALL));
     let texts = (prop::option::of("[a-zü]{0,15}"), prop::option::of("[a-zü]{0,90}"));
     let digests = (any::<Option<[u8; 32]>>(), any::<Option<[u8; 32]>>());
     let sizes = (any::<u128>(), 0..=i64::MAX as u64, 0..=i64::MAX as u64, any::<u32>(), any::<Option<u16>>(), any::<u32>());
-    (times, small, prop::collection::vec(chunk, 0..5), words, texts, digests, sizes).prop_map(|(times, small, chunks, words, texts, digests, sizes)| {
-        let [intended_ns, dequeued_ns, connect_start_ns, connect_end_ns, sent_ns, write_done_ns, first_byte_ns, first_token_ns, first_content_ns, last_token_ns, end_ns] = times;
-        let [input_tokens_endpoint, cached_tokens, output_tokens_asked, output_tokens, reasoning_tokens, first_event_tokens] = small;
-        Record {
-            global_index: sizes.1, phase: words.0, request_id: sizes.0, intended_ns, dequeued_ns, connect_start_ns, connect_end_ns,
-            sent_ns, write_done_ns, first_byte_ns, first_token_ns, first_content_ns, last_token_ns, end_ns, outcome: words.1,
-            http_status: sizes.4, finish_reason: texts.0, error: texts.1, request_bytes: sizes.2, response_bytes: sizes.1,
-            input_tokens: sizes.3, input_tokens_endpoint, cached_tokens, output_tokens_asked, output_tokens, output_source: words.2,
-            reasoning_tokens, first_event_tokens, token_events: sizes.5, prompt_sha256: digests.0, answer_sha256: digests.1, chunks,
-        }
-    })
+    (times, small, prop::collection::vec(chunk, 0..5), words, texts, digests, sizes).prop_map(
+        |(times, small, chunks, words, texts, digests, sizes)| {
+            let [
+                intended_ns,
+                dequeued_ns,
+                connect_start_ns,
+                connect_end_ns,
+                sent_ns,
+                write_done_ns,
+                first_byte_ns,
+                first_token_ns,
+                first_content_ns,
+                last_token_ns,
+                end_ns,
+            ] = times;
+            let [input_tokens_endpoint, cached_tokens, output_tokens_asked, output_tokens, reasoning_tokens, first_event_tokens] =
+                small;
+            Record {
+                global_index: sizes.1,
+                phase: words.0,
+                request_id: sizes.0,
+                intended_ns,
+                dequeued_ns,
+                connect_start_ns,
+                connect_end_ns,
+                sent_ns,
+                write_done_ns,
+                first_byte_ns,
+                first_token_ns,
+                first_content_ns,
+                last_token_ns,
+                end_ns,
+                outcome: words.1,
+                http_status: sizes.4,
+                finish_reason: texts.0,
+                error: texts.1,
+                request_bytes: sizes.2,
+                response_bytes: sizes.1,
+                input_tokens: sizes.3,
+                input_tokens_endpoint,
+                cached_tokens,
+                output_tokens_asked,
+                output_tokens,
+                output_source: words.2,
+                reasoning_tokens,
+                first_event_tokens,
+                token_events: sizes.5,
+                prompt_sha256: digests.0,
+                answer_sha256: digests.1,
+                chunks,
+            }
+        },
+    )
 }
 
 proptest! {

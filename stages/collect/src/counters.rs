@@ -56,10 +56,9 @@ pub(crate) type Counters = [Option<Counter>; 3];
 pub(crate) fn counters(text: &str) -> Counters {
     let mut sums: [Option<f64>; KNOWN.len()] = [None; KNOWN.len()];
     for sample in samples(text).flatten() {
-        if let Some(index) = KNOWN.iter().position(|(_, name)| *name == sample.name) {
-            if let Some(sum) = sums.get_mut(index) {
-                *sum = Some(sum.unwrap_or(0.0) + sample.value);
-            }
+        let known = KNOWN.iter().position(|(_, name)| *name == sample.name);
+        if let Some(sum) = known.and_then(|index| sums.get_mut(index)) {
+            *sum = Some(sum.unwrap_or(0.0) + sample.value);
         }
     }
     let found = |what| {

@@ -95,24 +95,26 @@ fn check(counted: &Counted, work: &ServingWork, what: What, growth: &Growth, nei
     // The readings at the edges hold what other attempts of the run brought; then only their insides are surely the attempt's.
     let surely = if has_neighbours { growth.inner } else { growth.outer };
     let agrees = growth.resets == 0 && bounds.least <= growth.outer && surely <= bounds.most;
-    let mut detail = format!("{}; the counter grew by {} between {from} and {to}", bounds.rule, growth.outer);
-    if has_neighbours {
-        detail.push_str(&format!(", which other attempts share, and by {} within the window", growth.inner));
-    }
-    if growth.resets > 0 {
-        detail.push_str(&format!(
-            "; it fell {} times, as when the endpoint starts again, and what it lost is unknown",
-            growth.resets
-        ));
-    }
     Some(CrossCheck {
         what: what.as_str().to_owned(),
         counter: growth.counter.to_owned(),
         client: Count(client),
         endpoint: Count(growth.outer),
         agrees,
-        detail,
+        detail: [bounds.rule, seen(growth, has_neighbours)].join("; "),
     })
+}
+
+/// What was seen of the counter, for people.
+fn seen(growth: &Growth, has_neighbours: bool) -> String {
+    let Growth { outer, inner, reach: (from, to), resets, .. } = growth;
+    let shared =
+        if has_neighbours { format!(", which other attempts share, and by {inner} within the window") } else { String::new() };
+    let fell = match resets {
+        0 => String::new(),
+        resets => format!("; it fell {resets} times, as when the endpoint starts again, and what it lost is unknown"),
+    };
+    format!("the counter grew by {outer} between {from} and {to}{shared}{fell}")
 }
 
 /// What the endpoint may have counted.

@@ -55,7 +55,9 @@ impl Endpoints {
                 }
             }
         }
-        scrapes.values_mut().for_each(|scrapes| scrapes.sort_by_key(|scrape| scrape.asked));
+        for scrapes in scrapes.values_mut() {
+            scrapes.sort_by_key(|scrape| scrape.asked);
+        }
         Ok(Self { scrapes, activity })
     }
 

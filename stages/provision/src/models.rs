@@ -27,13 +27,12 @@ pub(crate) fn check(target: &Target, asked: &BTreeSet<&str>, identity: &Identity
 }
 
 fn named(models: &[String]) -> String {
-    let mut text = models.iter().take(SHOWN).map(|model| format!("`{model}`")).collect::<Vec<_>>().join(", ");
+    let text = models.iter().take(SHOWN).map(|model| format!("`{model}`")).collect::<Vec<_>>().join(", ");
     match models.len() {
-        0 => "no model".clone_into(&mut text),
-        count if count > SHOWN => text.push_str(&format!(" and {} more", count - SHOWN)),
-        _ => {}
+        0 => "no model".to_owned(),
+        count if count > SHOWN => format!("{text} and {} more", count - SHOWN),
+        _ => text,
     }
-    text
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{
-    Better, Case, Count, Digest, Exclusion, FrozenWorkload, Interval, Metric, MetricSummary, Point, PointSummary, Stability, TrialValue,
+    Better, Case, Count, Digest, Exclusion, FrozenWorkload, Interval, Metric, MetricSummary, Point, PointSummary, Stability,
+    TrialValue,
 };
 use assay_stage::Failure;
 use assay_stats::{DEFAULT_NOISE_LIMIT, Estimate, Samples, Verdict, estimate, stability};

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::dimensions::Dimensions;
 use crate::evidence::{Attempts, read_output};
 use crate::rows::{Findings, RowContext};
-pub use crate::serving::{FirstPass, TrialRecords};
+pub use crate::serving::{FirstPass, Statistics, TrialRecords};
 
 /// Reduce has no parameters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -111,7 +111,7 @@ fn outcomes(ctx: &Context, context: &RowContext<'_>, dimensions: &Dimensions) ->
     let rows = all.map_while(|(case, point)| match reduce_point(ctx, context, dimensions, case, point) {
         Ok(reduced) => {
             points.push(reduced.summary);
-            for (row, view) in reduced.serving {
+            if let Some((row, view)) = reduced.serving {
                 serving.push(row);
                 views.push(view);
             }

@@ -188,7 +188,11 @@ fn note_trial_row(point: &mut PointSummary, metric: &Reported, attempt: &Attempt
 }
 
 /// The rows of statistics across counted trials.
-pub(crate) fn point_rows(context: &RowContext<'_>, dimensions: &Dimensions, point: &mut PointSummary) -> Result<Vec<Row>, Failure> {
+pub(crate) fn point_rows(
+    context: &RowContext<'_>,
+    dimensions: &Dimensions,
+    point: &mut PointSummary,
+) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
     let mut summaries = std::mem::take(&mut point.metrics);
     for summary in &mut summaries {

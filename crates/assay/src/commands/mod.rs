@@ -1,5 +1,6 @@
 //! The commands, one a file.
 
+mod bench;
 mod estimate;
 mod generate;
 mod keys;
@@ -22,6 +23,8 @@ use assay_stage::{Exit, Failure};
 pub(crate) enum Command {
     /// Run a pipeline: six stages, signed, on this machine
     Run(run::Run),
+    /// Put load on an OpenAI-compatible endpoint, in one line: exploratory, and measured as well as any run
+    Bench(Box<bench::Bench>),
     /// Check a run: signatures, trust, digests, links, rows and raw bytes
     Verify(verify::Verify),
     /// Walk a number back to the raw samples, the workload and the commit it came from
@@ -51,6 +54,7 @@ impl Command {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         match self {
             Self::Run(command) => command.run(),
+            Self::Bench(command) => command.run(),
             Self::Verify(command) => command.run(),
             Self::Trace(command) => command.run(),
             Self::Validate(command) => command.run(),

@@ -4,7 +4,7 @@ use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
 use assay_envelope::ScryptCost;
-use assay_manifest::{Publication, RunId, RunStatus, Summary};
+use assay_manifest::{Plan, Publication, RunId, RunStatus, Summary};
 use assay_process::Signal;
 use assay_runner::{Config, Run as Driven, RunSpec, SourceSpec, default_store, export, init_keys};
 use assay_stage::{Exit, Failure};
@@ -42,6 +42,39 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
+        let source = SourceSpec {
+            pipeline: self.pipeline,
+            repo: self.repo,
+            commit: self.commit,
+            ..SourceSpec::default()
+        };
+        let plan = json!({"fetch": !self.no_fetch});
+        Asked { source, store: self.store, name: self.name, plan, json: self.json, shows: Shows::Report }.run()
+    }
+}
+
+/// What of a finished run is printed for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shows {
+    /// The whole report.
+    Report,
+    /// The tables of serving alone.
+    Tables,
+}
+
+/// A run that somebody asked for, by a pipeline or by options.
+pub(crate) struct Asked {
+    pub(crate) source: SourceSpec,
+    pub(crate) store: Option<String>,
+    pub(crate) name: Option<RunId>,
+    pub(crate) plan: serde_json::Value,
+    pub(crate) json: bool,
+    pub(crate) shows: Shows,
+}
+
+impl Asked {
+    /// Runs it to its end and shows the result.
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
         let cancel = assay_process::cancel_on_signals(&[Signal::INT, Signal::TERM])
             .map_err(|error| Failure::environment("signals", "cannot handle signals").because(&error))?;
         let config = Config::find()?;
@@ -49,10 +82,10 @@ impl Run {
         let password = password.as_encoded_bytes();
         make_missing_keys(&config, password)?;
         let spec = RunSpec {
-            source: SourceSpec { pipeline: self.pipeline.clone(), repo: self.repo.clone(), commit: self.commit.clone() },
+            source: self.source.clone(),
             store: self.store.clone(),
             run_id: self.name.clone(),
-            plan: json!({"fetch": !self.no_fetch}),
+            plan: self.plan.clone(),
             binaries: binaries()?,
         };
         let run = Driven::open(&spec, &config, password, &cancel)?;
@@ -87,7 +120,13 @@ impl Run {
                 "manifests": opened.chain.documents.iter().map(assay_envelope::Verified::as_input).collect::<Vec<_>>(),
             }))?;
         } else {
-            output::report(report.terminal(output::width(), output::has_color()));
+            match (self.shows, opened.chain.one::<Plan>()) {
+                (Shows::Tables, Some(plan)) => {
+                    let (width, color) = (output::width(), output::has_color());
+                    output::report(assay_report::terminal::serving(&run.run_id, &plan.body, summary, width, color));
+                }
+                _ => output::report(report.terminal(output::width(), output::has_color())),
+            }
             output::line(format!("report    {}", folder.join("report.html").display()));
             // Somewhere else than where one stands, a run is found only by its store.
             let elsewhere = if default_store().ok().as_deref() == Some(run.store_uri.as_str()) {

@@ -25,17 +25,20 @@ fn a_run_is_committed_dimensions_first_and_itself_last() {
     let place = Place::new();
     let committed: Vec<_> =
         steps_of(&place, 1).into_iter().filter(|step| step.action == Action::Committed).map(|step| step.table).collect();
-    assert_eq!(committed, [
-        "software_version_dim",
-        "hardware_topology_dim",
-        "cluster_region_dim",
-        "workload_dim",
-        "artifact_lineage_dim",
-        "outcome_fact",
-        "serving_outcome_fact",
-        "telemetry_slice_fact",
-        "benchmark_run_fact",
-    ]);
+    assert_eq!(
+        committed,
+        [
+            "software_version_dim",
+            "hardware_topology_dim",
+            "cluster_region_dim",
+            "workload_dim",
+            "artifact_lineage_dim",
+            "outcome_fact",
+            "serving_outcome_fact",
+            "telemetry_slice_fact",
+            "benchmark_run_fact",
+        ]
+    );
     assert_eq!(found_rows(&place), expected_rows(1));
     let sum = place.number("SELECT round(sum(value), 6) FROM outcome_fact");
     assert_eq!(sum, "3260.8", "a tenth of 1000 + s for s in 0..40, without the eight whose remainder by 5 is 4");
@@ -161,7 +164,10 @@ fn what_is_no_curated_file_is_refused_before_it_is_added() {
         file.artifact.digest = Digest::of(b"rows");
         file.artifact.size = Count(4);
     });
-    assert!(no_parquet.starts_with("curated file <digest> of table `outcome_fact` is not what its Summary says: "), "{no_parquet}");
+    assert!(
+        no_parquet.starts_with("curated file <digest> of table `outcome_fact` is not what its Summary says: "),
+        "{no_parquet}"
+    );
     assert_eq!(place.number("SELECT count(*) FROM outcome_fact"), "0");
 }
 

@@ -16,7 +16,8 @@ use crate::support::{OWN, Place, SHARED, row};
 const RUNS: u64 = CHECKPOINT_INTERVAL + 3;
 
 fn rows(table: &'static Table) -> Vec<Row> {
-    let shared = SHARED.iter().filter(|(shared, _)| *shared == table).flat_map(|(_, rows)| (0..*rows).map(|seed| row(table, 0, seed)));
+    let shared =
+        SHARED.iter().filter(|(shared, _)| *shared == table).flat_map(|(_, rows)| (0..*rows).map(|seed| row(table, 0, seed)));
     let own = OWN.iter().filter(|(own, _)| *own == table).flat_map(|(_, rows)| {
         let rows = *rows;
         (1..=RUNS).flat_map(move |run| (0..rows).map(move |seed| row(table, run, seed)))

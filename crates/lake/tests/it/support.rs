@@ -133,7 +133,13 @@ pub(crate) fn row(table: &'static Table, run: u64, seed: u64) -> Row {
             ("point_id", _) => Value::from(format!("point-{seed}")),
             (_, Type::Bool) => Value::Bool(seed % 2 == 0),
             (_, Type::Int) => Value::Int(number),
-            (_, Type::Float) if seed % 5 == 4 => if column.nullable { Value::Null } else { Value::Float(0.5) },
+            (_, Type::Float) if seed % 5 == 4 => {
+                if column.nullable {
+                    Value::Null
+                } else {
+                    Value::Float(0.5)
+                }
+            }
             (_, Type::Float) => Value::Float(number as f64 / 10.0),
             (name, Type::Text) => Value::Text(format!("{name} {seed} ü")),
             (_, Type::Instant) => Value::Instant(Instant::from_unix_ns(1_700_000_000_123_456_789 + number)),

@@ -210,7 +210,8 @@ fn a_version_that_is_not_there_is_named() {
 #[test]
 fn an_empty_warehouse_has_nothing_unverified() {
     let place = Place::new();
-    let reading = Reading::unverified_too(&place.lake, &Snapshot::new(), &Subjects::new(), &query(), &place.scratch).expect("read");
+    let reading =
+        Reading::unverified_too(&place.lake, &Snapshot::new(), &Subjects::new(), &query(), &place.scratch).expect("read");
     assert_eq!(reading.ask(&query(), Limits::default()).expect("an answer").csv(), "run_id,total\n");
 }
 

@@ -146,7 +146,10 @@ mod tests {
     #[test]
     fn older_servers_keep_alive_only_if_they_say_so() {
         assert_eq!(whole("HTTP/1.0 200 OK\r\ncontent-length: 0\r\n\r\n").map(|head| head.keep_alive), Ok(false));
-        assert_eq!(whole("HTTP/1.0 200 OK\r\ncontent-length: 0\r\nconnection: keep-alive\r\n\r\n").map(|head| head.keep_alive), Ok(true));
+        assert_eq!(
+            whole("HTTP/1.0 200 OK\r\ncontent-length: 0\r\nconnection: keep-alive\r\n\r\n").map(|head| head.keep_alive),
+            Ok(true)
+        );
     }
 
     #[test]

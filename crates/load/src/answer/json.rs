@@ -58,7 +58,14 @@ impl<'a> Scanner<'a> {
                 return Err("a key has no colon");
             }
             self.at += 1;
-            member(self, &key.decoded())?;
+            let unescaped;
+            let key = if key.escaped {
+                unescaped = key.decoded();
+                &*unescaped
+            } else {
+                key.raw
+            };
+            member(self, key)?;
             match self.peek()? {
                 b',' => self.at += 1,
                 b'}' => {
@@ -371,7 +378,14 @@ mod tests {
     #[test]
     fn what_is_json_is_accepted() {
         for text in [
-            "{}", "[]", " [ 1 , 2 ] ", "{\"a\":{\"b\":[null,true,false,-0.5e+10]}}", "\"\\u00e9\\\"\\\\\\/\\b\\f\\n\\r\\t\"", "0", "-1", "\"\\ud800\"",
+            "{}",
+            "[]",
+            " [ 1 , 2 ] ",
+            "{\"a\":{\"b\":[null,true,false,-0.5e+10]}}",
+            "\"\\u00e9\\\"\\\\\\/\\b\\f\\n\\r\\t\"",
+            "0",
+            "-1",
+            "\"\\ud800\"",
             "\"\u{e9}\u{1f600}\u{7f}\"",
         ] {
             assert!(accepts(text.as_bytes()), "{text}");
@@ -381,8 +395,34 @@ mod tests {
     #[test]
     fn what_is_not_json_is_refused() {
         for text in [
-            "", " ", "{", "}", "[1,]", "{\"a\":1,}", "{\"a\"}", "{a:1}", "{'a':1}", "01", "1.", ".5", "+1", "1e", "-", "nul", "True", "NaN", "\"", "\"\\x\"",
-            "\"\\u12g4\"", "\"\\u12", "\"\n\"", "[1 2]", "{} {}", "[1}", "{\"a\" 1}", "{\"a\":1 \"b\":2}",
+            "",
+            " ",
+            "{",
+            "}",
+            "[1,]",
+            "{\"a\":1,}",
+            "{\"a\"}",
+            "{a:1}",
+            "{'a':1}",
+            "01",
+            "1.",
+            ".5",
+            "+1",
+            "1e",
+            "-",
+            "nul",
+            "True",
+            "NaN",
+            "\"",
+            "\"\\x\"",
+            "\"\\u12g4\"",
+            "\"\\u12",
+            "\"\n\"",
+            "[1 2]",
+            "{} {}",
+            "[1}",
+            "{\"a\" 1}",
+            "{\"a\":1 \"b\":2}",
         ] {
             assert!(!accepts(text.as_bytes()), "{text}");
         }

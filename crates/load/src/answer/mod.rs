@@ -156,15 +156,30 @@ impl Reader {
     pub(crate) fn close(&mut self, why: Option<&std::io::Error>, at_ns: i64, row: &mut Row) -> Ending {
         let how = || why.map_or_else(|| "closed".to_owned(), |error| format!("lost ({error})"));
         if row.record.first_byte_ns.is_none() {
-            return self.end(Err((Outcome::ConnectError, format!("the connection was {} before an answer began", how()))), at_ns, false, row);
+            return self.end(
+                Err((Outcome::ConnectError, format!("the connection was {} before an answer began", how()))),
+                at_ns,
+                false,
+                row,
+            );
         }
         if self.stage == Stage::Head {
-            return self.end(Err((Outcome::Truncated, format!("the connection was {} in the head of the answer", how()))), at_ns, false, row);
+            return self.end(
+                Err((Outcome::Truncated, format!("the connection was {} in the head of the answer", how()))),
+                at_ns,
+                false,
+                row,
+            );
         }
         if self.stage == Stage::Refusal || self.heard.done_ns.is_some() || (self.body.ends_with_connection() && why.is_none()) {
             return self.over(at_ns, false, row);
         }
-        self.end(Err((Outcome::Truncated, format!("the connection was {} before the answer was complete", how()))), at_ns, false, row)
+        self.end(
+            Err((Outcome::Truncated, format!("the connection was {} before the answer was complete", how()))),
+            at_ns,
+            false,
+            row,
+        )
     }
 
     /// The client gives up. An answer that had said `[DONE]` was whole: only its connection was still open.
@@ -371,7 +386,8 @@ impl Heard {
             Capture::Digest => Keep::Digest(&mut self.hasher),
             Capture::Full => Keep::Text(&mut row.text),
         };
-        let said = said::hear(document, &mut keep).map_err(|problem| (Outcome::Malformed, format!("the answer is not what it should be: {problem}")))?;
+        let said = said::hear(document, &mut keep)
+            .map_err(|problem| (Outcome::Malformed, format!("the answer is not what it should be: {problem}")))?;
         if row.text.len() > MAX_TEXT_BYTES {
             return Err(malformed("the text of the answer is too long"));
         }
@@ -451,9 +467,23 @@ pub(crate) fn shortened(text: &str, limit: usize) -> String {
     short
 }
 
-/// Scans one event's document and says how many bytes of text it brought; none where it is no answer. For benchmarks.
-pub fn scan_event(document: &[u8]) -> Option<usize> {
-    said::hear(document, &mut Keep::Nothing).ok().map(|said| said.bytes())
+/// Follows a whole streamed answer that comes in pieces of this size, again and again, and says how many token events it had in
+/// all. For benchmarks.
+pub fn follow(trial: &Trial, wire: &[u8], piece: usize, times: u32) -> u64 {
+    let mut reader = Reader::new(trial);
+    let mut row = Row::default();
+    let mut events = 0;
+    for _ in 0..times {
+        reader.reset(true);
+        row.record.token_events = 0;
+        row.record.chunks.clear();
+        row.text.clear();
+        for piece in wire.chunks(piece.max(1)) {
+            let _ = reader.take(piece, 0, &mut row);
+        }
+        events += u64::from(row.record.token_events);
+    }
+    events
 }
 
 #[cfg(test)]

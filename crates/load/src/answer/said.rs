@@ -154,9 +154,8 @@ fn function(scanner: &mut Scanner<'_>, tool: &mut usize, keep: &mut Keep<'_>) ->
     }
     scanner.object(|scanner, key| {
         let text = match key {
-            b"name" => text(scanner)?,
             b"arguments" if scanner.peek()? == b'{' => Text::verbatim(scanner.raw()?),
-            b"arguments" => text(scanner)?,
+            b"name" | b"arguments" => text(scanner)?,
             _ => return scanner.skip(),
         };
         *tool += text.len();
@@ -279,7 +278,9 @@ mod tests {
 
     #[test]
     fn text_is_told_by_its_kind() {
-        let is = |document: &str, sizes: &str, text: &str| assert_eq!(said(document), (sizes.to_owned(), text.to_owned()), "{document}");
+        let is = |document: &str, sizes: &str, text: &str| {
+            assert_eq!(said(document), (sizes.to_owned(), text.to_owned()), "{document}");
+        };
         is(r#"{"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}"#, "0/0/0", "");
         is(r#"{"choices":[{"delta":{"content":" caf\u00e9\n"}}]}"#, "7/0/0", " caf\u{e9}\n");
         is(r#"{"choices":[{"text":"ab","index":0}]}"#, "2/0/0", "ab");
@@ -287,7 +288,11 @@ mod tests {
         is(r#"{"choices":[{"delta":{"content":null,"reasoning_content":"ab"}}]}"#, "0/2/0", "ab");
         is(r#"{"choices":[{"delta":{"reasoning_content":"ab","reasoning":"ab"}}]}"#, "0/2/0", "ab");
         is(r#"{"choices":[{"delta":{"content":"c","reasoning":"","reasoning_content":"r"}}]}"#, "1/1/0", "rc");
-        is(r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"x","function":{"name":"f","arguments":""}}]}}]}"#, "0/0/1", "f");
+        is(
+            r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"x","function":{"name":"f","arguments":""}}]}}]}"#,
+            "0/0/1",
+            "f",
+        );
         is(r#"{"choices":[{"delta":{"tool_calls":[{"function":{"arguments":"{\"a\":"}}]}}]}"#, "0/0/5", "{\"a\":");
         is(r#"{"choices":[{"message":{"tool_calls":[{"function":{"name":"f","arguments":{"a":1}}}]}}]}"#, "0/0/8", "f{\"a\":1}");
         is(r#"{"choices":[{"delta":{"refusal":"no"}}]}"#, "2/0/0", "no");
@@ -318,7 +323,10 @@ mod tests {
 
     #[test]
     fn errors_come_in_several_shapes() {
-        assert_eq!(error_of(r#"{"error":{"message":"out of \"memory\"","type":"x","code":500}}"#), Some("out of \"memory\"".into()));
+        assert_eq!(
+            error_of(r#"{"error":{"message":"out of \"memory\"","type":"x","code":500}}"#),
+            Some("out of \"memory\"".into())
+        );
         assert_eq!(error_of(r#"{"error":"overloaded","error_type":"overloaded"}"#), Some("overloaded".into()));
         assert_eq!(error_of(r#"{"object":"error","message":"too long","code":400}"#), Some("too long".into()));
         assert_eq!(error_of(r#"{"message":"too long","object":"error"}"#), Some("too long".into()));
@@ -330,14 +338,27 @@ mod tests {
 
     #[test]
     fn what_is_no_answer_is_refused() {
-        for document in ["", "5", "[]", "null", "{", "{}x", r#"{"choices":{}}"#, r#"{"choices":[{"delta":{"content":5}}]}"#, r#"{"choices":[{"delta":{"content":["x"]}}]}"#] {
+        for document in [
+            "",
+            "5",
+            "[]",
+            "null",
+            "{",
+            "{}x",
+            r#"{"choices":{}}"#,
+            r#"{"choices":[{"delta":{"content":5}}]}"#,
+            r#"{"choices":[{"delta":{"content":["x"]}}]}"#,
+        ] {
             assert!(hear(document.as_bytes(), &mut Keep::Nothing).is_err(), "{document}");
         }
     }
 
     #[test]
     fn embeddings_are_counted() {
-        let said = hear(br#"{"object":"list","data":[{"embedding":[0.1,-2e-3],"index":0},{"embedding":"AAAA"}],"usage":{"prompt_tokens":4}}"#, &mut Keep::Nothing);
+        let said = hear(
+            br#"{"object":"list","data":[{"embedding":[0.1,-2e-3],"index":0},{"embedding":"AAAA"}],"usage":{"prompt_tokens":4}}"#,
+            &mut Keep::Nothing,
+        );
         let said = said.expect("a document");
         assert_eq!((said.embeddings, said.usage.prompt), (2, Some(4)));
     }

@@ -48,7 +48,9 @@ pub(crate) struct Stream {
 enum Line<'a> {
     Blank,
     Data(&'a [u8]),
-    Type { is_error: bool },
+    Type {
+        is_error: bool,
+    },
     /// A comment, or a field that does not concern us.
     Other,
 }
@@ -95,12 +97,11 @@ impl Stream {
     /// What comes after a line's ending. A carriage return ends the line at once; its line feed is waited for by nobody.
     fn after_ending<'a>(&mut self, ending: &'a [u8]) -> &'a [u8] {
         match ending {
-            [b'\r', b'\n', rest @ ..] => rest,
             [b'\r'] => {
                 self.after_return = true;
                 &[]
             }
-            [_, rest @ ..] => rest,
+            [b'\r', b'\n', rest @ ..] | [_, rest @ ..] => rest,
             [] => &[],
         }
     }
@@ -121,7 +122,11 @@ impl Stream {
         Ok(())
     }
 
-    fn dispatch<B>(&mut self, whole: &mut Option<&[u8]>, event: &mut impl FnMut(Event<'_>) -> ControlFlow<B>) -> Result<(), Stop<B>> {
+    fn dispatch<B>(
+        &mut self,
+        whole: &mut Option<&[u8]>,
+        event: &mut impl FnMut(Event<'_>) -> ControlFlow<B>,
+    ) -> Result<(), Stop<B>> {
         let is_error = std::mem::take(&mut self.is_error);
         if !std::mem::take(&mut self.has_data) {
             return Ok(());
@@ -244,7 +249,10 @@ mod tests {
 
     #[test]
     fn the_type_holds_for_one_event() {
-        assert_eq!(of("event: error\ndata: a\n\ndata: b\n\nevent: error\nevent: x\ndata: c\n\nevent: error\n\ndata: d\n\n"), ["!a", "b", "c", "d"]);
+        assert_eq!(
+            of("event: error\ndata: a\n\ndata: b\n\nevent: error\nevent: x\ndata: c\n\nevent: error\n\ndata: d\n\n"),
+            ["!a", "b", "c", "d"]
+        );
     }
 
     #[test]

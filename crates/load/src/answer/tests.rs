@@ -40,7 +40,8 @@ fn followed<'a>(trial: &Trial, pieces: impl IntoIterator<Item = &'a [u8]>) -> (E
 
 /// The answer to a streamed request, in chunks of one event, as most servers frame it.
 fn streamed(events: &[&str]) -> Vec<u8> {
-    let mut wire = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();
+    let mut wire =
+        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();
     for event in events {
         wire.extend_from_slice(format!("{:x}\r\ndata: {event}\n\n\r\n", event.len() + 8).as_bytes());
     }
@@ -127,10 +128,16 @@ const COMPLETIONS: &[&str] = &[
 /// Every shape, and what is to be told of it.
 const SHAPES: &[(&[&str], &str)] = &[
     (VLLM, "ok events=2 tokens=Some(5)/usage cached=Some(8) reasoning=None first=None finish=length text=Hello, \"you\""),
-    (VLLM_CONTINUOUS, "ok events=2 tokens=Some(5)/continuous_usage cached=None reasoning=None first=Some(2) finish=stop text=a b\u{e9}"),
+    (
+        VLLM_CONTINUOUS,
+        "ok events=2 tokens=Some(5)/continuous_usage cached=None reasoning=None first=Some(2) finish=stop text=a b\u{e9}",
+    ),
     (SGLANG, "ok events=2 tokens=Some(11)/usage cached=None reasoning=Some(6) first=None finish=stop text=thinkdone"),
     (TGI, "ok events=2 tokens=Some(2)/usage cached=None reasoning=None first=None finish=length text=ab"),
-    (OPENAI_TOOLS, "ok events=2 tokens=Some(7)/usage cached=Some(0) reasoning=Some(0) first=None finish=tool_calls text=get{\"x\":1}"),
+    (
+        OPENAI_TOOLS,
+        "ok events=2 tokens=Some(7)/usage cached=Some(0) reasoning=Some(0) first=None finish=tool_calls text=get{\"x\":1}",
+    ),
     (LLAMA_CPP, "ok events=1 tokens=Some(2)/usage cached=None reasoning=None first=None finish=stop text=Hi"),
     (OLLAMA, "ok events=2 tokens=Some(2)/chunks cached=None reasoning=None first=None finish=stop text=OkayHi"),
     (COMPLETIONS, "ok events=2 tokens=Some(2)/chunks cached=None reasoning=None first=None finish=length text= one\ntwo"),
@@ -179,12 +186,12 @@ fn events_of_one_read_have_one_stamp() {
     assert_eq!(reader.take(&wire[..cut], 100, &mut row), None);
     let ending = reader.take(&wire[cut..], 250, &mut row).expect("an end");
     let record = &row.record;
-    assert_eq!((record.first_byte_ns, record.first_token_ns, record.first_content_ns, record.last_token_ns), (Some(100), Some(100), Some(250), Some(250)));
-    assert_eq!(ending.at_ns, 250);
     assert_eq!(
-        record.chunks,
-        [Chunk { at_ns: 100, bytes: 3, tokens: Some(2) }, Chunk { at_ns: 250, bytes: 2, tokens: Some(2) }]
+        (record.first_byte_ns, record.first_token_ns, record.first_content_ns, record.last_token_ns),
+        (Some(100), Some(100), Some(250), Some(250))
     );
+    assert_eq!(ending.at_ns, 250);
+    assert_eq!(record.chunks, [Chunk { at_ns: 100, bytes: 3, tokens: Some(2) }, Chunk { at_ns: 250, bytes: 2, tokens: Some(2) }]);
 
     let (_, row) = followed(&trial, [wire.as_slice()]);
     assert!(row.record.chunks.iter().all(|chunk| chunk.at_ns == AT));
@@ -213,7 +220,10 @@ fn answers_that_are_not_streamed_have_no_first_token() {
     let wire = document(body);
     for cut in 0..wire.len() {
         let (ending, row) = followed(&trial, [&wire[..cut], &wire[cut..]]);
-        assert_eq!(told(&ending, &row), "ok events=0 tokens=Some(2)/usage cached=None reasoning=None first=None finish=stop text=ab");
+        assert_eq!(
+            told(&ending, &row),
+            "ok events=0 tokens=Some(2)/usage cached=None reasoning=None first=None finish=stop text=ab"
+        );
         assert_eq!((row.record.first_token_ns, row.record.last_token_ns, ending.at_ns), (None, Some(AT), AT));
     }
 }

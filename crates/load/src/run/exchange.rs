@@ -27,7 +27,9 @@ impl Engine<'_> {
             let address = addresses[(self.address + exchange.tries) % addresses.len()];
             exchange.tries += 1;
             self.client.connections_opened += 1;
-            match Transport::connect(address, self.trial.endpoint.source(), self.tls.as_ref()).and_then(|(made, stands)| self.watch(slot, made, stands)) {
+            match Transport::connect(address, self.trial.endpoint.source(), self.tls.as_ref())
+                .and_then(|(made, stands)| self.watch(slot, made, stands))
+            {
                 Ok(true) => return self.shake_hands(slot),
                 Ok(false) => return,
                 Err(refused) => error = Some(refused),
@@ -56,12 +58,16 @@ impl Engine<'_> {
 
     fn connect_elsewhere(&mut self, slot: u32, error: io::Error) {
         self.slots[slot as usize].disconnect();
-        let tried_all = self.slots[slot as usize].exchange.as_ref().is_none_or(|exchange| exchange.tries == self.trial.endpoint.addresses().len());
+        let tried_all = self.slots[slot as usize]
+            .exchange
+            .as_ref()
+            .is_none_or(|exchange| exchange.tries == self.trial.endpoint.addresses().len());
         if tried_all { self.fail_to_connect(slot, Some(error)) } else { self.open(slot) }
     }
 
     fn fail_to_connect(&mut self, slot: u32, error: Option<io::Error>) {
-        let reason = error.map_or_else(|| "the endpoint has no address".to_owned(), |error| format!("failed to connect: {error}"));
+        let reason =
+            error.map_or_else(|| "the endpoint has no address".to_owned(), |error| format!("failed to connect: {error}"));
         let at_ns = self.now();
         self.finish(slot, Ending { outcome: Outcome::ConnectError, reason: Some(reason), at_ns, reusable: false });
     }
@@ -73,7 +79,8 @@ impl Engine<'_> {
         let (Some(transport), Some(exchange)) = (&mut place.transport, &mut place.exchange) else { return };
         match transport.shake_hands() {
             Ok(true) => {
-                exchange.row.record.connect_end_ns = Some(if self.tls.is_some() { now_ns() - self.trial.start_at_ns } else { now });
+                exchange.row.record.connect_end_ns =
+                    Some(if self.tls.is_some() { now_ns() - self.trial.start_at_ns } else { now });
                 self.address = (self.address + exchange.tries.saturating_sub(1)) % self.trial.endpoint.addresses().len().max(1);
                 exchange.tries = 0;
                 place.state = State::Busy;
@@ -246,7 +253,6 @@ impl Engine<'_> {
             self.idle.retain(|(slot, generation)| slots[*slot as usize].generation == *generation);
         }
     }
-
 }
 
 /// Writes until all is written, or nothing can be.

@@ -6,10 +6,10 @@ use assay_record::{Outcome, Phase};
 
 use super::{Engine, NEVER};
 use crate::Arrivals;
+use crate::answer::{Reader, shortened};
 use crate::connection::{Exchange, Slot, State};
 use crate::feed::{Lane, Next, Prepared};
 use crate::output::Row;
-use crate::answer::{Reader, shortened};
 use crate::progress::add;
 
 /// Requests that are begun in one go before sockets are looked at again.

@@ -7,7 +7,7 @@ use assay_load::{Api, Measured, Trial};
 use assay_record::{Outcome, Record};
 
 use crate::server::{Server, Then, good_stream, stream_of};
-use crate::support::{LONG, MS, numbered, run_trial, trial};
+use crate::support::{LONG, MS, NOBODY, numbered, run_trial, trial};
 
 /// The one record of a request to a server that sends this and closes.
 fn answered_with(bytes: &[u8]) -> Record {
@@ -56,25 +56,45 @@ fn refusals_keep_their_status_and_message() {
 fn what_is_no_answer_is_malformed() {
     let cases: &[(Vec<u8>, &str)] = &[
         (b"SSH-2.0-OpenSSH\r\n".to_vec(), "malformed: the answer is no HTTP"),
-        (b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\n\r\n<html>".to_vec(), "malformed: the answer's content type is not text/event-stream"),
-        (b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\nx".to_vec(), "malformed: the answer is compressed, which was not asked for"),
+        (
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\n\r\n<html>".to_vec(),
+            "malformed: the answer's content type is not text/event-stream",
+        ),
+        (
+            b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\nx".to_vec(),
+            "malformed: the answer is compressed, which was not asked for",
+        ),
         (streamed("data: hello\n\n"), "malformed: the answer is not what it should be: an object is missing"),
         (streamed("data: {\"choices\":[\n\n"), "malformed: the answer is not what it should be: it ends too early"),
-        (streamed("data: {\"choices\":[{\"delta\":{\"content\":5}}]}\n\n"), "malformed: the answer is not what it should be: text of the answer is no string"),
+        (
+            streamed("data: {\"choices\":[{\"delta\":{\"content\":5}}]}\n\n"),
+            "malformed: the answer is not what it should be: text of the answer is no string",
+        ),
         (
             [streamed("data: {\"choices\":[{\"delta\":{\"content\":\""), b"\xff\"}}]}\n\n".to_vec()].concat(),
             "malformed: the answer is not what it should be: it is not UTF-8",
         ),
         (streamed(&format!("data: {}", "x".repeat(2 << 20))), "malformed: an event of the stream is too long"),
-        (streamed(&format!("data: {}\n\n", "[".repeat(1000))), "malformed: the answer is not what it should be: an object is missing"),
+        (
+            streamed(&format!("data: {}\n\n", "[".repeat(1000))),
+            "malformed: the answer is not what it should be: an object is missing",
+        ),
         (format!("HTTP/1.1 200 OK\r\nx: {}", "y".repeat(100_000)).into_bytes(), "malformed: the head of the answer is too long"),
-        (b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n".to_vec(), "malformed: a chunk of the answer has no size"),
+        (
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n".to_vec(),
+            "malformed: a chunk of the answer has no size",
+        ),
     ];
     for (bytes, expected) in cases {
         assert_eq!(told(&answered_with(bytes)), *expected);
     }
-    let json = |body: &str| format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len()).into_bytes();
-    assert_eq!(told(&record_of(false, &json("not json"))), "malformed: the answer is not what it should be: an object is missing");
+    let json = |body: &str| {
+        format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len()).into_bytes()
+    };
+    assert_eq!(
+        told(&record_of(false, &json("not json"))),
+        "malformed: the answer is not what it should be: an object is missing"
+    );
     assert_eq!(told(&record_of(false, &json(""))), "malformed: the answer is not what it should be: it ends too early");
     assert_eq!(told(&record_of(false, &streamed(""))), "malformed: the answer's content type is not application/json");
 }
@@ -98,7 +118,8 @@ fn errors_in_a_stream_end_it() {
 fn a_stream_is_whole_only_if_it_says_so() {
     let done = answered_with(&streamed(&format!("{TOKEN}\n\ndata: [DONE]\n\n")));
     assert_eq!(done.outcome, Outcome::Ok);
-    let finished = answered_with(&streamed("data: {\"choices\":[{\"delta\":{\"content\":\"a\"},\"finish_reason\":\"stop\"}]}\n\n"));
+    let finished =
+        answered_with(&streamed("data: {\"choices\":[{\"delta\":{\"content\":\"a\"},\"finish_reason\":\"stop\"}]}\n\n"));
     assert_eq!((finished.outcome, finished.finish_reason.as_deref()), (Outcome::Ok, Some("stop")));
     let neither = answered_with(&streamed(&format!("{TOKEN}\n\n")));
     assert_eq!(told(&neither), "truncated: the stream ended without `[DONE]` and without a finish reason");
@@ -106,13 +127,18 @@ fn a_stream_is_whole_only_if_it_says_so() {
     assert_eq!(told(&cut), "truncated: the connection was closed before the answer was complete");
     let head = answered_with(b"HTTP/1.1 200 OK\r\ncont");
     assert_eq!(told(&head), "truncated: the connection was closed in the head of the answer");
-    let short = record_of(false, b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 50\r\n\r\n{\"choices\":[]}");
+    let short =
+        record_of(false, b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 50\r\n\r\n{\"choices\":[]}");
     assert_eq!(told(&short), "truncated: the connection was closed before the answer was complete");
 }
 
 #[test]
 fn a_whole_answer_without_text_is_empty() {
-    let record = answered_with(&stream_of(&[r#"{"choices":[{"delta":{"role":"assistant","content":""}}]}"#, r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#, "[DONE]"]));
+    let record = answered_with(&stream_of(&[
+        r#"{"choices":[{"delta":{"role":"assistant","content":""}}]}"#,
+        r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#,
+        "[DONE]",
+    ]));
     assert_eq!((record.outcome, record.token_events, record.first_token_ns), (Outcome::Empty, 0, None));
     assert_eq!(record_of(false, b"HTTP/1.1 200 OK\r\n\r\n{\"choices\":[]}").outcome, Outcome::Empty);
 }
@@ -126,10 +152,7 @@ fn a_server_that_closes_without_a_word_is_a_connect_error() {
 
 #[test]
 fn a_port_that_nobody_listens_on_is_a_connect_error() {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = listener.local_addr().expect("an address");
-    drop(listener);
-    let (finished, kept) = run_trial(&trial(&format!("http://{address}")), &mut numbered(3));
+    let (finished, kept) = run_trial(&trial(NOBODY), &mut numbered(3));
     assert_eq!(finished.counts.of(assay_record::Phase::Measured, Outcome::ConnectError), 3);
     for record in &kept.records {
         assert!(told(record).starts_with("connect_error: failed to connect: "), "{record:?}");
@@ -184,7 +207,8 @@ fn what_is_under_way_at_the_end_may_drain_and_is_cancelled_then() {
         let _ = stream.write_all(&good_stream());
         Then::KeepAlive
     });
-    let trial = Trial { measured: Measured { duration_ns: Some(50 * MS), requests: None }, drain_ns: 20 * MS, ..trial(&server.url()) };
+    let trial =
+        Trial { measured: Measured { duration_ns: Some(50 * MS), requests: None }, drain_ns: 20 * MS, ..trial(&server.url()) };
     let (finished, kept) = run_trial(&trial, &mut numbered(1_000_000));
     assert_eq!(kept.records.len(), 2);
     assert_eq!(told(&kept.records[1]), "cancelled_at_end: no answer before the trial's end");

@@ -7,7 +7,7 @@ use assay_load::{Capture, Cause, ChunkLists, Error, Measured, Planned, Progress,
 use assay_record::{Outcome, Phase, Record};
 
 use crate::server::{Gate, Server, Then, good, good_stream, header};
-use crate::support::{LONG, MS, closed, every, indices, numbered, open, run_into, run_trial, trial};
+use crate::support::{LONG, MS, NOBODY, closed, every, indices, numbered, open, run_into, run_trial, trial};
 
 #[test]
 fn a_request_says_who_it_is_and_its_record_what_became_of_it() {
@@ -154,7 +154,11 @@ fn a_stall_shows_at_its_full_weight() {
     const GAP: i64 = 100 * MS;
     let gate = Gate::default();
     let server = Server::start(move |request, stream| {
-        let index: i64 = String::from_utf8_lossy(&request.body).trim_start_matches("{\"index\":").trim_end_matches('}').parse().expect("an index");
+        let index: i64 = String::from_utf8_lossy(&request.body)
+            .trim_start_matches("{\"index\":")
+            .trim_end_matches('}')
+            .parse()
+            .expect("an index");
         if index == 30 {
             gate.open();
         }
@@ -166,7 +170,7 @@ fn a_stall_shows_at_its_full_weight() {
     let (_, kept) = run_trial(&open(&server.url(), 64), &mut every(GAP, 31));
     assert_eq!(indices(&kept, Outcome::Ok).len(), 31);
     for record in &kept.records {
-        let index = record.global_index as i64;
+        let index = record.global_index.cast_signed();
         assert_eq!(record.intended_ns, Some(index * GAP));
         if (10..30).contains(&index) {
             assert!(record.ttft_ns() >= Some((30 - index) * GAP), "{index}: {:?}", record.ttft_ns());
@@ -212,10 +216,8 @@ fn what_finds_no_free_place_is_dropped_and_counted() {
 
 #[test]
 fn a_trial_without_a_success_ends_with_all_its_rows() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let url = format!("http://{}", listener.local_addr().expect("an address"));
-    drop(listener);
-    let (finished, kept) = run_trial(&open(&url, 8), &mut every(MS / 4, 100));
+    // Room for all at once: a slow machine may find many due together.
+    let (finished, kept) = run_trial(&open(NOBODY, 128), &mut every(MS / 4, 100));
     assert_eq!(indices(&kept, Outcome::ConnectError), (0..100).collect::<Vec<_>>());
     assert_eq!(finished.counts.due(Phase::Measured), 100);
 }
@@ -242,7 +244,8 @@ fn requests_that_are_prepared_too_late_for_the_trial_are_dropped() {
         }
     }
     let server = Server::start(good);
-    let trial = Trial { measured: Measured { duration_ns: Some(10 * MS), requests: None }, drain_ns: 10 * MS, ..open(&server.url(), 4) };
+    let trial =
+        Trial { measured: Measured { duration_ns: Some(10 * MS), requests: None }, drain_ns: 10 * MS, ..open(&server.url(), 4) };
     let gate = Gate::default();
     let opener = gate.clone();
     let start = trial.start_at_ns;
@@ -308,7 +311,9 @@ fn failures_of_the_caller_end_the_trial_and_are_told() {
 #[test]
 fn trials_that_make_no_sense_are_refused() {
     let url = "http://127.0.0.1:1";
-    let refused = |trial: Trial| matches!(run_into(&trial, &mut numbered(1), &mut crate::support::Kept::default()), Err(Error::Trial { .. }));
+    let refused = |trial: Trial| {
+        matches!(run_into(&trial, &mut numbered(1), &mut crate::support::Kept::default()), Err(Error::Trial { .. }))
+    };
     assert!(refused(closed(url, 0)));
     assert!(refused(Trial { timeout_ns: 0, ..trial(url) }));
     assert!(refused(Trial { drain_ns: -1, ..trial(url) }));
@@ -333,7 +338,8 @@ fn lists_may_be_sampled_and_nothing_is_kept_that_was_not_asked_for() {
 fn progress_adds_up() {
     let server = Server::start(good);
     let progress = Progress::new();
-    run(&trial(&server.url()), &mut numbered(5), &mut crate::support::Kept::default(), &AtomicBool::new(false), &progress).expect("a trial");
+    run(&trial(&server.url()), &mut numbered(5), &mut crate::support::Kept::default(), &AtomicBool::new(false), &progress)
+        .expect("a trial");
     let reading = progress.read();
     assert_eq!((reading.sent, reading.ok, reading.failed, reading.in_flight, reading.token_events), (5, 5, 0, 0, 10));
 }

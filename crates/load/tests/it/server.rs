@@ -8,8 +8,6 @@ use std::thread::{self, JoinHandle};
 
 /// A request as it came.
 pub(crate) struct Request {
-    /// Which connection it came on, from 0.
-    pub(crate) connection: usize,
     /// Which request of the server it is, from 0.
     pub(crate) number: usize,
     pub(crate) head: String,
@@ -37,11 +35,14 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(script: impl Script) -> Self {
-        Self::with(script, |stream| Some(stream))
+        Self::with(script, Some)
     }
 
     /// `wrap` makes of each connection what requests are read from.
-    pub(crate) fn with<S: Read + Write + 'static>(script: impl Script, wrap: impl Fn(TcpStream) -> Option<S> + Send + Sync + 'static) -> Self {
+    pub(crate) fn with<S: Read + Write + 'static>(
+        script: impl Script,
+        wrap: impl Fn(TcpStream) -> Option<S> + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let (connections, stopping) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
@@ -52,14 +53,14 @@ impl Server {
                 if stop.load(Ordering::SeqCst) {
                     return;
                 }
-                let connection = counted.fetch_add(1, Ordering::SeqCst);
+                counted.fetch_add(1, Ordering::SeqCst);
                 let shared = shared.clone();
                 let stream = stream.expect("a connection");
                 stream.set_nodelay(true).expect("no delay");
                 thread::spawn(move || {
                     let (script, wrap, numbers) = &*shared;
                     if let Some(stream) = wrap(stream) {
-                        serve(stream, connection, numbers, script);
+                        serve(stream, numbers, script);
                     }
                 });
             }
@@ -82,11 +83,11 @@ impl Drop for Server {
     }
 }
 
-fn serve(mut stream: impl Read + Write, connection: usize, numbers: &AtomicUsize, script: &impl Script) {
+fn serve(mut stream: impl Read + Write, numbers: &AtomicUsize, script: &impl Script) {
     let mut unread = Vec::new();
     while let Some((head, body)) = request(&mut stream, &mut unread) {
         let number = numbers.fetch_add(1, Ordering::SeqCst);
-        let then = script(&Request { connection, number, head, body }, &mut stream);
+        let then = script(&Request { number, head, body }, &mut stream);
         let _ = stream.flush();
         if then == Then::Close {
             return;

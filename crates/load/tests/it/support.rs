@@ -2,9 +2,13 @@
 
 use std::sync::atomic::AtomicBool;
 
-use assay_load::{Api, Arrivals, Capture, Cause, ChunkLists, Endpoint, Error, Finished, Measured, Planned, Progress, Requests, Sink, Trial, run};
+use assay_load::{
+    Api, Arrivals, Capture, Cause, ChunkLists, Endpoint, Error, Finished, Measured, Planned, Progress, Requests, Sink, Trial, run,
+};
 use assay_record::{Outcome, Phase, Record};
 
+/// Where nobody listens: a port that was free a moment ago may be another test's by now, but none gets one of the first thousand.
+pub(crate) const NOBODY: &str = "http://127.0.0.1:1";
 pub(crate) const MS: i64 = 1_000_000;
 /// Longer than any test: a limit that is not to be met.
 pub(crate) const LONG: i64 = 60_000 * MS;
@@ -37,7 +41,7 @@ impl Requests for Numbered {
         *index += 1;
         Ok(Some(Planned {
             global_index,
-            intended_offset_ns: self.gap_ns.map(|gap| self.from_ns + gap * global_index as i64),
+            intended_offset_ns: self.gap_ns.map(|gap| self.from_ns + gap * global_index.cast_signed()),
             body: format!("{{\"index\":{global_index}}}").into_bytes(),
             input_tokens: 3,
             output_tokens_asked: Some(2),
@@ -111,7 +115,8 @@ pub(crate) fn run_into(trial: &Trial, requests: &mut dyn Requests, sink: &mut dy
 
 /// The indices of the records with an outcome, in order.
 pub(crate) fn indices(kept: &Kept, outcome: Outcome) -> Vec<u64> {
-    let mut indices: Vec<u64> = kept.records.iter().filter(|record| record.outcome == outcome).map(|record| record.global_index).collect();
+    let mut indices: Vec<u64> =
+        kept.records.iter().filter(|record| record.outcome == outcome).map(|record| record.global_index).collect();
     indices.sort_unstable();
     indices
 }

@@ -41,7 +41,7 @@ impl Axis {
     pub(crate) fn from_zero(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let (low, high) = ends(values)?;
         let high = if high > 0.0 { high } else { 1.0 };
-        (low >= 0.0).then(|| Self { low: 0.0, high: high * (1.0 + MARGIN), log: false })
+        (low >= 0.0).then_some(Self { low: 0.0, high: high * (1.0 + MARGIN), log: false })
     }
 
     /// A logarithmic axis that holds all finite `values` above zero; none where there are none.

@@ -336,4 +336,3 @@ fn data_rows(page: &mut Writer, strip: &Strip<'_>) {
         });
     }
 }
-

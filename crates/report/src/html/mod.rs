@@ -472,13 +472,17 @@ mod tests {
 
     #[test]
     fn serving_pictures_say_what_they_show_and_what_they_do_not() {
-        let html = fixture::serving::small().report().html();
+        let model = fixture::serving::small();
+        let timelines = model.views.iter().flat_map(|views| &views.points).filter_map(|view| view.timeline.as_ref());
+        let failed = timelines.flat_map(|timeline| &timeline.shown).filter(|request| request.outcome != "ok").count();
+        let html = model.report().html();
         assert!(html.contains("Not drawn: vllm at 128 streams: none of 5 trials counts (client_stalled × 5)"));
         assert!(html.contains("vllm: no counted trial"));
         assert!(html.contains("1.6 % failed"), "a curve ends at the share of failed requests");
         assert!(html.contains("SLO TTFT 500 ms"));
         assert!(html.contains("48 of 160 requests, thinned: 1 in 2 requests, and all failed ones; of those, evenly chosen"));
-        assert_eq!(html.matches("class=\"failed\"").count(), 2, "a cross for each failed request of the drawn trial");
+        assert_eq!(html.matches("class=\"failed\"").count(), failed, "a cross for each failed request");
+        assert!(failed > 0);
         for picture in html.split("<svg role=\"img\"").skip(1) {
             let title = picture.split_once("<title>").and_then(|(_, rest)| rest.split_once("</title>")).expect("a title").0;
             assert!(title.len() > 10, "{title}");
@@ -544,7 +548,9 @@ mod tests {
                 }
             }
         }
-        for check in model.collection.trials.iter_mut().flat_map(|trial| &mut trial.attempts).flat_map(|tried| &mut tried.cross_checks) {
+        for check in
+            model.collection.trials.iter_mut().flat_map(|trial| &mut trial.attempts).flat_map(|tried| &mut tried.cross_checks)
+        {
             check.what = own();
             check.agrees = false;
         }
@@ -559,9 +565,10 @@ mod tests {
         check_balance(&html).expect("well formed");
         assert!(!html.contains("<script"));
         assert!(html.contains("&lt;script&gt;"));
+        assert!(!report.markdown().contains("<script"));
         for text in [report.terminal(100, false), report.markdown(), html] {
             assert!(!text.contains(['\u{1b}', '\u{7}']));
-            assert!(!text.contains("NaN") && !text.contains("<script"));
+            assert!(!text.contains("NaN"));
         }
     }
 

@@ -28,7 +28,15 @@ impl Panels {
     }
 
     /// Writes the panel of `measured`, if it is not there yet; `full` spells out the steps that all numbers share.
-    pub(super) fn write(&mut self, report: &Report, case: &CaseSection, point: &PointSection, row: &Row, measured: &Measured, full: bool) {
+    pub(super) fn write(
+        &mut self,
+        report: &Report,
+        case: &CaseSection,
+        point: &PointSection,
+        row: &Row,
+        measured: &Measured,
+        full: bool,
+    ) {
         if self.written.insert(measured.address.row().to_owned()) {
             write(&mut self.page, report, case, point, row, measured, full);
         }

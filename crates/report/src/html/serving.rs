@@ -1,6 +1,11 @@
 //! The pictures of serving: throughput against latency, latencies to their tails, and requests in time.
 
-use super::axis::Axis;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use assay_manifest::TimelineRequest;
+
+use super::axis::{Axis, tick_labels};
 use super::plot::{Frame, Labels, MAX_LINES, Vertical, failed_text, key, line_class, pc, px, short, stretched};
 use super::writer::Writer;
 use super::{FIGURE_SPACE, PUNCTUATION_SPACE};
@@ -9,7 +14,6 @@ use crate::model::{CaseSection, Measured, PointSection};
 use crate::number::significant;
 use crate::serving::{Curve, Load, SloLine, Timeline, evenly, is_solid, metric_name, milliseconds, throughput};
 use crate::text::{align_points, counted};
-use assay_manifest::TimelineRequest;
 
 /// Loads that a line of the throughput picture shows.
 const MAX_DOTS: usize = 60;
@@ -101,7 +105,8 @@ impl<'a> Pieces<'a> {
 
     fn finish(self) {
         if self.left_out > 0 {
-            let text = format!("{} left out to keep this page small; the table has the numbers.", counted(self.left_out, "figure"));
+            let text =
+                format!("{} left out to keep this page small; the table has the numbers.", counted(self.left_out, "figure"));
             self.page.leaf("p", &[("class", "quiet")], &text);
         }
     }
@@ -181,10 +186,13 @@ fn throughput_plot(page: &mut Writer, workload: &Workload<'_>, metric: &str) {
     let x = Axis::from_zero(all().flat_map(|dot| extent(dot.x)));
     let y = Axis::holding(all().flat_map(|dot| extent(dot.y)).chain(drawn_slo.map(|slo| slo.limit_ms)));
     let (Some(x), Some(y)) = (x, y) else { return };
-    let unit = all().find_map(|dot| throughput(dot.point)).map_or("", |(metric, _)| if metric == "output_tokens_per_s" { "output tokens/s" } else { "requests/s" });
+    let unit = all()
+        .find_map(|dot| throughput(dot.point))
+        .map_or("", |(metric, _)| if metric == "output_tokens_per_s" { "output tokens/s" } else { "requests/s" });
     let name = metric_name(metric);
     page.element("div", &[("class", "plot")], |page| {
-        let beyond = slo.filter(|_| drawn_slo.is_none()).map(|slo| format!("; its SLO, {}, lies far above", slo.text)).unwrap_or_default();
+        let beyond =
+            slo.filter(|_| drawn_slo.is_none()).map(|slo| format!("; its SLO, {}, lies far above", slo.text)).unwrap_or_default();
         page.leaf("p", &[("class", "axis-title")], &format!("{name}, ms ({}){beyond}", y.describe()));
         page.element("svg", &[("role", "img"), ("width", "100%"), ("height", &px(CURVE_HEIGHT))], |page| {
             page.leaf("title", &[], &throughput_title(workload, &lines, &name, unit));
@@ -219,7 +227,11 @@ fn throughput_title(workload: &Workload<'_>, lines: &[Vec<Dot<'_>>], name: &str,
 fn slo_across(page: &mut Writer, frame: &Frame<'_>, slo: &SloLine) {
     let y = frame.y(slo.limit_ms);
     page.shape("line", &[("class", "slo"), ("x1", "0"), ("x2", "100%"), ("y1", &px(y)), ("y2", &px(y))]);
-    page.leaf("text", &[("class", "slo-name"), ("x", "2"), ("y", &px(y - 4.0)), ("text-anchor", "start")], &format!("SLO {}", slo.text));
+    page.leaf(
+        "text",
+        &[("class", "slo-name"), ("x", "2"), ("y", &px(y - 4.0)), ("text-anchor", "start")],
+        &format!("SLO {}", slo.text),
+    );
 }
 
 fn write_line(page: &mut Writer, frame: &Frame<'_>, line: usize, dots: &[Dot<'_>]) {
@@ -305,7 +317,8 @@ fn not_drawn(page: &mut Writer, workload: &Workload<'_>) {
 }
 
 fn throughput_data(page: &mut Writer, workload: &Workload<'_>, metrics: &[&str]) {
-    let mut titles = vec![("case".to_owned(), ""), ("load".to_owned(), ""), ("throughput".to_owned(), "n"), ("interval".to_owned(), "")];
+    let mut titles =
+        vec![("case".to_owned(), ""), ("load".to_owned(), ""), ("throughput".to_owned(), "n"), ("interval".to_owned(), "")];
     for metric in metrics {
         titles.extend([(format!("{}, ms", metric_name(metric)), "n"), ("interval".to_owned(), "")]);
     }
@@ -325,7 +338,8 @@ fn throughput_data(page: &mut Writer, workload: &Workload<'_>, metrics: &[&str])
 
 /// A picture's data, one click away: its alternative for everyone who cannot or will not look.
 fn data_table(page: &mut Writer, titles: &[(String, &'static str)], rows: &[Vec<String>]) {
-    let mut columns: Vec<Vec<String>> = (0..titles.len()).map(|place| rows.iter().filter_map(|row| row.get(place).cloned()).collect()).collect();
+    let mut columns: Vec<Vec<String>> =
+        (0..titles.len()).map(|place| rows.iter().filter_map(|row| row.get(place).cloned()).collect()).collect();
     for (column, (_, class)) in columns.iter_mut().zip(titles) {
         if *class == "n" {
             *column = align_points(column, FIGURE_SPACE, PUNCTUATION_SPACE);
@@ -333,27 +347,35 @@ fn data_table(page: &mut Writer, titles: &[(String, &'static str)], rows: &[Vec<
     }
     page.element("details", &[], |page| {
         page.leaf("summary", &[], "Data as a table");
-        page.element("div", &[("class", "scroll"), ("tabindex", "0"), ("role", "region"), ("aria-label", "Data of the figure")], |page| {
-            page.element("table", &[], |page| {
-                page.element("thead", &[], |page| {
-                    page.element("tr", &[], |page| {
-                        for (title, class) in titles {
-                            page.leaf("th", &[("scope", "col"), ("class", class)], title);
+        page.element(
+            "div",
+            &[("class", "scroll"), ("tabindex", "0"), ("role", "region"), ("aria-label", "Data of the figure")],
+            |page| {
+                page.element("table", &[], |page| {
+                    page.element("thead", &[], |page| {
+                        page.element("tr", &[], |page| {
+                            for (title, class) in titles {
+                                page.leaf("th", &[("scope", "col"), ("class", class)], title);
+                            }
+                        });
+                    });
+                    page.element("tbody", &[], |page| {
+                        for row in 0..rows.len() {
+                            page.element("tr", &[], |page| {
+                                for (column, (_, class)) in columns.iter().zip(titles) {
+                                    let text = column.get(row).map_or("", String::as_str);
+                                    if class.is_empty() {
+                                        page.leaf("td", &[], text);
+                                    } else {
+                                        page.leaf("td", &[("class", class)], text);
+                                    }
+                                }
+                            });
                         }
                     });
                 });
-                page.element("tbody", &[], |page| {
-                    for row in 0..rows.len() {
-                        page.element("tr", &[], |page| {
-                            for (column, (_, class)) in columns.iter().zip(titles) {
-                                let text = column.get(row).map_or("", String::as_str);
-                                if class.is_empty() { page.leaf("td", &[], text) } else { page.leaf("td", &[("class", class)], text) }
-                            }
-                        });
-                    }
-                });
-            });
-        });
+            },
+        );
     });
 }
 
@@ -382,14 +404,18 @@ pub(super) fn distribution_figures(page: &mut Writer, report: &Report) {
     }
     pieces.finish();
     if !any {
-        page.leaf("p", &[("class", "quiet")], "No distributions came with this report: the numbers of the table rest on them all the same.");
+        page.leaf(
+            "p",
+            &[("class", "quiet")],
+            "No distributions came with this report: the numbers of the table rest on them all the same.",
+        );
     }
 }
 
 /// The loads of a workload in the order of the plan, each once whatever its case.
 fn panels<'a>(workload: &Workload<'a>, metric: &str) -> Vec<Panel<'a>> {
     let mut panels: Vec<Panel<'a>> = Vec::new();
-    let mut places: std::collections::BTreeMap<&str, usize> = std::collections::BTreeMap::new();
+    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
     for (line, case) in workload.cases.iter().enumerate() {
         let case: &'a CaseSection = case;
         for point in &case.points {
@@ -417,7 +443,11 @@ fn distribution_figure(page: &mut Writer, workload: &Workload<'_>, title: &str, 
     page.element("figure", &[], |page| {
         page.element("figcaption", &[], |page| {
             page.leaf("h3", &[], &format!("{}: {title}", workload.name));
-            page.leaf("p", &[("class", "quiet")], &distribution_caption(workload, slo, shown.len(), panels.len(), curves().any(Curve::counts_failures)));
+            page.leaf(
+                "p",
+                &[("class", "quiet")],
+                &distribution_caption(workload, slo, shown.len(), panels.len(), curves().any(Curve::counts_failures)),
+            );
         });
         key(page, &workload.names());
         page.element("div", &[("class", "small-plots")], |page| {
@@ -432,7 +462,8 @@ fn distribution_figure(page: &mut Writer, workload: &Workload<'_>, title: &str, 
 
 /// The decades of the tail that a curve resolves.
 fn deepest(curve: &Curve) -> f64 {
-    let (last, samples) = (curve.quantiles.last().map_or(0.0, |(probability, _)| *probability), (curve.n + curve.failed).max(1) as f64);
+    let (last, samples) =
+        (curve.quantiles.last().map_or(0.0, |(probability, _)| *probability), (curve.n + curve.failed).max(1) as f64);
     -curve.exceeding(last).max(1.0 / samples).log10()
 }
 
@@ -447,7 +478,14 @@ fn distribution_caption(workload: &Workload<'_>, slo: Option<&SloLine>, shown: u
     parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
-fn write_distribution(page: &mut Writer, workload: &Workload<'_>, panel: &Panel<'_>, axis: &Axis, decades: f64, slo: Option<&SloLine>) {
+fn write_distribution(
+    page: &mut Writer,
+    workload: &Workload<'_>,
+    panel: &Panel<'_>,
+    axis: &Axis,
+    decades: f64,
+    slo: Option<&SloLine>,
+) {
     page.element("div", &[("class", "small-plot")], |page| {
         page.leaf("p", &[("class", "axis-title")], panel.label);
         page.element("svg", &[("role", "img"), ("width", "100%"), ("height", &px(PANEL_HEIGHT))], |page| {
@@ -504,12 +542,26 @@ fn distribution_title(workload: &Workload<'_>, panel: &Panel<'_>) -> String {
 }
 
 fn distribution_data(page: &mut Writer, workload: &Workload<'_>, panels: &[&Panel<'_>]) {
-    let titles = [("load", ""), ("case", ""), ("samples", "n"), ("failed", "n"), ("p50, ms", "n"), ("p90, ms", "n"), ("p99, ms", "n"), ("p99.9, ms", "n")];
+    let titles = [
+        ("load", ""),
+        ("case", ""),
+        ("samples", "n"),
+        ("failed", "n"),
+        ("p50, ms", "n"),
+        ("p90, ms", "n"),
+        ("p99, ms", "n"),
+        ("p99.9, ms", "n"),
+    ];
     let titles = titles.map(|(title, class)| (title.to_owned(), class));
     let row = |label: &str, line: usize, curve: &Curve| {
-        let mut cells = vec![label.to_owned(), workload.cases.get(line).map(|case| case.side.clone()).unwrap_or_default(), curve.n.to_string()];
+        let mut cells = vec![
+            label.to_owned(),
+            workload.cases.get(line).map(|case| case.side.clone()).unwrap_or_default(),
+            curve.n.to_string(),
+        ];
         cells.push(if curve.counts_failures() || curve.failed == 0 { curve.failed.to_string() } else { "—".to_owned() });
-        let value = |probability| curve.value_at(probability).map_or_else(|| "too few".to_owned(), |value| significant(value, None));
+        let value =
+            |probability| curve.value_at(probability).map_or_else(|| "too few".to_owned(), |value| significant(value, None));
         cells.extend([0.5, 0.9, 0.99, 0.999].map(value));
         cells
     };
@@ -535,7 +587,7 @@ pub(super) fn timeline_figures(page: &mut Writer, report: &Report) {
 /// Whether any request can be drawn in time.
 pub(super) fn has_timelines(report: &Report) -> bool {
     let loads = report.cases.iter().flat_map(|case| &case.points).filter_map(|point| point.serving.as_ref());
-    loads.filter_map(|load: &Load| load.timeline.as_ref()).next().is_some()
+    loads.filter_map(|load: &Load| load.timeline.as_ref()).count() > 0
 }
 
 fn timeline_figure(page: &mut Writer, case: &CaseSection, drawable: &[(&PointSection, &Timeline)]) {
@@ -576,7 +628,14 @@ fn write_timeline(page: &mut Writer, point: &PointSection, timeline: &Timeline) 
     page.element("div", &[("class", "timeline")], |page| {
         page.element("svg", &[("role", "img"), ("width", "100%"), ("height", &px(height))], |page| {
             let failed = requests.iter().filter(|request| request.outcome != "ok").count();
-            page.leaf("title", &[], &format!("{}, trial {}: {} in time, {failed} of those drawn failed", point.label, timeline.trial, timeline.shown_text));
+            page.leaf(
+                "title",
+                &[],
+                &format!(
+                    "{}, trial {}: {} in time, {failed} of those drawn failed",
+                    point.label, timeline.trial, timeline.shown_text
+                ),
+            );
             timeline_axis(page, &axis, height);
             timeline_lines(page, requests, &axis, height);
             timeline_marks(page, requests, &axis);
@@ -588,7 +647,7 @@ fn write_timeline(page: &mut Writer, point: &PointSection, timeline: &Timeline) 
 
 fn timeline_axis(page: &mut Writer, axis: &Axis, height: f64) {
     let ticks = axis.ticks();
-    for (tick, label) in ticks.iter().zip(super::axis::tick_labels(&ticks)) {
+    for (tick, label) in ticks.iter().zip(tick_labels(&ticks)) {
         let x = pc(axis.at(*tick));
         page.shape("line", &[("class", "grid"), ("x1", &x), ("x2", &x), ("y1", "0"), ("y2", &px(height))]);
         page.leaf("text", &[("x", &x), ("y", &px(height + 14.0))], &format!("{label} s"));
@@ -607,11 +666,11 @@ fn timeline_lines(page: &mut Writer, requests: &[TimelineRequest], axis: &Axis, 
         let y = row_y(row);
         let (start, end) = (x(request.start_ms), x(last_instant(request)));
         let first = request.first_ms.map(x);
-        waiting.push_str(&format!("M{} {}H{}", short(start), short(y), short(first.unwrap_or(end))));
-        starts.push_str(&format!("M{} {}v3", short(start), short(y - 1.5)));
+        let _ = write!(waiting, "M{} {}H{}", short(start), short(y), short(first.unwrap_or(end)));
+        let _ = write!(starts, "M{} {}v3", short(start), short(y - 1.5));
         if let Some(first) = first {
-            answering.push_str(&format!("M{} {}H{}", short(first), short(y), short(end)));
-            firsts.push_str(&format!("M{} {}h0", short(first), short(y)));
+            let _ = write!(answering, "M{} {}H{}", short(first), short(y), short(end));
+            let _ = write!(firsts, "M{} {}h0", short(first), short(y));
         }
     }
     stretched(page, height, |page| {

@@ -37,7 +37,13 @@ impl Detail {
     }
 }
 
-pub(super) fn serving_table(page: &mut Writer, budget: &mut Budget<'_>, (place, case): (usize, &CaseSection), report: &Report, detail: Detail) {
+pub(super) fn serving_table(
+    page: &mut Writer,
+    budget: &mut Budget<'_>,
+    (place, case): (usize, &CaseSection),
+    report: &Report,
+    detail: Detail,
+) {
     page.leaf("h3", &[], case.case_id.as_str());
     if let Some(work) = &case.serving {
         let slos = if work.slos.is_empty() { String::new() } else { format!(" SLOs: {}.", work.slo_text()) };
@@ -73,7 +79,14 @@ fn head(page: &mut Writer, columns: &[&Column]) {
     });
 }
 
-fn rows(page: &mut Writer, budget: &mut Budget<'_>, (place, case): (usize, &CaseSection), columns: &[&Column], report: &Report, detail: Detail) {
+fn rows(
+    page: &mut Writer,
+    budget: &mut Budget<'_>,
+    (place, case): (usize, &CaseSection),
+    columns: &[&Column],
+    report: &Report,
+    detail: Detail,
+) {
     let aligned: Vec<Vec<String>> = columns.iter().map(|column| aligned(case, column)).collect();
     for (index, point) in case.points.iter().enumerate() {
         if budget.is_spent(page) {
@@ -94,7 +107,15 @@ fn rows(page: &mut Writer, budget: &mut Budget<'_>, (place, case): (usize, &Case
     }
 }
 
-fn write_panels(panels: &mut Panels, report: &Report, case: &CaseSection, point: &PointSection, columns: &[&Column], shared: Option<&str>, full: bool) {
+fn write_panels(
+    panels: &mut Panels,
+    report: &Report,
+    case: &CaseSection,
+    point: &PointSection,
+    columns: &[&Column],
+    shared: Option<&str>,
+    full: bool,
+) {
     if let Some(id) = shared {
         panels.write_load(id, case, point, columns);
         return;
@@ -135,7 +156,11 @@ fn first_cells(page: &mut Writer, point: &PointSection, shared: Option<&str>) {
 fn cell(page: &mut Writer, point: &PointSection, column: &Column, padded: &str, detail: Detail) {
     match point.row(column.metric).map(|row| &row.measured) {
         Some(Ok(found)) => page.element("td", &[("class", "n")], |page| {
-            if detail.number_panels { number_link(page, found) } else { page.text(&found.median_text) }
+            if detail.number_panels {
+                number_link(page, found);
+            } else {
+                page.text(&found.median_text);
+            }
             page.text(padded.get(found.median_text.len()..).unwrap_or_default());
             let interval = found.interval.as_ref().map_or("no interval", |ends| ends.text.as_str());
             page.leaf("small", &[], interval);
@@ -182,7 +207,14 @@ fn remarks(page: &mut Writer, case: &CaseSection) {
 }
 
 /// Every metric that is not a column, closed until it is asked for.
-fn other_metrics(page: &mut Writer, budget: &mut Budget<'_>, case: &CaseSection, columns: &[&Column], report: &Report, detail: Detail) {
+fn other_metrics(
+    page: &mut Writer,
+    budget: &mut Budget<'_>,
+    case: &CaseSection,
+    columns: &[&Column],
+    report: &Report,
+    detail: Detail,
+) {
     let is_column = |metric: &str| columns.iter().any(|column| column.metric == metric);
     let groups: Vec<_> = case.groups().into_iter().filter(|group| !is_column(group.metric)).collect();
     if groups.is_empty() {

@@ -67,7 +67,8 @@ impl Screen {
             self.line(&format!("{INDENT}{header}"));
         }
         for row in 0..case.points.len() {
-            let values: Vec<String> = table.columns.iter().filter_map(|column| Some(self.paint_cell(column, column.cells.get(row)?))).collect();
+            let values: Vec<String> =
+                table.columns.iter().filter_map(|column| Some(self.paint_cell(column, column.cells.get(row)?))).collect();
             self.line(&format!("{INDENT}{}", values.join(table.gap)));
             let beneath = table.columns.iter().filter_map(|column| Some(column.pad(&column.cells.get(row)?.beneath)));
             let beneath = beneath.collect::<Vec<_>>().join(table.gap);
@@ -85,12 +86,18 @@ impl Screen {
     /// How throughput and tail latency grow with the load, as bars from zero.
     fn curve(&mut self, case: &CaseSection) {
         let rates: Vec<f64> = case.points.iter().filter_map(|point| Some(throughput(point)?.1.median)).collect();
-        let metric = serving::HEADLINES.into_iter().find(|metric| case.points.iter().any(|point| point.measured(metric).is_some()));
+        let metric =
+            serving::HEADLINES.into_iter().find(|metric| case.points.iter().any(|point| point.measured(metric).is_some()));
         let Some(metric) = metric.filter(|_| rates.len() >= MIN_BARS) else { return };
         let tails: Vec<f64> = case.points.iter().filter_map(|point| Some(point.measured(metric)?.median)).collect();
         let unit = case.points.iter().find_map(throughput).map_or("throughput", |(metric, _)| metric);
         let name = serving::metric_name(unit);
-        let text = format!("{name} {}   {} {}   in the order of the loads, from zero", bars(&rates), serving::metric_name(metric), bars(&tails));
+        let text = format!(
+            "{name} {}   {} {}   in the order of the loads, from zero",
+            bars(&rates),
+            serving::metric_name(metric),
+            bars(&tails)
+        );
         if columns(&text) + INDENT.len() <= self.width {
             self.paragraph(INDENT, &text, Paint::Faint);
         }
@@ -238,7 +245,8 @@ fn reach_text(reach: f64) -> String {
 
 /// The trials of the tail latency, each against their median: whether they agree, at a glance. The first column to give way.
 fn spread_column(case: &CaseSection) -> Option<TableColumn> {
-    let metric = serving::HEADLINES.into_iter().find(|metric| case.points.iter().any(|point| point.measured(metric).is_some()))?;
+    let metric =
+        serving::HEADLINES.into_iter().find(|metric| case.points.iter().any(|point| point.measured(metric).is_some()))?;
     let found = || case.points.iter().map(|point| point.measured(metric));
     let swing = found().flatten().flat_map(deviations).fold(MIN_SWING, |widest, deviation| widest.max(deviation.abs()));
     let cell = |found: Option<&model::Measured>| {
@@ -261,7 +269,10 @@ mod tests {
 
     #[test]
     fn a_reach_has_two_digits() {
-        assert_eq!([0.0, 0.000_4, 0.012, 0.099_6, 0.5, 12.0].map(super::reach_text), ["±0.0%", "±0.0%", "±1.2%", "±10%", "±50%", "±1200%"]);
+        assert_eq!(
+            [0.0, 0.000_4, 0.012, 0.099_6, 0.5, 12.0].map(super::reach_text),
+            ["±0.0%", "±0.0%", "±1.2%", "±10%", "±50%", "±1200%"]
+        );
     }
 
     #[test]

@@ -65,7 +65,7 @@ impl Tree {
 
     fn read(&self, commit: Option<&str>) -> Result<ReadSource, Failure> {
         let pipeline = self.0.path().join("pipelines/p.yaml").display().to_string();
-        read_at(&SourceSpec { pipeline, repo: None, commit: commit.map(str::to_owned) })
+        read_at(&SourceSpec { pipeline, repo: None, commit: commit.map(str::to_owned), ..SourceSpec::default() })
     }
 }
 
@@ -175,7 +175,7 @@ fn what_cannot_be_read_is_named() {
     let nowhere = SourceSpec { pipeline: "/nonexistent/p.yaml".to_owned(), ..SourceSpec::default() };
     assert!(refusal(read_at(&nowhere)).to_string().contains("/nonexistent"));
     let outside =
-        SourceSpec { pipeline: "/etc/hostname".to_owned(), repo: Some(tree.0.path().display().to_string()), commit: None };
+        SourceSpec { pipeline: "/etc/hostname".to_owned(), repo: Some(tree.0.path().display().to_string()), ..SourceSpec::default() };
     let failure = refusal(read_at(&outside));
     assert_eq!((failure.exit, failure.code.as_str()), (Exit::Usage, "pipeline_path"));
 }

@@ -50,9 +50,8 @@ fn it_says_what_is_wrong_and_with_which_code() {
     let (code, text) = run(&["--profile", "h200"]);
     assert!(code == Some(2) && text.starts_with("error: `h200` is no profile; one of "), "{text}");
     assert_eq!(run(&["--unknown"]).0, Some(2));
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").to_string();
-    let held = std::net::TcpListener::bind(&taken).expect("the port");
+    let held = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let taken = held.local_addr().expect("an address").to_string();
     let (code, text) = run(&["--listen", &taken]);
     assert!(code == Some(30) && text.starts_with(&format!("error: cannot listen on `{taken}`: ")), "{text}");
-    drop(held);
 }

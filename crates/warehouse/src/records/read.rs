@@ -12,8 +12,10 @@ use arrow_array::{Array as _, ArrayRef, Int64Array, ListArray, RecordBatch, Stri
 use arrow_schema::Schema;
 use assay_record::{Chunk, Record, UnknownWord};
 use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
-use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
+};
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 
 use super::column::{RecordColumn, RecordKind};
 use super::positioned::Positioned;
@@ -76,6 +78,16 @@ impl RecordFile {
     pub fn rows_of(&self, groups: Range<usize>) -> u64 {
         let all = self.metadata.metadata().row_groups();
         all.get(groups).unwrap_or_default().iter().map(|group| u64::try_from(group.num_rows()).unwrap_or(0)).sum()
+    }
+
+    /// Whether a record of these row groups may have several token events in its list: whether its column holds more values than rows
+    /// (an empty list counts as one).
+    pub fn has_gaps(&self, groups: Range<usize>) -> bool {
+        let all = self.metadata.metadata().row_groups().get(groups).unwrap_or_default();
+        let is_at = |column: &&ColumnChunkMetaData| {
+            column.column_path().parts().first().is_some_and(|name| name == RecordColumn::ChunkAt.name())
+        };
+        all.iter().any(|group| group.columns().iter().filter(is_at).any(|column| column.num_values() > group.num_rows()))
     }
 
     /// The records one by one, in the file's order.

@@ -16,8 +16,8 @@ use parquet::schema::types::ColumnPath;
 
 use super::column::{RecordColumn, RecordKind};
 use super::{MAX_CHUNKS, MAX_ERROR_BYTES, MAX_FINISH_REASON_BYTES, ROW_GROUP_CHUNKS, ROW_GROUP_ROWS, RecordError, Result};
-use crate::write::{CREATED_BY, Hashing};
 use crate::WrittenFile;
+use crate::write::{CREATED_BY, Hashing};
 
 /// Rows that are encoded at a time.
 const BATCH_ROWS: usize = 4 * 1024;
@@ -40,7 +40,8 @@ pub struct RecordWriter<W: Write + Send> {
 impl<W: Write + Send> RecordWriter<W> {
     /// A writer of the records of `shard` of `attempt`, both from 0, to `out`.
     pub fn new(out: W, attempt: u32, shard: u32) -> Result<Self> {
-        let schema: SchemaRef = Arc::new(Schema::new(RecordColumn::ALL.iter().map(|column| column.read_field()).collect::<Vec<_>>()));
+        let schema: SchemaRef =
+            Arc::new(Schema::new(RecordColumn::ALL.iter().map(|column| column.read_field()).collect::<Vec<_>>()));
         let options = ArrowWriterOptions::new().with_properties(properties()?).with_skip_arrow_metadata(true);
         let writer = ArrowWriter::try_new_with_options(Hashing::new(out), schema.clone(), options).map_err(failed)?;
         Ok(Self { writer, schema, attempt, shard, rows: Rows::new(), written: 0, chunks_in_group: 0 })
@@ -184,13 +185,17 @@ impl Rows {
     fn add_chunks(&mut self, record: &Record) {
         let [at, bytes, tokens] = &mut self.lists;
         let chunks = &record.chunks;
-        chunks.iter().for_each(|chunk| at.values().append_value(chunk.at_ns));
-        chunks.iter().for_each(|chunk| bytes.values().append_value(chunk.bytes.into()));
+        for chunk in chunks {
+            at.values().append_value(chunk.at_ns);
+            bytes.values().append_value(chunk.bytes.into());
+        }
         at.append(true);
         bytes.append(true);
         let said = chunks.iter().any(|chunk| chunk.tokens.is_some());
         if said {
-            chunks.iter().for_each(|chunk| tokens.values().append_option(chunk.tokens.map(i64::from)));
+            for chunk in chunks {
+                tokens.values().append_option(chunk.tokens.map(i64::from));
+            }
         }
         tokens.append(said);
     }
@@ -252,7 +257,7 @@ fn ints(record: &Record, attempt: u32, shard: u32, index: u64) -> Result<[Option
 }
 
 fn position<W: PartialEq>(all: &[W], word: &W) -> i32 {
-    all.iter().position(|known| known == word).map_or(0, |place| place as i32)
+    all.iter().position(|known| known == word).and_then(|place| i32::try_from(place).ok()).unwrap_or(0)
 }
 
 fn dictionary<W: std::fmt::Display>(places: &mut Vec<i32>, all: &[W]) -> ArrayRef {

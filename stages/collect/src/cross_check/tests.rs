@@ -107,7 +107,8 @@ fn detail(work: &ServingWork, counted: &Counted, what: What, growth: Growth, has
     let between = |_, _| has_neighbours;
     let neighbours = Neighbours { left_open: 0, between: &between };
     let found = checks(counted, work, &[(what, growth)], &neighbours);
-    found.iter().map(|check| format!("{} {}: {}", check.what, check.agrees, check.detail)).collect()
+    let texts = found.iter().map(|check| format!("{} {}: {}", check.what, check.agrees, check.detail));
+    texts.collect::<Vec<_>>().join("\n")
 }
 
 #[test]

@@ -49,7 +49,10 @@ fn observed(environment: &Environment, target: &ProvisionedTarget) -> Result<u64
     }
     let count = |host: &Host| match &host.facts.gpus.value {
         Some(gpus) => Ok(gpus.len() as u64),
-        None => Err(format!("the GPUs of `{}` are unknown ({}); declare `gpu_count` in the target's `hardware`", host.name, host.facts.gpus.how)),
+        None => Err(format!(
+            "the GPUs of `{}` are unknown ({}); declare `gpu_count` in the target's `hardware`",
+            host.name, host.facts.gpus.how
+        )),
     };
     hosts.into_iter().map(count).sum()
 }

@@ -109,7 +109,9 @@ pub(super) fn serving_row(
 type Built = assay_warehouse::Result<Row>;
 
 fn load(row: Row, point: &Point, summary: &PointSummary, serving: &ServingPoint) -> Built {
-    let count = |words: &[&str]| serving.outcomes.iter().filter(|(word, _)| words.contains(&word.as_str())).map(|(_, n)| n.0).sum::<u64>();
+    let count = |words: &[&str]| {
+        serving.outcomes.iter().filter(|(word, _)| words.contains(&word.as_str())).map(|(_, n)| n.0).sum::<u64>()
+    };
     let (ok, dropped) = (count(&["ok"]), count(&["dropped"]));
     let failed = serving.requests.0.saturating_sub(ok + dropped);
     let error_rate = (serving.requests.0 > 0).then(|| (failed + dropped) as f64 / serving.requests.0 as f64);
@@ -168,7 +170,8 @@ fn rates(mut row: Row, medians: &Medians<'_>, work: &ServingWork, serving: &Serv
 
 /// How headline figures vary across trials.
 fn spread(mut row: Row, medians: &Medians<'_>) -> Built {
-    let headlines = ["ttft_ms_p50", "ttft_ms_p99", "tpot_ms_p50", "e2e_ms_p99", "request_throughput_per_s", "output_tokens_per_s"];
+    let headlines =
+        ["ttft_ms_p50", "ttft_ms_p99", "tpot_ms_p50", "e2e_ms_p99", "request_throughput_per_s", "output_tokens_per_s"];
     for name in headlines {
         let (column, scale) = (name.replacen("_ms", "_ns", 1), if name.contains("_ms") { 1e6 } else { 1.0 });
         let metric = medians.metric(name);

@@ -12,8 +12,8 @@ mod views;
 use std::collections::BTreeMap;
 
 use assay_manifest::{
-    ArrivalLaw, Artifact, Attempt, Block, Case, Count, Exclusion, FrozenWorkload, Metric, MetricSummary, Point,
-    PointSummary, PointView, Reason, ServingApi, ServingPoint, ServingWork, SloMetric, TrialId, TrialValue,
+    ArrivalLaw, Artifact, Attempt, Block, Case, Count, Exclusion, FrozenWorkload, Metric, MetricSummary, Point, PointSummary,
+    PointView, Reason, ServingApi, ServingPoint, ServingWork, SloMetric, TrialId, TrialValue,
 };
 use assay_stage::Failure;
 use assay_warehouse::Row;
@@ -26,8 +26,8 @@ use crate::rows::RowContext;
 use catalog::{CURRENCY, Known};
 use cost::Price;
 use samples::{Distribution, Measured};
-use trial::{Rules, Seen, Tally, Work};
 pub(crate) use trial::TrialFiles;
+use trial::{Rules, Seen, Tally, Work};
 
 /// The most threads that read records: more would each have less room, and read more often.
 const MAX_THREADS: usize = 4;
@@ -83,7 +83,8 @@ pub(crate) fn reduce(
     (workload, case, point): (&FrozenWorkload, &Case, &Point),
     open: &dyn Fn(&Artifact) -> Result<RecordFile, Failure>,
 ) -> Result<Reduced, Failure> {
-    let missing = || Failure::verification("plan", format!("the workload `{}` does not say what is asked of the endpoint", workload.name));
+    let missing =
+        || Failure::verification("plan", format!("the workload `{}` does not say what is asked of the endpoint", workload.name));
     let work = workload.serving.as_ref().ok_or_else(missing)?;
     let tries = tries(context, case, point);
     let counted: Vec<&Try<'_>> = tries.iter().filter_map(|tries| tries.iter().find(|attempt| attempt.counts())).collect();
@@ -124,7 +125,8 @@ pub(crate) fn reduce(
 
 /// The attempts of each planned trial of a point, in order, each with its shards.
 fn tries<'a>(context: &RowContext<'a>, case: &Case, point: &Point) -> Vec<Vec<Try<'a>>> {
-    let of_point = context.attempts.0.iter().filter(|(trial, _)| trial.case_id == case.case_id && trial.point_id == point.point_id);
+    let of_point =
+        context.attempts.0.iter().filter(|(trial, _)| trial.case_id == case.case_id && trial.point_id == point.point_id);
     let by_attempt = |found: &'a [Found]| {
         let mut tries: BTreeMap<(Block, u32), Try<'a>> = BTreeMap::new();
         for shard in found {
@@ -158,13 +160,18 @@ fn trial_files(attempt: &Try<'_>, open: &dyn Fn(&Artifact) -> Result<RecordFile,
         trial_id: first.trial_id.clone(),
         attempt: first.attempt,
         shards: Vec::new(),
-        window: i64::MAX..i64::MIN,
+        window: std::ops::Range { start: i64::MAX, end: i64::MIN },
         said: None,
         all_lists: true,
     };
     let mut said: BTreeMap<String, u64> = BTreeMap::new();
     for found in &attempt.shards {
-        let lost = || Failure::verification("records", format!("shard {} of trial `{}` has no records", found.collected.shard.index, first.trial_id));
+        let lost = || {
+            Failure::verification(
+                "records",
+                format!("shard {} of trial `{}` has no records", found.collected.shard.index, first.trial_id),
+            )
+        };
         let outcome = found.attempt.serving.as_ref().ok_or_else(lost)?;
         files.shards.push((found.collected.shard.index, open(&outcome.records)?));
         files.window.start = files.window.start.min(signed(outcome.measured_from_ns));
@@ -234,6 +241,9 @@ fn quantile_pass(trials: &[Seen<'_>], work: &ServingWork, limits: Limits) -> Res
 /// A trial's files of records by themselves, outside of any run: for tools and measurements of reduce itself.
 pub struct TrialRecords(Vec<TrialFiles>);
 
+/// Statistics of one trial by metric, each with the number of its samples, or why there is none.
+pub type Statistics = BTreeMap<&'static str, Result<(f64, u64), String>>;
+
 /// The first pass over a trial's records.
 pub struct FirstPass<'a>(Vec<Seen<'a>>);
 
@@ -252,13 +262,13 @@ impl TrialRecords {
 
 impl FirstPass<'_> {
     /// Every distribution's statistics by metric, with the number of samples, or why there is none.
-    pub fn quantiles(&self, work: &ServingWork) -> Result<BTreeMap<&'static str, Result<(f64, u64), String>>, Failure> {
+    pub fn quantiles(&self, work: &ServingWork) -> Result<Statistics, Failure> {
         let distributions = quantile_pass(&self.0, work, Limits::of_machine())?;
         Ok(distributions.into_iter().flat_map(|distribution| distribution.trials.into_iter().flatten()).collect())
     }
 
     /// Everything that is a count over a count, or over the length of the measured phase. Without a price.
-    pub fn rates(&self, work: &ServingWork) -> BTreeMap<&'static str, Result<(f64, u64), String>> {
+    pub fn rates(&self, work: &ServingWork) -> Statistics {
         let unpriced = Err("there is no price".to_owned());
         self.0.first().map(|seen| counted_values(seen, work, &unpriced)).unwrap_or_default()
     }
@@ -270,8 +280,7 @@ fn is_open_loop(work: &ServingWork) -> bool {
 
 fn refused(files: &TrialFiles, error: &trial::TrialError) -> Failure {
     let what = format!("the records of attempt {} of trial `{}` cannot be reduced", files.attempt, files.trial_id);
-    Failure::verification("records", what)
-        .because(error)
+    Failure::verification("records", what).because(error)
 }
 
 /// What the requests of a point came to, over its counted trials.
@@ -308,7 +317,9 @@ fn window_ns(seen: &Seen<'_>) -> Option<u64> {
 fn slo_met(work: &ServingWork, measured: &Measurements<'_>) -> Option<bool> {
     let requests: u64 = measured.trials.iter().map(|seen| seen.tally.requests()).sum();
     let needed = (u128::from(requests) * 99).div_ceil(100);
-    let within = |place: usize| measured.trials.iter().filter_map(|seen| seen.tally.within.get(place)).map(|n| u128::from(*n)).sum::<u128>();
+    let within = |place: usize| {
+        measured.trials.iter().filter_map(|seen| seen.tally.within.get(place)).map(|n| u128::from(*n)).sum::<u128>()
+    };
     (requests > 0 && !work.slos.is_empty()).then(|| (0..work.slos.len()).all(|place| within(place) >= needed))
 }
 
@@ -330,14 +341,15 @@ fn reported(workload: &FrozenWorkload, work: &ServingWork, absent: &mut BTreeMap
             }
         }
     }
-    let by_default = |known: &Known| workload.metrics.is_empty() && catalog::primary_by_default(known.name, !work.slos.is_empty());
+    let by_default =
+        |known: &Known| workload.metrics.is_empty() && catalog::primary_by_default(known.name, !work.slos.is_empty());
     let others = catalog::known().filter(|known| workload.metrics.iter().all(|metric| metric.path != known.name));
     wanted.extend(others.map(|known| Wanted { primary: by_default(&known), known, declared: None }));
     wanted
 }
 
 /// The values of one trial, by metric.
-type Values = BTreeMap<&'static str, Measured>;
+type Values = Statistics;
 
 fn trial_values(measured: &Measurements<'_>, work: &ServingWork, price: &Result<Price, String>) -> Vec<Values> {
     let of_trial = |(place, seen): (usize, &Seen<'_>)| {
@@ -379,20 +391,30 @@ fn counted_values(seen: &Seen<'_>, work: &ServingWork, price: &Result<Price, Str
             Err(why) => Err(why.clone()),
         }
     };
-    let cached = if tally.cached.n > 0 { Ok((tally.cached.sum as f64, tally.cached.n)) } else { Err("the endpoint does not tell".to_owned()) };
+    let cached = if tally.cached.n > 0 {
+        Ok((tally.cached.sum as f64, tally.cached.n))
+    } else {
+        Err("the endpoint does not tell".to_owned())
+    };
     let unmatched = "no answer has both a count of its tokens and a length that was asked for";
     BTreeMap::from([
         ("cost_per_request", cost(&request_rate, "request", 1.0)),
         ("cost_per_million_output_tokens", cost(&output_rate, "output token", 1e6)),
         ("request_throughput_per_s", request_rate),
         ("output_tokens_per_s", output_rate),
-        ("total_tokens_per_s", total(done, done.input_tokens + done.output_tokens).and_then(|tokens| per_second(tokens, done.requests))),
+        (
+            "total_tokens_per_s",
+            total(done, done.input_tokens + done.output_tokens).and_then(|tokens| per_second(tokens, done.requests)),
+        ),
         ("goodput_requests_per_s", good(per_second(tally.good_done.requests, tally.good_done.requests))),
         ("goodput_tokens_per_s", good(output(&tally.good_done, tally.good_done.output_tokens))),
         ("good_fraction", good(share(tally.good, requests, none_due))),
         ("error_rate", share(requests - ok, requests, none_due)),
         ("isl_tokens_mean", mean(tally.isl, &none_ok())),
-        ("osl_tokens_mean", mean(tally.osl, &no_output.clone().unwrap_or_else(|| format!("none of {ok} answers has a count of its tokens")))),
+        (
+            "osl_tokens_mean",
+            mean(tally.osl, &no_output.clone().unwrap_or_else(|| format!("none of {ok} answers has a count of its tokens"))),
+        ),
         ("osl_mismatch_rate", share(tally.mismatched, tally.asked, unmatched)),
         ("offered_rate_per_s", offered_rate(tally)),
         ("cached_tokens", cached),
@@ -447,7 +469,14 @@ fn trial_value(name: &str, seen: &Seen<'_>, values: &Values) -> Result<TrialValu
     let trial = seen.trial;
     let value = values.get(name).cloned().unwrap_or_else(|| Err("it was not computed".to_owned()));
     let (value, n) = value.map_err(|why| format!("trial `{}`: {why}", trial.trial_id))?;
-    Ok(TrialValue { trial_id: trial.trial_id.clone(), attempt: trial.attempt, value, n: Count(n), flagged: false, row_id: unset_row() })
+    Ok(TrialValue {
+        trial_id: trial.trial_id.clone(),
+        attempt: trial.attempt,
+        value,
+        n: Count(n),
+        flagged: false,
+        row_id: unset_row(),
+    })
 }
 
 fn declared(wanted: &Wanted, price: Option<&Price>) -> Reported {

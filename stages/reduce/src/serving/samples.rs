@@ -182,7 +182,9 @@ impl Channel {
                 selection.add_times(key, times);
             }
         }
-        if self.pooling && let Some(pooled) = &mut self.pooled {
+        if self.pooling
+            && let Some(pooled) = &mut self.pooled
+        {
             pooled.add_times(key, times);
         }
     }
@@ -257,26 +259,31 @@ fn settle(
     for (place, seen) in trials.iter().enumerate() {
         let mut first = true;
         loop {
-            channels.iter_mut().for_each(|channel| channel.begin(Some(place), first));
+            for channel in channels.iter_mut() {
+                channel.begin(Some(place), first);
+            }
             scan(seen, channels, first)?;
             // Every channel ends the pass, whatever the others found.
-            if channels.iter_mut().map(Channel::settle).fold(true, |all, done| all && done) {
+            let open = channels.iter_mut().map(Channel::settle).filter(|done| !done).count();
+            if open == 0 {
                 break;
             }
             first = false;
         }
     }
-    channels.iter_mut().for_each(|channel| {
+    for channel in channels.iter_mut() {
         channel.settle_pooled();
-    });
+    }
     while !channels.iter().all(Channel::is_pooled) {
-        channels.iter_mut().for_each(|channel| channel.begin(None, false));
+        for channel in channels.iter_mut() {
+            channel.begin(None, false);
+        }
         for seen in trials {
             scan(seen, channels, false)?;
         }
-        channels.iter_mut().for_each(|channel| {
+        for channel in channels.iter_mut() {
             channel.settle_pooled();
-        });
+        }
     }
     Ok(())
 }
@@ -374,8 +381,10 @@ struct Lists {
 
 /// ICL, ITL and jitter.
 fn chunks(trials: &[Seen<'_>], room: usize) -> Result<Vec<Distribution>, RecordError> {
-    let mut channels =
-        [Channel::new(catalog::ICL, Some("icl"), false, trials, room / 2), Channel::new(catalog::ITL, None, true, trials, room / 2)];
+    let mut channels = [
+        Channel::new(catalog::ICL, Some("icl"), false, trials, room / 2),
+        Channel::new(catalog::ITL, None, true, trials, room / 2),
+    ];
     let mut lists = vec![Lists::default(); trials.len()];
     settle(trials, &mut channels, |seen, channels, first| {
         let place = trials.iter().position(|other| std::ptr::eq(other, seen));
@@ -393,8 +402,14 @@ fn chunks(trials: &[Seen<'_>], room: usize) -> Result<Vec<Distribution>, RecordE
     for distribution in &mut distributions {
         for ((seen, lists), measured) in trials.iter().zip(&lists).zip(&mut distribution.trials) {
             if seen.trial.all_lists && lists.missing > 0 {
-                let why = format!("{} of {} answers have no list of token events although all were kept", lists.missing, seen.tally.ok());
-                measured.iter_mut().for_each(|(_, measured)| *measured = Err(why.clone()));
+                let why = format!(
+                    "{} of {} answers have no list of token events although all were kept",
+                    lists.missing,
+                    seen.tally.ok()
+                );
+                for (_, measured) in measured {
+                    *measured = Err(why.clone());
+                }
             }
         }
     }
@@ -415,6 +430,14 @@ fn jitter(trials: &[Seen<'_>], lists: &[Lists]) -> Distribution {
 
 fn scan_chunks(unit: &Unit<'_>, channels: &mut [Channel], lists: &mut Lists) -> Result<(), RecordError> {
     let [icl, itl] = channels else { return Ok(()) };
+    if !unit.file.has_gaps(unit.groups.clone()) {
+        return unit.each(&[Column::TokenEvents], |batch, before| {
+            let events = batch.ints(Column::TokenEvents)?;
+            let several = |row: &usize| unit.ok.get(before + row) && events.get(*row) > Some(1);
+            lists.missing += (0..batch.rows()).filter(several).count() as u64;
+            Ok(())
+        });
+    }
     unit.each(&[Column::TokenEvents, Column::ChunkAt, Column::ChunkTokens], |batch, before| {
         let (events, chunks) = (batch.ints(Column::TokenEvents)?, batch.chunk_lists()?);
         for row in (0..batch.rows()).filter(|row| unit.ok.get(before + row)) {

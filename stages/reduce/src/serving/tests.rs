@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use assay_manifest::{Count, Environment, HostFacts, Shard, Validity};
+use assay_manifest::{Count, Digest, Environment, HostFacts, Shard, Validity};
 use assay_record::{Chunk, Outcome, Phase, Record, TokenSource};
 use assay_warehouse::records::RecordWriter;
 use assay_warehouse::{ROW_ID, Value};
@@ -48,7 +48,14 @@ fn request(index: u64, [intended, sent, first, last]: [i64; 4], tokens: u32) -> 
 
 fn failed(index: u64, [intended, sent, end]: [i64; 3], outcome: Outcome) -> Record {
     let sent_ns = Some(sent * MS);
-    Record { global_index: index, intended_ns: Some(intended * MS), sent_ns, end_ns: Some(end * MS), outcome, ..Record::default() }
+    Record {
+        global_index: index,
+        intended_ns: Some(intended * MS),
+        sent_ns,
+        end_ns: Some(end * MS),
+        outcome,
+        ..Record::default()
+    }
 }
 
 fn chunks(list: &[(i64, Option<u32>)]) -> Vec<Chunk> {
@@ -86,7 +93,7 @@ fn four() -> Vec<Record> {
 fn work(changes: &Json) -> Json {
     let mut work = json!({
         "api": "chat", "model": "m", "arrival": {"law": "poisson"}, "input": {"law": "fixed", "tokens": 10},
-        "output": {"law": "fixed", "tokens": 5}, "exact_output": true, "batch": 1, "body": {}, "requests": "4", "warmup_ns": "0",
+        "output": {"law": "fixed", "tokens": 5}, "exact_output": true, "continuous_usage": false, "batch": 1, "body": {}, "requests": "4", "warmup_ns": "0",
         "timeout_ns": "1", "time_limit_ns": "1", "cache": "cold_salt", "streaming": true, "continuous_usage": true, "capture": "none", "slos": [],
         "tokenizer": {"name": "common-words", "digest": digest("words")},
     });
@@ -127,8 +134,12 @@ fn given(changes: &Json, metrics: &Json, trials: &[Vec<Attempted>]) -> Given {
         for (number, attempted) in (0..).zip(attempts) {
             for index in 0..attempted.shards {
                 let shard = Shard { index, count: attempted.shards };
-                let records: Vec<Record> =
-                    attempted.records.iter().filter(|record| record.global_index % u64::from(attempted.shards) == u64::from(index)).cloned().collect();
+                let records: Vec<Record> = attempted
+                    .records
+                    .iter()
+                    .filter(|record| record.global_index % u64::from(attempted.shards) == u64::from(index))
+                    .cloned()
+                    .collect();
                 let bytes = file(&records, number, index);
                 let serving = outcome(attempted, &records, Digest::of(&bytes));
                 files.insert(Digest::of(&bytes), bytes);
@@ -298,7 +309,17 @@ fn every_metric_of_four_requests_is_as_by_hand() {
 fn samples_are_counted_beside_their_statistics() {
     let point = reduced(&two_slos(), four());
     let n = |name: &str| point.summary.metrics.iter().find(|metric| metric.metric == name).expect("there").trials[0].n.0;
-    let counts = ["ttft_ms_p50", "ttfo_ms_p50", "icl_ms_p99", "itl_ms_p99", "jitter_ms", "ttft_ms_p50_with_failures", "cached_tokens", "error_rate"].map(n);
+    let counts = [
+        "ttft_ms_p50",
+        "ttfo_ms_p50",
+        "icl_ms_p99",
+        "itl_ms_p99",
+        "jitter_ms",
+        "ttft_ms_p50_with_failures",
+        "cached_tokens",
+        "error_rate",
+    ]
+    .map(n);
     assert_eq!(counts, [3, 2, 11, 11, 3, 4, 2, 4]);
     let account = serving(&point);
     assert_eq!((account.requests.0, account.duration_ns.0, account.tpot_assumed.0), (4, 10_000_000_000, 2));
@@ -314,7 +335,10 @@ fn under_closed_loop_latencies_count_from_sending() {
     assert_values(&point, &[("ttft_ms_p50", 200.0), ("e2e_ms_p50", 600.0), ("ttfo_ms_p50", 200.0)]);
     assert_eq!(serving(&point).latency_from, "sent");
     for name in ["ttft_sent_ms_p50", "e2e_sent_ms_p99", "send_lateness_ms_p99"] {
-        assert_eq!(value(&point, name).expect_err("absent"), "trial `w.t.default.one.t0`: under closed loop no request has an intended time");
+        assert_eq!(
+            value(&point, name).expect_err("absent"),
+            "trial `w.t.default.one.t0`: under closed loop no request has an intended time"
+        );
     }
     assert_eq!(value(&point, "good_fraction").expect_err("absent"), "trial `w.t.default.one.t0`: the workload has no SLOs");
     assert_eq!(serving(&point).slo_met, None);
@@ -352,7 +376,8 @@ fn tails_of_failures_are_absent_from_the_rank_on_that_fails() {
         let records = (0..100 - failing).map(|index| request(index, [0, 0, 100 + index as i64, 300], 5));
         let failing = (100 - failing..100).map(|index| failed(index, [0, 0, 5], Outcome::HttpError));
         let point = reduced(&json!({}), records.chain(failing).collect());
-        ["ttft_ms_p50_with_failures", "ttft_ms_p95_with_failures", "ttft_ms_p99_with_failures"].map(|name| value(&point, name).ok())
+        ["ttft_ms_p50_with_failures", "ttft_ms_p95_with_failures", "ttft_ms_p99_with_failures"]
+            .map(|name| value(&point, name).ok())
     };
     assert_eq!(with(0), [Some(149.0), Some(194.0), Some(198.0)]);
     assert_eq!(with(1), [Some(149.0), Some(194.0), Some(198.0)], "rank 99 is the last that came back");
@@ -390,26 +415,62 @@ fn what_cannot_be_computed_says_why() {
         (json!({}), vec![], "error_rate", "no request was due in the measured phase"),
         (json!({}), vec![failed(0, [0, 0, 5], Outcome::Timeout)], "ttft_ms_p50", "none of 1 requests ended well"),
         (json!({}), vec![failed(0, [0, 0, 5], Outcome::Timeout)], "icl_ms_p50", "none of 1 requests ended well"),
-        (json!({}), vec![failed(0, [0, 0, 5], Outcome::Timeout)], "cost_per_request", "no request completed in the measured phase"),
-        (json!({}), vec![request(0, [0, 0, 1, 1], 1)], "tpot_ms_p50", "none of 1 answers has two token events and a count of its tokens beyond the first event's"),
+        (
+            json!({}),
+            vec![failed(0, [0, 0, 5], Outcome::Timeout)],
+            "cost_per_request",
+            "no request completed in the measured phase",
+        ),
+        (
+            json!({}),
+            vec![request(0, [0, 0, 1, 1], 1)],
+            "tpot_ms_p50",
+            "none of 1 answers has two token events and a count of its tokens beyond the first event's",
+        ),
         (json!({}), vec![request(0, [0, 0, 1, 1], 1)], "jitter_ms", "none of 1 answers has a list of three token events"),
-        (json!({}), vec![request(0, [0, 0, 1, 1], 1)], "offered_rate_per_s", "fewer than two requests were sent at different times"),
+        (
+            json!({}),
+            vec![request(0, [0, 0, 1, 1], 1)],
+            "offered_rate_per_s",
+            "fewer than two requests were sent at different times",
+        ),
         (json!({}), vec![request(0, [0, 0, 1, 1], 1)], "cached_tokens", "the endpoint does not tell"),
-        (json!({}), vec![Record { output_tokens: None, ..request(0, [0, 0, 1, 1], 1) }], "output_tokens_per_s", "nobody counted the tokens of 1 of 1 answers"),
-        (json!({"api": "embeddings"}), vec![Record { output_tokens: None, ..request(0, [0, 0, 1, 1], 1) }], "output_tokens_per_s", "embeddings have no output tokens"),
-        (json!({}), vec![Record { token_events: 2, ..request(0, [0, 0, 1, 2], 2) }], "itl_ms_mean", "1 of 1 answers have no list of token events although all were kept"),
+        (
+            json!({}),
+            vec![Record { output_tokens: None, ..request(0, [0, 0, 1, 1], 1) }],
+            "output_tokens_per_s",
+            "nobody counted the tokens of 1 of 1 answers",
+        ),
+        (
+            json!({"api": "embeddings"}),
+            vec![Record { output_tokens: None, ..request(0, [0, 0, 1, 1], 1) }],
+            "output_tokens_per_s",
+            "embeddings have no output tokens",
+        ),
+        (
+            json!({}),
+            vec![Record { token_events: 2, ..request(0, [0, 0, 1, 2], 2) }],
+            "itl_ms_mean",
+            "1 of 1 answers have no list of token events although all were kept",
+        ),
     ];
     for (changes, records, name, expected) in cases {
         assert_eq!(why(&changes, records, name), format!("{prefix}{expected}"));
     }
     let embedding = Record { output_tokens: None, ..request(0, [0, 0, 1, 1], 1) };
-    assert_values(&reduced(&json!({"api": "embeddings"}), vec![embedding]), &[("total_tokens_per_s", 1.0), ("request_throughput_per_s", 0.1)]);
+    assert_values(
+        &reduced(&json!({"api": "embeddings"}), vec![embedding]),
+        &[("total_tokens_per_s", 1.0), ("request_throughput_per_s", 0.1)],
+    );
 }
 
 #[test]
 fn when_every_request_fails_rates_are_zero_and_the_rest_is_absent() {
     let point = reduced(&two_slos(), (0..3).map(|index| failed(index, [0, 0, 100], Outcome::ConnectError)).collect());
-    assert_values(&point, &[("error_rate", 1.0), ("request_throughput_per_s", 0.0), ("goodput_requests_per_s", 0.0), ("good_fraction", 0.0)]);
+    assert_values(
+        &point,
+        &[("error_rate", 1.0), ("request_throughput_per_s", 0.0), ("goodput_requests_per_s", 0.0), ("good_fraction", 0.0)],
+    );
     assert_eq!((serving(&point).slo_met, point.view.curves.len()), (Some(false), 0));
     assert_eq!(point.view.timeline.as_ref().map(|timeline| timeline.shown.len()), Some(3));
     assert_eq!(point.fact.get("ttft_ns_p50"), Some(&Value::Null));
@@ -448,7 +509,10 @@ fn costs_need_a_price_and_a_number_of_gpus() {
 fn a_metric_that_one_trial_lacks_is_absent_from_the_point() {
     let without = four().into_iter().map(|record| Record { first_content_ns: None, ..record }).collect();
     let point = given(&json!({}), &json!([]), &[vec![attempted(four())], vec![attempted(without)]]).reduce();
-    assert_eq!(value(&point, "ttfo_ms_p50").expect_err("absent"), "trial `w.t.default.one.t1`: none of 3 answers has a content event");
+    assert_eq!(
+        value(&point, "ttfo_ms_p50").expect_err("absent"),
+        "trial `w.t.default.one.t1`: none of 3 answers has a content event"
+    );
     let ttft = point.summary.metrics.iter().find(|metric| metric.metric == "ttft_ms_p50").expect("there");
     assert_eq!((ttft.n.0, ttft.median), (2, 210.0));
 }
@@ -498,15 +562,23 @@ fn the_fact_holds_the_medians_in_nanoseconds() {
     let int = |name: &str| point.fact.get(name).cloned();
     assert_eq!((int("ttft_ns_p50"), int("e2e_ns_p50")), (Some(Value::Int(230 * MS)), Some(Value::Int(610 * MS))));
     assert_eq!((int("ttft_ns_p95_with_failures"), int("queue_delay_ns_mean")), (Some(Value::Null), Some(Value::Null)));
-    assert_eq!((int("requests"), int("completed"), int("failed"), int("dropped")), (Some(Value::Int(20)), Some(Value::Int(15)), Some(Value::Int(5)), Some(Value::Int(0))));
-    assert_eq!((int("slo_ttft_ns"), int("slo_met"), int("request_rate_per_s")), (Some(Value::Int(210 * MS)), Some(Value::Bool(false)), Some(Value::Float(2.5))));
+    assert_eq!(
+        (int("requests"), int("completed"), int("failed"), int("dropped")),
+        (Some(Value::Int(20)), Some(Value::Int(15)), Some(Value::Int(5)), Some(Value::Int(0)))
+    );
+    assert_eq!(
+        (int("slo_ttft_ns"), int("slo_met"), int("request_rate_per_s")),
+        (Some(Value::Int(210 * MS)), Some(Value::Bool(false)), Some(Value::Float(2.5)))
+    );
     assert_eq!((int("ttft_ns_p50_ci_low"), int("ttft_ns_p50_ci_high")), (Some(Value::Float(210e6)), Some(Value::Float(250e6))));
     assert_eq!(int("request_throughput_per_s_cv_pct"), Some(Value::Float(0.0)));
 }
 
 #[test]
 fn curves_are_pooled_over_trials() {
-    let trial = |from: u64| vec![attempted((from..from + 51).map(|index| request(index - from, [0, 0, 1 + index as i64, 500], 5)).collect())];
+    let trial = |from: u64| {
+        vec![attempted((from..from + 51).map(|index| request(index - from, [0, 0, 1 + index as i64, 500], 5)).collect())]
+    };
     let point = given(&json!({}), &json!([]), &[trial(0), trial(50)]).reduce();
     let curve = &point.view.curves[0];
     // 1 to 51 ms and 51 to 101 ms: 102 samples, 51 twice.
@@ -523,8 +595,8 @@ fn curves_are_pooled_over_trials() {
 fn a_timeline_keeps_failures_up_to_half_of_its_room() {
     let shown = |ok: u64, failing: u64| {
         let records = (0..ok).map(|index| request(index, [index as i64, index as i64, 5_000, 6_000], 5));
-        let failing = (ok..ok + failing).map(|index| failed(index, [0, 0, 5], Outcome::Timeout));
-        let point = reduced(&json!({}), records.chain(failing).collect());
+        let broken = (ok..ok + failing).map(|index| failed(index, [0, 0, 5], Outcome::Timeout));
+        let point = reduced(&json!({}), records.chain(broken).collect());
         let timeline = point.view.timeline.expect("a timeline");
         let failed = timeline.shown.iter().filter(|request| request.outcome == "timeout").count();
         assert!(timeline.shown.is_sorted_by(|a, b| a.start_ms <= b.start_ms));
@@ -571,34 +643,41 @@ fn an_attempt_counts_with_all_of_its_shards() {
 /// Records of a trial as an endpoint might leave them, by a seed for each.
 fn any_records() -> impl Strategy<Value = Vec<Record>> {
     let chunk = (1_i64..50_000_000, prop::option::of(0_u32..4));
-    let record = (prop::sample::select(Outcome::ALL), 0_i64..5_000_000_000, 0_i64..9_000_000, prop::collection::vec(chunk, 0..6), any::<bool>());
+    let record = (
+        prop::sample::select(Outcome::ALL),
+        0_i64..5_000_000_000,
+        0_i64..9_000_000,
+        prop::collection::vec(chunk, 0..6),
+        any::<bool>(),
+    );
     prop::collection::vec(record, 0..60).prop_map(|records| {
-        let record = |(index, (outcome, intended, late, gaps, warm)): (u64, (&Outcome, i64, i64, Vec<(i64, Option<u32>)>, bool))| {
-            let sent = intended + late;
-            let mut at = sent;
-            let chunks: Vec<Chunk> = gaps
-                .into_iter()
-                .map(|(gap, tokens)| {
-                    at += gap;
-                    Chunk { at_ns: at, bytes: 1, tokens }
-                })
-                .collect();
-            Record {
-                global_index: index,
-                phase: if warm && index < 9 { Phase::Warmup } else { Phase::Measured },
-                outcome: *outcome,
-                intended_ns: Some(intended),
-                sent_ns: (*outcome != Outcome::Dropped).then_some(sent),
-                first_token_ns: chunks.first().map(|chunk| chunk.at_ns),
-                last_token_ns: chunks.last().map(|chunk| chunk.at_ns),
-                end_ns: Some(at),
-                output_tokens: Some(chunks.len() as u32 * 2),
-                first_event_tokens: chunks.first().and_then(|chunk| chunk.tokens),
-                token_events: chunks.len() as u32,
-                chunks,
-                ..Record::default()
-            }
-        };
+        let record =
+            |(index, (outcome, intended, late, gaps, warm)): (u64, (&Outcome, i64, i64, Vec<(i64, Option<u32>)>, bool))| {
+                let sent = intended + late;
+                let mut at = sent;
+                let chunks: Vec<Chunk> = gaps
+                    .into_iter()
+                    .map(|(gap, tokens)| {
+                        at += gap;
+                        Chunk { at_ns: at, bytes: 1, tokens }
+                    })
+                    .collect();
+                Record {
+                    global_index: index,
+                    phase: if warm && index < 9 { Phase::Warmup } else { Phase::Measured },
+                    outcome: *outcome,
+                    intended_ns: Some(intended),
+                    sent_ns: (*outcome != Outcome::Dropped).then_some(sent),
+                    first_token_ns: chunks.first().map(|chunk| chunk.at_ns),
+                    last_token_ns: chunks.last().map(|chunk| chunk.at_ns),
+                    end_ns: Some(at),
+                    output_tokens: Some(chunks.len() as u32 * 2),
+                    first_event_tokens: chunks.first().and_then(|chunk| chunk.tokens),
+                    token_events: chunks.len() as u32,
+                    chunks,
+                    ..Record::default()
+                }
+            };
         (0..).zip(records.iter().map(|(o, i, l, g, w)| (o, *i, *l, g.clone(), *w))).map(record).collect()
     })
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use assay_manifest::{SloMetric, TrialId};
-use assay_record::{Outcome, Phase, ToleratedTokens, TokenSource, is_length_mismatch, since_ns, tpot_ns};
+use assay_record::{Outcome, Phase, TokenSource, ToleratedTokens, is_length_mismatch, since_ns, tpot_ns};
 use assay_warehouse::records::{Batch, Ints, RecordColumn as Column, RecordError, RecordFile};
 
 use super::views::Sample;
@@ -52,7 +52,11 @@ pub(super) struct Unit<'a> {
 
 impl Unit<'_> {
     /// Gives batches of some columns to `visit`, with the place of their first row among the unit's.
-    pub(super) fn each(&self, columns: &[Column], mut visit: impl FnMut(&Batch, usize) -> Result<(), RecordError>) -> Result<(), RecordError> {
+    pub(super) fn each(
+        &self,
+        columns: &[Column],
+        mut visit: impl FnMut(&Batch, usize) -> Result<(), RecordError>,
+    ) -> Result<(), RecordError> {
         let mut before = 0;
         for batch in self.file.batches(columns, self.groups.clone())? {
             let batch = batch?;
@@ -288,16 +292,23 @@ pub(super) fn see<'a>(trial: &'a TrialFiles, rules: &Rules, timeline: bool, thre
 fn check_outcomes(trial: &TrialFiles, tally: &Tally) -> Result<(), TrialError> {
     let found = tally.outcomes();
     let Some(said) = &trial.said else { return Ok(()) };
-    let said: BTreeMap<String, u64> = said.iter().filter(|(_, count)| **count > 0).map(|(word, count)| (word.clone(), *count)).collect();
+    let said: BTreeMap<String, u64> =
+        said.iter().filter(|(_, count)| **count > 0).map(|(word, count)| (word.clone(), *count)).collect();
     if said == found { Ok(()) } else { Err(TrialError::OtherOutcomes { said: format!("{said:?}"), found: format!("{found:?}") }) }
 }
 
 /// Works on every item, some at a time, and gives the results in the items' order.
-pub(super) fn in_parallel<I: Sync, T: Send, E: Send>(threads: usize, items: &[I], work: impl Fn(&I) -> Result<T, E> + Sync) -> Result<Vec<T>, E> {
+pub(super) fn in_parallel<I: Sync, T: Send, E: Send>(
+    threads: usize,
+    items: &[I],
+    work: impl Fn(&I) -> Result<T, E> + Sync,
+) -> Result<Vec<T>, E> {
     let next = AtomicUsize::new(0);
     let results: Mutex<Vec<(usize, Result<T, E>)>> = Mutex::new(Vec::new());
     let worker = || {
-        while let Some((place, item)) = Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|place| Some((place, items.get(place)?))) {
+        while let Some((place, item)) =
+            Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|place| Some((place, items.get(place)?)))
+        {
             let result = work(item);
             results.lock().unwrap_or_else(PoisonError::into_inner).push((place, result));
         }
@@ -371,7 +382,9 @@ impl Request {
 
     /// Whether it keeps a limit, itself included. What is missing does not.
     fn keeps(&self, metric: SloMetric, at_most_ns: u64) -> bool {
-        let at = |instant: Option<i64>| since_ns(self.start, instant).is_some_and(|ns| u64::try_from(ns).is_ok_and(|ns| ns <= at_most_ns));
+        let at = |instant: Option<i64>| {
+            since_ns(self.start, instant).is_some_and(|ns| u64::try_from(ns).is_ok_and(|ns| ns <= at_most_ns))
+        };
         self.outcome.is_ok()
             && match metric {
                 SloMetric::Ttft => at(self.first_token),

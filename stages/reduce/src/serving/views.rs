@@ -41,7 +41,13 @@ pub(super) fn probabilities() -> Vec<f64> {
 }
 
 /// A curve from the answers for [`probabilities`]; `to_ms` gives milliseconds. Nothing without samples.
-pub(super) fn curve(metric: &str, n: u64, failed: u64, answers: &[Answer], to_ms: impl Fn(Answer) -> Option<f64>) -> Option<Curve> {
+pub(super) fn curve(
+    metric: &str,
+    n: u64,
+    failed: u64,
+    answers: &[Answer],
+    to_ms: impl Fn(Answer) -> Option<f64>,
+) -> Option<Curve> {
     let supported = places().zip(answers).filter(|(place, _)| place.is_supported(n));
     let quantiles: Vec<_> = supported.filter_map(|(place, answer)| Some([place.probability(), to_ms(*answer)?])).collect();
     (n > 0).then(|| Curve { metric: metric.to_owned(), n: Count(n), failed: Count(failed), quantiles })
@@ -157,8 +163,12 @@ mod tests {
     fn a_curve_is_dense_in_its_tail() {
         let all = probabilities();
         assert!(all.len() <= 200 && all.is_sorted_by(|a, b| a < b), "{}", all.len());
-        assert_eq!((all[0], all[50], all[99], all[100], all[108], all.last().copied()), (0.0, 0.5, 0.99, 0.991, 0.999, Some(1.0)));
-        let of = |n| places().filter(|place| place.is_supported(n)).map(Beyond::probability).filter(|p| *p > 0.99).collect::<Vec<_>>();
+        assert_eq!(
+            (all[0], all[50], all[99], all[100], all[108], all.last().copied()),
+            (0.0, 0.5, 0.99, 0.991, 0.999, Some(1.0))
+        );
+        let of =
+            |n| places().filter(|place| place.is_supported(n)).map(Beyond::probability).filter(|p| *p > 0.99).collect::<Vec<_>>();
         assert_eq!(of(100), [1.0]);
         // 0.998 leaves 2 of 1,000 beyond, 0.999 leaves 1, 0.9991 leaves none.
         assert_eq!(of(1_000), [0.991, 0.992, 0.993, 0.994, 0.995, 0.996, 0.997, 0.998, 0.999, 1.0]);
@@ -166,7 +176,14 @@ mod tests {
 
     #[test]
     fn the_lowest_are_the_same_in_any_order_and_any_parts() {
-        let request = |index| TimelineRequest { index: Count(index), start_ms: 0.0, sent_ms: None, first_ms: None, end_ms: None, outcome: "ok".to_owned() };
+        let request = |index| TimelineRequest {
+            index: Count(index),
+            start_ms: 0.0,
+            sent_ms: None,
+            first_ms: None,
+            end_ms: None,
+            outcome: "ok".to_owned(),
+        };
         let of = |indices: &mut dyn Iterator<Item = u64>| {
             let mut lowest = Lowest::default();
             indices.for_each(|index| lowest.add(index, || request(index)));

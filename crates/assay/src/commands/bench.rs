@@ -1,0 +1,236 @@
+//! `assay bench`: one line that puts load on an endpoint, through the same chain as any run.
+//!
+//! The options become a workload and a pipeline, which are the run's Source (`adhoc`). So what was measured is as well known as that
+//! of a pipeline in Git; only who asked for it is not, and the numbers are exploratory.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use assay_manifest::RunId;
+use assay_runner::SourceSpec;
+use assay_stage::{Exit, Failure};
+use serde_json::{Map, Value, json};
+
+use crate::commands::run::{Asked, Shows};
+use crate::output;
+
+/// Where the pipeline stands in the Source.
+const PIPELINE: &str = "pipelines/bench.yaml";
+
+/// Puts load on an endpoint: each concurrency and each rate is a load level of its own.
+#[derive(clap::Args)]
+pub(crate) struct Bench {
+    /// The endpoint's address, such as http://127.0.0.1:8000
+    #[arg(long, value_name = "URL", required_unless_present = "simulator", conflicts_with = "simulator")]
+    url: Option<String>,
+    /// Start the built-in simulator with this profile instead: instant, fast, h100-8b and others
+    #[arg(long, value_name = "PROFILE")]
+    simulator: Option<String>,
+    /// The model, as requests name it
+    #[arg(long, value_name = "NAME", required_unless_present = "simulator")]
+    model: Option<String>,
+    /// Closed loop: so many users at a time, each sending its next request after the last answer
+    #[arg(long, value_name = "N,..", value_delimiter = ',', required_unless_present = "rate")]
+    concurrency: Vec<u64>,
+    /// Open loop: so many requests a second, whatever becomes of the earlier ones
+    #[arg(long, value_name = "PER_S,..", value_delimiter = ',')]
+    rate: Vec<f64>,
+    /// The arrivals of the open loop
+    #[arg(long, value_name = "PROCESS", default_value = "poisson", value_parser = ["constant", "poisson", "gamma"])]
+    arrival: String,
+    /// Shape of gamma arrivals: 1 is Poisson, below it is burstier
+    #[arg(long, value_name = "SHAPE")]
+    smoothness: Option<f64>,
+    /// How long each trial is measured, such as 30s [default: 10s, unless --requests is given]
+    #[arg(long, value_name = "TIME")]
+    duration: Option<String>,
+    /// How many requests each trial measures; with --duration, the first reached ends it
+    #[arg(long, value_name = "N")]
+    requests: Option<u64>,
+    /// How long load is offered before measuring
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    warmup: String,
+    /// A request that takes longer failed
+    #[arg(long, value_name = "TIME", default_value = "5m")]
+    timeout: String,
+    /// Trials of each load level; five are the fewest with an interval
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    trials: u32,
+    /// Tokens of each prompt
+    #[arg(long, value_name = "N", default_value_t = 128)]
+    input_tokens: u64,
+    /// Tokens of each answer
+    #[arg(long, value_name = "N", default_value_t = 128)]
+    output_tokens: u64,
+    /// Lengths as genai-bench writes them, such as "D(100,100)", "N(480,240)/(300,150)" or "E(128)"
+    #[arg(long, value_name = "SCENARIO", conflicts_with_all = ["input_tokens", "output_tokens"])]
+    scenario: Option<String>,
+    /// What is asked
+    #[arg(long, value_name = "API", default_value = "chat", value_parser = ["chat", "completions", "embeddings"])]
+    api: String,
+    /// Ask for whole answers instead of streams
+    #[arg(long)]
+    no_streaming: bool,
+    /// Do not ask for exactly as many tokens (`ignore_eos`, `min_tokens`), which some endpoints refuse
+    #[arg(long)]
+    no_exact_output: bool,
+    /// The prefix cache: cold_salt, cold_flush, warm or shared
+    #[arg(long, value_name = "MODE", default_value = "cold_salt")]
+    cache: String,
+    /// A limit that a good request keeps, such as ttft=200ms, ttfo, tpot or e2e
+    #[arg(long, value_name = "METRIC=TIME")]
+    slo: Vec<String>,
+    /// A header of each request, and the environment variable that holds its value
+    #[arg(long, value_name = "NAME=VARIABLE")]
+    header: Vec<String>,
+    /// A member added to each request's body, such as temperature=0.7
+    #[arg(long, value_name = "NAME=VALUE")]
+    body: Vec<String>,
+    /// The model's tokenizer.json; without it prompts are made of common words, one token each
+    #[arg(long, value_name = "FILE")]
+    tokenizer: Option<PathBuf>,
+    /// What serves, such as vllm: `vllm` is asked to count tokens chunk by chunk
+    #[arg(long, value_name = "NAME", default_value = "unknown")]
+    stack: String,
+    /// The number format of the model, such as fp8
+    #[arg(long, value_name = "NAME", default_value = "unknown")]
+    precision: String,
+    /// Processes that together make the load
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    shards: u32,
+    /// What prompts, lengths and arrivals derive from, 64 hexadecimal digits; derived from the workload if left out
+    #[arg(long, value_name = "HEX")]
+    seed: Option<String>,
+    /// The artifact store; `.assay` of the repository, or the user's data folder, if left out
+    #[arg(long, value_name = "URI", env = "ASSAY_STORE")]
+    store: Option<String>,
+    /// The run's name: a new one if left out
+    #[arg(long = "run-id", value_name = "ID")]
+    name: Option<RunId>,
+    /// Print the workload and the pipeline that this is, and run nothing
+    #[arg(long)]
+    print: bool,
+    /// Print the result as one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+impl Bench {
+    pub(crate) fn run(self: Box<Self>) -> Result<Exit, Failure> {
+        let adhoc = self.definitions()?;
+        if self.print {
+            for (path, bytes) in adhoc.iter().filter(|(path, _)| path.ends_with(".yaml")) {
+                output::line(format!("# {path}"));
+                output::line(String::from_utf8_lossy(bytes));
+            }
+            return Ok(Exit::Done);
+        }
+        let source = SourceSpec { pipeline: PIPELINE.to_owned(), adhoc, ..SourceSpec::default() };
+        let plan = json!({"fetch": false});
+        Asked { source, store: self.store, name: self.name, plan, json: self.json, shows: Shows::Tables }.run()
+    }
+
+    /// The files of the Source: JSON, which is YAML.
+    fn definitions(&self) -> Result<BTreeMap<String, Vec<u8>>, Failure> {
+        let mut files = BTreeMap::new();
+        let mut workloads = Vec::new();
+        let closed = json!({"mode": "closed", "concurrency": self.concurrency});
+        let open = json!({"mode": "open", "rate": self.rate, "arrival": self.arrival});
+        for (name, load, wanted) in
+            [("bench", closed, !self.concurrency.is_empty()), ("bench-open", open, !self.rate.is_empty())]
+        {
+            if !wanted {
+                continue;
+            }
+            workloads.push(name);
+            let folder = format!("workloads/{name}");
+            if let Some(path) = &self.tokenizer {
+                let bytes = std::fs::read(path)
+                    .map_err(|error| Failure::usage("unreadable", format!("cannot read `{}`", path.display())).because(&error))?;
+                files.insert(format!("{folder}/tokenizer.json"), bytes);
+            }
+            files.insert(format!("{folder}/workload.yaml"), written(&self.workload(name, load)?));
+        }
+        files.insert(PIPELINE.to_owned(), written(&self.pipeline(&workloads)?));
+        Ok(files)
+    }
+
+    fn workload(&self, name: &str, mut load: Value) -> Result<Value, Failure> {
+        let duration = self.duration.clone().or_else(|| self.requests.is_none().then(|| "10s".to_owned()));
+        set(&mut load, "duration", duration.map(Value::from));
+        set(&mut load, "requests", self.requests.map(Value::from));
+        set(&mut load, "smoothness", self.smoothness.filter(|_| name == "bench-open").map(Value::from));
+        load["warmup"] = json!(self.warmup);
+        load["timeout"] = json!(self.timeout);
+        let lengths = match &self.scenario {
+            Some(scenario) => json!(scenario),
+            None if self.api == "embeddings" => json!(format!("E({})", self.input_tokens)),
+            None => json!({"input": {"fixed": self.input_tokens}, "output": {"fixed": self.output_tokens}}),
+        };
+        let is_simulated = self.simulator.is_some();
+        let mut spec = json!({
+            "type": "serving",
+            "model": self.model.as_deref().unwrap_or("simulated"),
+            "precision": self.precision,
+            "protocol": "openai_compatible_http",
+            "deployment_model": "unknown",
+            "batching_policy": "unknown",
+            "stack": if is_simulated { "assay-simulator" } else { &self.stack },
+            "api": self.api,
+            "load": load,
+            "lengths": lengths,
+            "exact_output": !self.no_exact_output,
+            "streaming": !self.no_streaming && self.api != "embeddings",
+            "cache": self.cache,
+            "slos": pairs("--slo", &self.slo)?,
+            "body": pairs("--body", &self.body)?,
+        });
+        set(&mut spec, "seed", self.seed.clone().map(Value::from));
+        set(&mut spec, "tokenizer", self.tokenizer.as_ref().map(|_| json!("tokenizer.json")));
+        Ok(json!({"apiVersion": "assay.dev/v1alpha1", "kind": "Workload", "metadata": {"name": name}, "spec": spec}))
+    }
+
+    fn pipeline(&self, workloads: &[&str]) -> Result<Value, Failure> {
+        let headers: Map<String, Value> =
+            pairs("--header", &self.header)?.into_iter().map(|(name, variable)| (name, json!({"from_env": variable}))).collect();
+        let mut target = match (&self.simulator, &self.url) {
+            (Some(profile), _) => json!({"name": "simulator", "kind": "simulator", "config": {"profile": profile}}),
+            (None, url) => json!({"name": "endpoint", "kind": "endpoint", "url": url, "ready": {"timeout": "10s"}}),
+        };
+        if !headers.is_empty() {
+            target["headers"] = Value::Object(headers);
+        }
+        Ok(json!({
+            "apiVersion": "assay.dev/v1alpha1",
+            "kind": "Pipeline",
+            "metadata": {"name": "bench"},
+            "spec": {
+                "intent": "exploratory",
+                "workloads": workloads,
+                "targets": [target],
+                "trials": {"count": self.trials},
+                "shards": self.shards,
+            },
+        }))
+    }
+}
+
+fn set(object: &mut Value, name: &str, value: Option<Value>) {
+    if let Some(value) = value {
+        object[name] = value;
+    }
+}
+
+fn pairs(option: &str, texts: &[String]) -> Result<Map<String, Value>, Failure> {
+    let pair = |text: &String| match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), json!(value))),
+        _ => Err(Failure::usage("option", format!("`{option} {text}` is not of the form NAME=VALUE"))),
+    };
+    texts.iter().map(pair).collect()
+}
+
+fn written(document: &Value) -> Vec<u8> {
+    let mut text = serde_json::to_string_pretty(document).unwrap_or_default();
+    text.push('\n');
+    text.into_bytes()
+}
