@@ -10,6 +10,8 @@ mod hostile;
 mod kills;
 mod life;
 mod pipeline;
+mod server;
+mod serving;
 mod support;
 mod tamper;
 mod trust;

@@ -140,6 +140,13 @@ impl Fixture {
         fixture
     }
 
+    /// The same for what all tests of this process share: a later process removes it.
+    pub(crate) fn shared() -> Self {
+        let fixture = Self::below(shared_folder());
+        copy_folder(shared_keys(), &fixture.config());
+        fixture
+    }
+
     /// An empty repository, and no keys yet.
     pub(crate) fn without_keys() -> Self {
         Self::below(&std::env::temp_dir())
@@ -324,8 +331,7 @@ impl Fixture {
 pub(crate) fn measured() -> &'static Fixture {
     static MEASURED: OnceLock<Fixture> = OnceLock::new();
     MEASURED.get_or_init(|| {
-        let fixture = Fixture::below(shared_folder());
-        copy_folder(shared_keys(), &fixture.config());
+        let fixture = Fixture::shared();
         fixture.two_indicators();
         for run_id in ["one", "two"] {
             fixture.run(run_id).success();

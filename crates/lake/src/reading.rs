@@ -197,14 +197,15 @@ fn fetch_any(lake: &Lake, table: &'static Table, file: &TableFile, scratch: &Scr
 fn check_complete(lake: &Lake, snapshot: &Snapshot, subjects: &Subjects, reading: &Reading) -> Result<()> {
     let (table, version) = pinned(BENCHMARK_RUN_FACT.name, snapshot)?;
     let visible: BTreeSet<_> = lake.files(table, version)?.into_iter().filter_map(|file| file.digest).collect();
+    let read: BTreeSet<_> = reading.files().collect();
     for (run, files) in &subjects.runs {
         let is_visible = files.iter().any(|(name, digest)| name == table.name && visible.contains(digest));
         if !is_visible {
             continue;
         }
         for (name, digest) in files {
-            let lacks = |read: &Vec<(Digest, Arc<ScratchFile>)>| !read.iter().any(|(found, _)| found == digest);
-            if reading.tables.get(name.as_str()).is_some_and(lacks) {
+            let is_read = reading.tables.contains_key(name.as_str());
+            if is_read && !read.contains(&(name.as_str(), *digest)) {
                 return Err(Error::Incomplete { run: run.clone(), table: name.clone(), digest: *digest });
             }
         }

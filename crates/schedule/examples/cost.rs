@@ -55,6 +55,7 @@ fn schedule(arrival: ArrivalLaw) -> Result<TrialSchedule, ScheduleError> {
         input: LengthLaw::Normal { mean: 480.0, stddev: 240.0 },
         output: Some(LengthLaw::Uniform { min: 100, max: 300 }),
         exact_output: true,
+        continuous_usage: false,
         batch: 1,
         body: BTreeMap::new(),
         requests: Some(Count(REQUESTS)),

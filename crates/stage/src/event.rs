@@ -163,7 +163,7 @@ mod tests {
     fn machines_may_rely_on_the_words() {
         let words = every_kind().map(|event| line(&event).split('"').nth(3).unwrap_or_default().to_owned());
         let expected =
-            ["started", "trial_started", "trial_finished", "recording", "note", "hold", "accepted", "recomputed", "failed"];
+            ["started", "trial_started", "load", "trial_finished", "recording", "note", "hold", "accepted", "recomputed", "failed"];
         assert_eq!(words, expected);
     }
 

@@ -16,6 +16,7 @@ fn work() -> ServingWork {
         input: LengthLaw::Normal { mean: 480.0, stddev: 240.0 },
         output: Some(LengthLaw::TruncatedUniform { low: 1, high: 300, floor: 2 }),
         exact_output: true,
+        continuous_usage: false,
         batch: 1,
         body: BTreeMap::new(),
         requests: Some(Count(500)),

@@ -1,0 +1,438 @@
+//! Serving over the real binaries: load that is offered as it was asked for, requests that are all accounted for, endpoints that
+//! misbehave, and numbers that walk back.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use assay_warehouse::records::RecordFile;
+use serde_json::{Value, json};
+
+use crate::pipeline::{list, text};
+use crate::server::{Request, Server, TOKEN, Then, answer, begun_stream, good_stream, header};
+use crate::support::{Fixture, PIPELINE, binary, blob, files_under};
+
+/// The model of every workload here.
+const MODEL: &str = "simulated-8b";
+
+/// The simulator with planned times: the first token after 5 ms, every later one 1 ms after the one before.
+const SIMULATOR: &str = "{name: simulator, kind: simulator, config: {profile: fast}}";
+const TTFT_NS: i64 = 5_000_000;
+const ITL_NS: i64 = 1_000_000;
+
+/// A busy machine may keep the client from its sockets. Such an attempt is invalid, rightly, and repeated: so often that it cannot
+/// decide a test.
+const ENOUGH: u32 = 50;
+
+/// A pipeline over serving workloads; `more` is further lines of its `spec`, indented by two.
+fn pipeline(workloads: &[&str], targets: &[&str], trials: u32, retry_budget: u32, more: &str) -> String {
+    let targets: String = targets.iter().map(|target| format!("    - {target}\n")).collect();
+    format!(
+        "apiVersion: assay.dev/v1alpha1
+kind: Pipeline
+metadata: {{name: fixture}}
+spec:
+  intent: exploratory
+  workloads: [{}]
+  targets:
+{targets}  trials: {{count: {trials}, retry_budget: {retry_budget}}}
+{more}",
+        workloads.join(", ")
+    )
+}
+
+/// Writes a serving workload with this load; `more` is further lines of its `spec`, indented by two.
+fn workload(fixture: &Fixture, name: &str, load: &str, lengths: &str, more: &str) {
+    let yaml = format!(
+        "apiVersion: assay.dev/v1alpha1
+kind: Workload
+metadata: {{name: {name}}}
+spec:
+  type: serving
+  model: {MODEL}
+  precision: none
+  protocol: openai_compatible_http
+  deployment_model: single_process
+  batching_policy: continuous
+  stack: assay-simulator
+  load: {{{load}, timeout: 60s}}
+  lengths: {lengths}
+{more}"
+    );
+    fixture.write(&format!("workloads/{name}/workload.yaml"), &yaml);
+}
+
+/// A repository with one closed-loop workload `chat` of so many requests, and a pipeline of one trial over these targets.
+fn chat(requests: u32, targets: &[&str], retry_budget: u32) -> Fixture {
+    let fixture = Fixture::bare();
+    workload(&fixture, "chat", &format!("mode: closed, concurrency: [1], requests: {requests}"), "D(20,10)", "");
+    fixture.write(PIPELINE, &pipeline(&["chat"], targets, 1, retry_budget, ""));
+    fixture.commit("a chat");
+    fixture
+}
+
+/// The target that a scripted server is.
+fn endpoint(name: &str, server: &Server, more: &str) -> String {
+    format!("{{name: {name}, kind: endpoint, url: '{}'{more}}}", server.url())
+}
+
+/// The workloads of [`served`].
+const LOADS: [(&str, &str); 3] = [
+    ("closed", "mode: closed, concurrency: [2], requests: 20"),
+    ("constant", "mode: open, rate: [100], arrival: constant, requests: 20"),
+    ("poisson", "mode: open, rate: [100], arrival: poisson, requests: 20"),
+];
+
+/// Two finished runs of one commit on the simulator, `one` and `two`: two trials under each of three loads.
+fn served() -> &'static Fixture {
+    static SERVED: OnceLock<Fixture> = OnceLock::new();
+    SERVED.get_or_init(|| {
+        let fixture = Fixture::shared();
+        for (name, load) in LOADS {
+            workload(&fixture, name, load, "D(20,10)", "");
+        }
+        fixture.write(PIPELINE, &pipeline(&LOADS.map(|(name, _)| name), &[SIMULATOR], 2, ENOUGH, ""));
+        fixture.commit("three loads");
+        for run_id in ["one", "two"] {
+            fixture.run(run_id).success();
+        }
+        fixture
+    })
+}
+
+/// The attempts of a run that count, by their trial: one for each shard, as its execution part tells it.
+fn counted(fixture: &Fixture, run_id: &str) -> BTreeMap<String, Vec<Value>> {
+    let collection = fixture.manifest(run_id, "collect");
+    let counted = |trial: &Value| {
+        let trial_id = text(&trial["trial_id"]);
+        let attempts = list(&trial["attempts"]).iter().filter(|attempt| attempt["counted"] == true);
+        (trial_id.to_owned(), attempts.map(|attempt| executed(fixture, trial_id, attempt)).collect())
+    };
+    list(&collection["body"]["trials"]).iter().map(counted).collect()
+}
+
+/// What the execution part that a collected attempt names says of it.
+fn executed(fixture: &Fixture, trial_id: &str, collected: &Value) -> Value {
+    let part = stored(fixture, &collected["part"]);
+    let is_it = |attempt: &&Value| attempt["trial_id"] == trial_id && attempt["attempt"] == collected["attempt"];
+    list(&part["body"]["attempts"]).iter().find(is_it).expect("the part has the attempt").clone()
+}
+
+/// A document of the store.
+fn stored(fixture: &Fixture, digest: &Value) -> Value {
+    serde_json::from_slice(&fs::read(blob(&fixture.store(), text(digest))).expect("it is in the store")).expect("JSON")
+}
+
+/// The records of an attempt's shard.
+fn records(fixture: &Fixture, attempt: &Value) -> RecordFile {
+    let digest = text(&attempt["serving"]["records"]["digest"]);
+    RecordFile::open(fs::read(blob(&fixture.store(), digest)).expect("the records are in the store")).expect("a file of records")
+}
+
+/// The digests of the schedules of a run's trials, equal in all of its parts.
+fn schedule_digests(fixture: &Fixture, run_id: &str) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    for (trial_id, shards) in counted(fixture, run_id) {
+        let digests: BTreeSet<_> = shards.iter().map(|shard| text(&shard["serving"]["schedule_digest"]).to_owned()).collect();
+        assert_eq!(digests.len(), 1, "the shards of {trial_id} share a schedule: {digests:?}");
+        found.extend(digests.into_iter().map(|digest| (trial_id.clone(), digest)));
+    }
+    found
+}
+
+/// The points of a run's summary by their case.
+fn points(fixture: &Fixture, run_id: &str) -> BTreeMap<String, Value> {
+    let summary = fixture.manifest(run_id, "reduce");
+    list(&summary["body"]["points"]).iter().map(|point| (text(&point["case_id"]).to_owned(), point.clone())).collect()
+}
+
+fn metric<'a>(point: &'a Value, name: &str) -> Option<&'a Value> {
+    list(&point["metrics"]).iter().find(|metric| metric["metric"] == name)
+}
+
+#[test]
+fn every_load_is_offered_as_asked_and_accounted_for() {
+    let fixture = served();
+    let points = points(fixture, "one");
+    for (name, _) in LOADS {
+        let point = &points[&format!("{name}.simulator.default")];
+        assert_eq!((&point["trials_counted"], &point["trials_planned"]), (&json!(2), &json!(2)), "{name}");
+        let serving = &point["serving"];
+        assert_eq!((&serving["requests"], &serving["outcomes"]), (&json!("40"), &json!({"ok": "40"})), "{name}");
+        assert_eq!(serving["token_sources"], json!({"continuous_usage": "40"}), "{name}");
+        let from = if name == "closed" { "sent" } else { "intended" };
+        assert_eq!(text(&serving["latency_from"]), from, "{name}");
+        for (measured, planned_ns) in [("ttft_ms_p50", TTFT_NS), ("e2e_ms_p50", TTFT_NS + 9 * ITL_NS)] {
+            let milliseconds = metric(point, measured).expect("it is measured")["min"].as_f64().expect("a number");
+            assert!(milliseconds * 1e6 >= planned_ns as f64, "{name}: {measured} is {milliseconds} ms, and was planned as more");
+        }
+    }
+    for (trial_id, shards) in counted(fixture, "one") {
+        let [attempt] = &shards[..] else { panic!("one shard: {shards:#?}") };
+        let serving = &attempt["serving"];
+        assert_eq!((text(&serving["input_tokens"]), text(&serving["output_tokens"])), ("400", "200"), "20 requests: {trial_id}");
+        let is_open = !trial_id.starts_with("closed.");
+        let records: Vec<_> = records(fixture, attempt).records().expect("rows").map(|row| row.expect("a record")).collect();
+        let indices: BTreeSet<_> = records.iter().map(|record| record.global_index).collect();
+        assert_eq!((records.len(), indices), (20, (0..20).collect()), "{trial_id}");
+        for record in records {
+            assert_eq!(record.outcome.as_str(), "ok");
+            assert_eq!((record.input_tokens, record.output_tokens, record.http_status), (20, Some(10), Some(200)));
+            let since_sent = |at: Option<i64>| at.expect("an instant") - record.sent_ns.expect("it was sent");
+            assert!(since_sent(record.first_token_ns) >= TTFT_NS, "no token comes before it was planned: {record:?}");
+            assert!(since_sent(record.last_token_ns) >= TTFT_NS + 9 * ITL_NS, "{record:?}");
+            assert_eq!(record.intended_ns.is_some(), is_open, "a closed loop intends no times");
+            assert!(record.intended_ns.is_none_or(|intended| since_sent(Some(intended)) <= 0), "none is sent early: {record:?}");
+        }
+    }
+}
+
+#[test]
+fn the_endpoint_counts_as_the_client_does() {
+    let fixture = served();
+    let collection = fixture.manifest("one", "collect");
+    let trials = list(&collection["body"]["trials"]);
+    assert_eq!(trials.len(), 3 * 2);
+    for attempt in trials.iter().flat_map(|trial| list(&trial["attempts"])) {
+        let checks = list(&attempt["cross_checks"]).iter();
+        let agreeing: BTreeSet<_> = checks.filter(|check| check["agrees"] == true).map(|check| text(&check["what"])).collect();
+        assert!(agreeing.is_superset(&["output_tokens", "requests"].into()), "{:#}", attempt["cross_checks"]);
+        assert_eq!(attempt["gaps"], json!([]));
+    }
+}
+
+#[test]
+fn serving_numbers_are_recomputed_and_walk_back() {
+    let fixture = served();
+    let verified = fixture.assay(&["verify", "one", "--recompute"]).success();
+    assert!(verified.stdout.contains("level 4 (recomputed) of 4 reached"), "{}", verified.stdout);
+
+    let counted = counted(fixture, "one");
+    for (name, _) in LOADS {
+        let case = format!("{name}.simulator.default");
+        let number = number(&fixture.published("one"), &case, "ttft_ms_p99");
+        let walked = fixture.assay(&["trace", text(&number["address"]), "--recompute", "--json"]).success().json();
+        assert_eq!(walked["value"], number["value"], "{case}");
+        assert!(!walked["recomputed"].is_null(), "{case}: {walked:#}");
+        assert_eq!(text(&walked["workload"]["name"]), name);
+        assert_eq!(text(&walked["source"]["commit"]), fixture.git(&["rev-parse", "HEAD"]).trim());
+        let trials = list(&walked["trials"]);
+        assert_eq!(trials.len(), 2, "{case}");
+        for trial in trials {
+            let attempt = &counted[text(&trial["trial_id"])][0];
+            assert_eq!(trial["evidence"][0]["digest"], attempt["serving"]["records"]["digest"], "it walks back to the records");
+        }
+    }
+}
+
+/// The median of a metric, as a published folder lists it.
+fn number(folder: &Path, case: &str, metric: &str) -> Value {
+    let numbers: Value = serde_json::from_slice(&fs::read(folder.join("numbers.json")).expect("numbers.json")).expect("JSON");
+    let is_it =
+        |number: &&Value| number["benchmark_case_id"] == case && number["metric"] == metric && number["statistic"] == "median";
+    list(&numbers["numbers"]).iter().find(is_it).expect("it is published").clone()
+}
+
+#[test]
+fn a_serving_report_asks_nobody_for_anything() {
+    let html = fs::read_to_string(served().published("one").join("report.html")).expect("the report");
+    assert!(html.contains("2 streams"), "it shows the loads");
+    assert!(!html.contains("://"), "it names no other host");
+    let links: BTreeSet<_> = html.split("href=\"").skip(1).filter_map(|rest| rest.chars().next()).collect();
+    assert_eq!(links, ['#'].into(), "every link leads into the report itself");
+    assert!(!html.contains(" src="), "it loads nothing");
+}
+
+#[test]
+fn two_runs_share_their_schedules_and_no_request() {
+    let fixture = served();
+    let [one, two] = ["one", "two"].map(|run_id| schedule_digests(fixture, run_id));
+    assert_eq!(one, two);
+    assert_eq!(one.len(), 3 * 2);
+    let distinct: BTreeSet<_> = one.values().collect();
+    assert_eq!(distinct.len(), one.len(), "every trial has a schedule of its own: {one:#?}");
+
+    let ids = |run_id| {
+        let attempts = counted(fixture, run_id).into_values().flatten();
+        let ids = attempts.flat_map(|attempt| records(fixture, &attempt).records().expect("rows").map(Result::unwrap));
+        ids.map(|record| record.request_id).collect::<BTreeSet<_>>()
+    };
+    let [one, two] = ["one", "two"].map(ids);
+    assert_eq!((one.len(), two.len()), (120, 120), "each request has an id of its own");
+    assert!(one.is_disjoint(&two));
+}
+
+#[test]
+fn three_shards_offer_what_one_offers() {
+    const SHARDED: &str = "pipelines/sharded.yaml";
+    let fixture = Fixture::bare();
+    workload(&fixture, "closed", "mode: closed, concurrency: [3], requests: 60", "D(20,10)", "");
+    workload(&fixture, "open", "mode: open, rate: [100], requests: 60", "D(20,10)", "");
+    fixture.write(PIPELINE, &pipeline(&["closed", "open"], &[SIMULATOR], 2, ENOUGH, ""));
+    fixture.write(SHARDED, &pipeline(&["closed", "open"], &[SIMULATOR], 2, ENOUGH, "  shards: 3\n"));
+    fixture.commit("one shard and three");
+    fixture.run("whole").success();
+    fixture.assay(&["run", SHARDED, "--run-id", "sharded"]).success();
+
+    assert_eq!(schedule_digests(&fixture, "whole"), schedule_digests(&fixture, "sharded"));
+    for (run_id, parts) in [("whole", 1), ("sharded", 3)] {
+        let collection = fixture.manifest(run_id, "collect");
+        let attempts = list(&collection["body"]["trials"]).iter().flat_map(|trial| list(&trial["attempts"]));
+        let found: BTreeSet<_> = attempts.map(|attempt| text(&attempt["part"])).collect();
+        assert_eq!(found.len(), parts, "execution parts of {run_id}");
+        for (trial_id, shards) in counted(&fixture, run_id) {
+            assert_eq!(shards.len(), parts, "{trial_id} of {run_id}");
+            let files = shards.iter().map(|shard| records(&fixture, shard));
+            let records = files.flat_map(|file| file.records().expect("rows").map(|row| row.expect("a record")));
+            let indices: Vec<_> = records.map(|record| record.global_index).collect();
+            let once: BTreeSet<_> = indices.iter().copied().collect();
+            assert_eq!((indices.len(), once), (60, (0..60).collect()), "each request once: {trial_id} of {run_id}");
+        }
+        for (case, point) in points(&fixture, run_id) {
+            assert_eq!(point["serving"]["outcomes"], json!({"ok": "120"}), "{case} of {run_id}");
+        }
+        fixture.assay(&["verify", run_id, "--recompute"]).success();
+    }
+}
+
+#[test]
+fn requests_that_fail_are_rows_with_their_outcome() {
+    let servers = [
+        ("refuses", "connect_error", None, Server::start(MODEL, |_| (Vec::new(), Then::Leave))),
+        ("hangs-up", "connect_error", None, Server::start(MODEL, |_| (Vec::new(), Then::HangUp))),
+        (
+            "fails",
+            "http_error",
+            Some(500),
+            Server::start(MODEL, |_| (answer("500 Internal Server Error", "{}"), Then::KeepAlive)),
+        ),
+        ("is-busy", "http_error", Some(429), Server::start(MODEL, |_| (answer("429 Too Many Requests", "{}"), Then::KeepAlive))),
+        ("babbles", "malformed", Some(200), Server::start(MODEL, |_| (begun_stream(&["hello"]), Then::HangUp))),
+        ("stops", "truncated", Some(200), Server::start(MODEL, |_| (begun_stream(&[TOKEN]), Then::HangUp))),
+    ];
+    let targets = servers.each_ref().map(|(name, _, _, server)| endpoint(name, server, ""));
+    let fixture = chat(5, &targets.each_ref().map(String::as_str), 0);
+    let ran = fixture.run("one").exits(30);
+    assert!(ran.stdout.contains("report "), "there is a report all the same:\n{}\n{}", ran.stdout, ran.stderr);
+    let summary = fixture.manifest("one", "reduce");
+    assert_eq!(text(&summary["body"]["status"]), "failed");
+    let excluded = points(&fixture, "one");
+
+    let part = fixture.manifest("one", "execute");
+    for (name, outcome, status, server) in &servers {
+        let case = format!("chat.{name}.default");
+        assert_eq!(list(&excluded[&case]["excluded"]).len(), 1, "{case}");
+        let attempt = list(&part["body"]["attempts"]).iter().find(|attempt| attempt["case_id"] == case.as_str());
+        let attempt = attempt.unwrap_or_else(|| panic!("an attempt of {case}"));
+        assert_eq!(attempt["serving"]["outcomes"], json!({*outcome: "5"}), "{name}");
+        let reasons: Vec<_> = list(&attempt["validity"]["reasons"]).iter().map(|reason| text(&reason["code"])).collect();
+        assert!(reasons.contains(&"all_failed"), "{name}: {reasons:?}");
+        let rows: Vec<_> = records(&fixture, attempt).records().expect("rows").map(|row| row.expect("a record")).collect();
+        let indices: Vec<_> = rows.iter().map(|record| record.global_index).collect();
+        assert_eq!(indices, [0, 1, 2, 3, 4], "{name}");
+        for record in rows {
+            assert_eq!((record.outcome.as_str(), record.http_status), (*outcome, *status), "{name}: {record:?}");
+        }
+        assert!(server.asked() >= 1, "{name} was asked");
+    }
+    fixture.assay(&["verify", "one", "--recompute"]).success();
+    assert_eq!(fixture.leftovers(), [""; 0]);
+}
+
+#[test]
+fn what_an_endpoint_fails_is_in_its_error_rate_and_nowhere_else() {
+    let script = |request: &Request| match request.number % 2 {
+        0 => (good_stream(), Then::KeepAlive),
+        _ => (answer("503 Service Unavailable", "{}"), Then::KeepAlive),
+    };
+    let server = Server::start(MODEL, script);
+    let fixture = chat(10, &[&endpoint("half", &server, "")], 0);
+    fixture.run("one").success();
+    let point = &points(&fixture, "one")["chat.half.default"];
+    assert_eq!(point["serving"]["outcomes"], json!({"http_error": "5", "ok": "5"}));
+    assert_eq!(metric(point, "error_rate").expect("it is measured")["median"].as_f64(), Some(0.5));
+    assert_eq!(metric(point, "ttft_ms_p50").expect("it is measured")["trials"][0]["n"], json!("5"), "of good answers only");
+    assert_eq!(server.asked(), 10, "nothing is retried");
+    fixture.assay(&["verify", "one", "--recompute"]).success();
+}
+
+#[test]
+fn a_process_target_serves_and_ends_with_the_run() {
+    // The port is free again once the listener is dropped, and out of thousands hardly the one that somebody else takes meanwhile.
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
+    let simulator = binary("assay-simulator").display().to_string();
+    let target = format!(
+        "{{name: own, kind: process, url: 'http://127.0.0.1:{port}', ready: {{http: /health, timeout: 60s}}, \
+         command: ['{simulator}', --listen, '127.0.0.1:{port}', --model, {MODEL}, --profile, fast]}}"
+    );
+    let fixture = chat(10, &[&target], ENOUGH);
+    fixture.run("one").success();
+    let point = &points(&fixture, "one")["chat.own.default"];
+    assert_eq!(point["serving"]["outcomes"], json!({"ok": "10"}));
+    assert_eq!(fixture.leftovers(), [""; 0], "nothing is left running");
+    TcpListener::bind(("127.0.0.1", port)).expect("the process has let go of its port");
+    fixture.assay(&["verify", "one", "--recompute"]).success();
+}
+
+#[test]
+fn a_secret_header_reaches_the_endpoint_and_no_file() {
+    const SECRET: &str = "a-secret-of-the-endpoint";
+    let script = |request: &Request| match header(&request.head, "authorization") {
+        Some(value) if value == format!("Bearer {SECRET}") => (good_stream(), Then::KeepAlive),
+        _ => (answer("401 Unauthorized", "{}"), Then::KeepAlive),
+    };
+    let server = Server::start(MODEL, script);
+    let mut fixture = chat(5, &[&endpoint("guarded", &server, ", headers: {authorization: {from_env: GUARD}}")], 0);
+    fixture.run("without").refuses(30, "secret_absent");
+    fixture.set("GUARD", format!("Bearer {SECRET}"));
+    fixture.run("one").success();
+    assert_eq!(points(&fixture, "one")["chat.guarded.default"]["serving"]["outcomes"], json!({"ok": "5"}));
+
+    let files = files_under(&fixture.root());
+    assert!(files.iter().any(|path| path.ends_with("report.html")) && files.len() > 80, "{} files", files.len());
+    for path in files {
+        let bytes = fs::read(&path).expect("a file of the fixture");
+        let holds = bytes.windows(SECRET.len()).any(|window| window == SECRET.as_bytes());
+        assert!(!holds, "{} holds the secret", path.display());
+    }
+}
+
+#[test]
+fn a_model_that_is_not_served_is_named() {
+    let server = Server::start("another-model", |_| (good_stream(), Then::KeepAlive));
+    let fixture = chat(5, &[&endpoint("other", &server, "")], 0);
+    let ran = fixture.run("one").refuses(30, "model_not_served");
+    assert!(
+        ran.stderr.contains("target `other` does not serve the model `simulated-8b`: it lists `another-model`"),
+        "{}",
+        ran.stderr
+    );
+    assert_eq!(server.asked(), 0, "nothing is measured");
+}
+
+#[test]
+fn embeddings_and_whole_completions_are_measured() {
+    let fixture = Fixture::bare();
+    let load = "mode: closed, concurrency: [2], requests: 20";
+    workload(&fixture, "embed", load, "E(64)", "  api: embeddings\n");
+    workload(&fixture, "complete", load, "D(20,10)", "  api: completions\n  streaming: false\n");
+    fixture.write(PIPELINE, &pipeline(&["embed", "complete"], &[SIMULATOR], 1, ENOUGH, ""));
+    fixture.commit("embeddings and completions");
+    fixture.run("one").success();
+
+    let points = points(&fixture, "one");
+    let counted = counted(&fixture, "one");
+    // 20 requests each: 64 tokens in; 20 in and 10 out.
+    for (name, input, output) in [("embed", "1280", "0"), ("complete", "400", "200")] {
+        let point = &points[&format!("{name}.simulator.default")];
+        assert_eq!(point["serving"]["outcomes"], json!({"ok": "20"}), "{name}");
+        assert!(metric(point, "e2e_ms_p50").is_some(), "{name}");
+        assert!(metric(point, "ttft_ms_p50").is_none(), "{name}: no stream has no first token");
+        let attempt = &counted[&format!("{name}.simulator.default.concurrency-2.t0")][0];
+        let tokens = (text(&attempt["serving"]["input_tokens"]), text(&attempt["serving"]["output_tokens"]));
+        assert_eq!(tokens, (input, output), "{name}");
+    }
+    fixture.assay(&["verify", "one", "--recompute"]).success();
+}
