@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{
-    Attempt, Block, Body, CanonicalError, CollectedTrial, Collection, Digest, Document, ExecutionPart, InputRef, Kind, Manifest,
+    Attempt, Block, Body, CanonicalError, CollectedAttempt, CollectedTrial, Collection, Digest, Document, ExecutionPart, InputRef, Kind, Manifest,
     Plan, RunId, TrialId,
 };
 
@@ -322,7 +322,14 @@ fn check_accounted(executed: &BTreeMap<AttemptKey<'_>, &Attempt>, trials: &[Coll
 
 fn check_counted(executed: &BTreeMap<AttemptKey<'_>, &Attempt>, trial: &CollectedTrial) -> Result<(), BrokenLink> {
     let is_valid = |part, attempt| executed.get(&(part, &trial.trial_id, attempt)).is_some_and(|found| found.validity.valid);
-    let tries = trial.attempts.iter().map(|found| (found.block, found.attempt, is_valid(found.part, found.attempt)));
+    // A lost shard invalidates its attempt: what is left is not the load that was asked for.
+    let is_whole = |found: &CollectedAttempt| {
+        let is_of = |other: &&CollectedAttempt| (other.block, other.attempt) == (found.block, found.attempt);
+        let shards: BTreeSet<u32> = trial.attempts.iter().filter(is_of).map(|other| other.shard.index).collect();
+        shards.into_iter().eq(0..found.shard.count)
+    };
+    let counts = |found: &CollectedAttempt| is_valid(found.part, found.attempt) && is_whole(found);
+    let tries = trial.attempts.iter().map(|found| (found.block, found.attempt, counts(found)));
     let counts = counted_attempt(tries);
     let follows = trial.attempts.iter().all(|found| found.counted == (counts == Some((found.block, found.attempt))));
     if follows && trial.counted == counts.is_some() {

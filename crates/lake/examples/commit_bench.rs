@@ -119,7 +119,7 @@ fn row(table: &'static Table, run: usize, seed: usize) -> Result<Row, Box<dyn Er
         let value = match column.kind {
             _ if column.name == "run_id" => Value::Text(run_id(run)?.to_string()),
             _ if column.name.ends_with("_digest") => Value::from(Digest::of(&number.to_le_bytes())),
-            Type::Bool => Value::Bool(seed % 2 == 0),
+            Type::Bool => Value::Bool(seed.is_multiple_of(2)),
             Type::Int => Value::Int(number),
             Type::Float => Value::Float(number as f64 / 10.0),
             Type::Text => Value::Text(format!("{} {seed}", column.name)),

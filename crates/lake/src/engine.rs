@@ -93,7 +93,8 @@ impl Files {
         I: Iterator<Item = KernelResult<ArrowEngineData>> + Send + 'static,
     {
         let area = Self(self.0.clone());
-        let rows = files.to_vec().into_iter().flat_map(move |file| -> FileDataReadResultIterator {
+        let files: Vec<_> = files.to_vec();
+        let rows = files.into_iter().flat_map(move |file| -> FileDataReadResultIterator {
             match area.get(&file.location).and_then(|bytes| parse(bytes, &file)) {
                 Ok(batches) => Box::new(batches.map(|batch| batch.map(|batch| Box::new(batch) as Box<dyn EngineData>))),
                 Err(error) => Box::new(std::iter::once(Err(error))),
@@ -143,10 +144,8 @@ impl StorageHandler for Files {
         if overwrite {
             return self.0.replace(path, &data).map_err(failed);
         }
-        match self.0.create(path, &data).map_err(failed)? {
-            true => Ok(()),
-            false => Err(KernelError::FileAlreadyExists(url.to_string())),
-        }
+        let created = self.0.create(path, &data).map_err(failed)?;
+        if created { Ok(()) } else { Err(KernelError::FileAlreadyExists(url.to_string())) }
     }
 
     fn head(&self, url: &Url) -> KernelResult<FileMeta> {

@@ -44,7 +44,7 @@ pub struct TableFile {
     pub path: String,
     /// The digest that its name says, where it has one of ours: `<64 digits>.parquet`.
     pub digest: Option<Digest>,
-    /// Why Assay cannot have added it, whatever its name says.
+    /// Why its rows are not the table's rows as they stand in it, whatever its name says.
     pub foreign: Option<&'static str>,
 }
 
@@ -249,8 +249,6 @@ fn table_file(file: &ScanFile) -> TableFile {
         Some("rows of it are marked as deleted")
     } else if !file.partition_values.is_empty() {
         Some("it belongs to a partition")
-    } else if digest.is_none() {
-        Some("its name is no digest")
     } else {
         None
     };
@@ -336,7 +334,7 @@ fn first_commit(table: &Table) -> String {
             "createdTime": 0,
         } }),
     ];
-    actions.iter().map(|action| format!("{action}\n")).collect()
+    actions.iter().flat_map(|action| [action.to_string(), "\n".to_owned()]).collect()
 }
 
 /// The add actions of files, `(digest, bytes, rows)`, in the columns that the kernel asks for.

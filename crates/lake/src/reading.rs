@@ -179,15 +179,14 @@ fn fetch(lake: &Lake, table: &'static Table, digest: &Digest, scratch: &Scratch)
 
 fn fetch_any(lake: &Lake, table: &'static Table, file: &TableFile, scratch: &Scratch) -> Result<(Digest, ScratchFile)> {
     let unreadable = |problem: &str| Error::Failed(format!("file `{}` of table `{}`: {problem}", file.path, table.name));
-    if let Some(reason) = file.foreign.filter(|_| file.digest.is_some()) {
+    if let Some(reason) = file.foreign {
         return Err(unreadable(reason));
     }
-    let (digest, fetched) = match &file.digest {
-        Some(digest) => (*digest, fetch(lake, table, digest, scratch)?),
-        None => {
-            let found = lake.area().materialise(&format!("{}/{}", table.name, file.path), scratch)?;
-            found.ok_or_else(|| unreadable("it is missing"))?
-        }
+    let (digest, fetched) = if let Some(digest) = &file.digest {
+        (*digest, fetch(lake, table, digest, scratch)?)
+    } else {
+        let found = lake.area().materialise(&format!("{}/{}", table.name, file.path), scratch)?;
+        found.ok_or_else(|| unreadable("it is missing"))?
     };
     check_file(table, &fetched).map_err(|problem| unreadable(&problem))?;
     Ok((digest, fetched))

@@ -86,6 +86,18 @@ pub(crate) static ENV_NAME: Format = Format {
     },
 };
 
+pub(crate) static MEMBER: Format = Format {
+    what: "a member of a request's body",
+    pattern: "^[a-z_][a-z0-9_]*$",
+    example: "top_p",
+    max: 100,
+    normal: |text| {
+        let accepted = text.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+            && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+        keep_if(text, accepted, "lower-case letters, digits and `_`, beginning with a letter")
+    },
+};
+
 pub(crate) static HEADER: Format = Format {
     what: "a header's name",
     pattern: "^[A-Za-z0-9-]+$",
@@ -527,13 +539,14 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const ALL: [&Format; 29] = [
+    const ALL: [&Format; 30] = [
         &TEXT,
         &WORD,
         &LABEL,
         &NAME,
         &RUN_ID,
         &ENV_NAME,
+        &MEMBER,
         &HEADER,
         &DURATION,
         &DURATION_OR_NONE,
@@ -668,6 +681,7 @@ mod tests {
         accepts(&QUANTITY, &["2", "1.5", "500m", "16Gi"], &["", "m", "1.", "1 G", "1X", "-1"]);
         accepts(&BRANCH, &["a/b-c", "v1.2"], &["", "-a", "a..b", "a/", "a//b", "a/.b", "a.lock", "a b"]);
         accepts(&METRIC, &["rate", "a.b_c"], &["", ".", "a.", "a..b", "a b"]);
+        accepts(&MEMBER, &["top_p", "n"], &["", "A", "1a", "a-b", "a.b"]);
         accepts(&ENV_NAME, &["A", "A_1"], &["", "a", "1A", "_A", "A-B"]);
         accepts(
             &SHA256,

@@ -6,7 +6,7 @@
 use crate::field::{Choice, Rule, Table, Type, Unique, choice, default, optional, required};
 use crate::format::{
     BRANCH, CRON, CURRENCY, DATE, DURATION, DURATION_OR_NONE, ENV_NAME, HEADER, HOST, HTTP_PATH, HTTP_URL, HTTPS_URL, IMAGE,
-    INSTANT, LABEL, LATENCY, METRIC, NAME, PATH, PUBLIC_KEY, QUANTITY, RUN_ID, SCENARIO, SEED, SHA256, SQL_PATH, TEXT, TIMEZONE,
+    INSTANT, LABEL, LATENCY, MEMBER, METRIC, NAME, PATH, PUBLIC_KEY, QUANTITY, RUN_ID, SCENARIO, SEED, SHA256, SQL_PATH, TEXT, TIMEZONE,
     UNIT, WORD,
 };
 use crate::lengths::MAX_TOKENS;
@@ -182,7 +182,7 @@ static AXIS: Type = Type::List { item: &Type::Scalar, min: 1, max: MAX_AXIS, uni
 static PARAMETER: Type = Type::Shapes { scalar: Some(&Type::Scalar), list: Some(&AXIS), map: None };
 static PARAMETERS: Type = Type::Map { key: &ENV_NAME, value: &PARAMETER, min: 0, max: MAX_MAP };
 
-static BODY: Type = Type::Map { key: &ENV_NAME, value: &Type::Scalar, min: 0, max: MAX_MAP };
+static BODY: Type = Type::Map { key: &MEMBER, value: &Type::Scalar, min: 0, max: MAX_MAP };
 pub(crate) static APIS: [Choice; 3] = [
     choice("chat", "`/v1/chat/completions`."),
     choice("completions", "`/v1/completions`."),

@@ -434,6 +434,7 @@ impl Define for Workload {
         check_times(spec, problems);
         check_distributions(spec, problems);
         check_api(spec, problems);
+        check_cache(spec, problems);
         check_files(spec, problems);
         check_slos(spec, problems);
         if let Some(parameters) = spec.member("parameters") {
@@ -514,6 +515,16 @@ fn check_api(spec: &Checked, problems: &mut Problems<'_>) {
         && let Some(batch) = spec.member("batch").filter(|batch| u64::read(batch).is_some_and(|batch| batch > 1))
     {
         problems.hinted(batch.span, "`spec.batch` belongs to `api: embeddings`", "remove it");
+    }
+}
+
+/// What warms the cache is sent once, so it must have an end: under a closed loop only a number of requests gives it one.
+fn check_cache(spec: &Checked, problems: &mut Problems<'_>) {
+    let Some(cache) = spec.member("cache").filter(|cache| cache.text() == Some("warm")) else { return };
+    let Some(load) = spec.member("load") else { return };
+    if load.text_of("mode") == Some("closed") && load.member("requests").is_none() {
+        let message = "`cache: warm` under a closed loop needs `spec.load.requests`";
+        problems.hinted(cache.span, message, "the prompts of the trial are sent once before it, and a duration does not say how many");
     }
 }
 

@@ -192,7 +192,8 @@ fn what_cannot_be_met_is_reported() {
     assert!((3..=8).contains(&shortest.tokens) && shortest.tokens as usize == shortest.text.len(), "{shortest:?}");
     for tokens in [100, 1_000] {
         let prompt = tokenizer.prompt(1, None, tokens).expect("a prompt");
-        assert_eq!((prompt.tokens, prompt.text.len()), (tokens, tokens as usize));
+        // No more than the shortest word may be missing, and the prompt says how many tokens it really has.
+        assert!(prompt.tokens.abs_diff(tokens) < 4 && prompt.text.len() == prompt.tokens as usize, "{prompt:?}");
     }
 }
 

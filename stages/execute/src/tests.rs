@@ -78,13 +78,13 @@ fn indicator() -> serde_json::Value {
 #[test]
 fn what_cannot_be_run_is_refused_by_name() {
     assert_eq!(check_runnable(&plan(&indicator())), Ok(()));
-    let mut serving = indicator();
-    serving["workload_type"] = json!("serving");
-    serving.as_object_mut().expect("an object").remove("indicator");
-    insta::assert_snapshot!(check_runnable(&plan(&serving)).expect_err("not yet"), @r"
-    error[workload_type]: execute cannot run workload `w`: its type `serving` is not one that this version runs
+    let mut training = indicator();
+    training["workload_type"] = json!("training");
+    training.as_object_mut().expect("an object").remove("indicator");
+    insta::assert_snapshot!(check_runnable(&plan(&training)).expect_err("not yet"), @r"
+    error[workload_type]: execute cannot run workload `w`: its type `training` is not one that this version runs
 
-    hint: this version runs workloads of type `indicator`
+    hint: this version runs workloads of type `serving` and `indicator`
     ");
 }
 

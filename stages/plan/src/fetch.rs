@@ -80,6 +80,7 @@ impl Fetcher {
             .max_redirects(0)
             .http_status_as_error(false)
             .user_agent(concat!("assay/", env!("CARGO_PKG_VERSION")))
+            .tls_config(ureq::tls::TlsConfig::builder().root_certs(ureq::tls::RootCerts::PlatformVerifier).build())
             .build();
         Self { agent: config.into(), allow }
     }

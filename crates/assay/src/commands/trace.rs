@@ -1,7 +1,7 @@
 //! `assay trace`: from a number's address to everything that it stands on.
 
 use assay_manifest::{
-    Attempt, CuratedFile, Digest, ExecutionPart, FrozenWorkload, MetricSummary, Plan, PointSummary, RunId, Source, Summary,
+    Attempt, CuratedFile, Digest, ExecutionPart, FrozenWorkload, MetricSummary, Plan, PointSummary, RunId, ServingOutcome, Source, Summary,
     TrialValue,
 };
 use assay_stage::{Exit, Failure};
@@ -258,6 +258,13 @@ fn print_source(opened: &Opened, walk: &Walk<'_>) {
     }
 }
 
+/// What stands in a serving attempt's records.
+fn requests(serving: &ServingOutcome) -> String {
+    let measured = serving.outcomes.values().fold(0_u64, |sum, count| sum.saturating_add(count.0));
+    let outcomes: Vec<_> = serving.outcomes.iter().map(|(outcome, count)| format!("{count} {outcome}")).collect();
+    format!("{measured} requests, one row each: {}", outcomes.join(", "))
+}
+
 fn print_trials(opened: &Opened, walk: &Walk<'_>) {
     output::line(format!("trials    {} counted", trials(walk).len()));
     for trial in trials(walk) {
@@ -268,13 +275,17 @@ fn print_trials(opened: &Opened, walk: &Walk<'_>) {
                 let more = if samples.len() > SHOWN { format!(" and {} more", samples.len() - SHOWN) } else { String::new() };
                 format!("samples {}{more}", shown.join(" "))
             }
-            Ok(None) => "raw samples are not here".to_owned(),
+            Ok(None) => match &attempt.serving {
+                Some(serving) => requests(serving),
+                None => "raw samples are not here".to_owned(),
+            },
             Err(failure) => failure.message,
         };
         let flagged = if trial.flagged { ", far from the others" } else { "" };
         output::line(format!("  {} attempt {}: {}{flagged}", trial.trial_id, trial.attempt + 1, trial.value));
         output::line(format!("    {samples}"));
-        let raw = attempt.evidence.iter().find(|artifact| artifact.name.ends_with("/stdout")).map(|artifact| artifact.digest);
+        let is_raw = |name: &str| name.ends_with("/stdout") || name.ends_with("/records.parquet");
+        let raw = attempt.evidence.iter().find(|artifact| is_raw(&artifact.name)).map(|artifact| artifact.digest);
         let raw = raw.map(|digest| digest.to_string()).unwrap_or_default();
         output::line(format!("    raw {raw} in execution part {}", part.short()));
     }

@@ -215,10 +215,58 @@ fn workloads() -> Value {
             "workload_spec_digest": spec("chat-8b", 640)["digest"],
             "spec": spec("chat-8b", 640),
             "seed": digest("seed of chat-8b").hex(),
-            "metrics": [{"path": "ttft_ms", "unit": "ms", "better": "lower", "primary": true}],
+            "metrics": [{"path": "ttft_ms_p99", "unit": "ms", "better": "lower", "primary": true}],
             "image": image(),
+            "serving": serving_work(),
         },
     ])
+}
+
+fn serving_work() -> Value {
+    json!({
+        "api": "chat", "model": "chat-8b", "arrival": {"law": "closed"},
+        "input": {"law": "lognormal", "mean": 480.0, "stddev": 240.0}, "output": {"law": "fixed", "tokens": 128},
+        "exact_output": true, "continuous_usage": true, "batch": 1, "body": {"temperature": "0"}, "requests": "500",
+        "duration_ns": "60000000000", "warmup_ns": "5000000000", "timeout_ns": "120000000000", "time_limit_ns": "1800000000000",
+        "cache": "cold_salt", "streaming": true, "capture": "digest", "slos": [{"metric": "ttft", "at_most_ns": "500000000"}],
+        "tokenizer": {
+            "name": "tokenizer.json", "digest": digest("workloads/chat-8b/tokenizer.json"),
+            "file": pinned("tokenizer.json", "chat-8b/tokenizer.json", 9_085_657, false),
+        },
+    })
+}
+
+/// What one shard did in an attempt of `chat-8b`.
+fn serving_outcome(id: &str, number: u32, begin: u32) -> Value {
+    json!({
+        "schedule_digest": digest(&format!("schedule of {id}")), "start": at(begin), "measured_from_ns": "5000000000",
+        "measured_to_ns": "65000000000", "outcomes": {"ok": "498", "timeout": "2"}, "warmup_outcomes": {"ok": "40"},
+        "input_tokens": "239311", "output_tokens": "68864", "chunk_lists": "all",
+        "client": {
+            "lateness_p50_ns": "21000", "lateness_p99_ns": "140000", "lateness_max_ns": "910000", "loop_busy_p99_ns": "80000",
+            "loop_stall_max_ns": "1200000", "cpu_user_us": "310000", "cpu_system_us": "540000", "cgroup_throttled_us": "0",
+            "cpu_pressure": 0.01, "full_reads": "3", "starved": "0", "asked_rate_per_s": 8.3, "sent_rate_per_s": 8.3,
+            "connections": "8", "events": "68900",
+        },
+        "clock": {"source": "same_host", "offset_ns": "0", "uncertainty_ns": "0"},
+        "records": artifact(&format!("trials/{id}/{number}/0/records.parquet"), 611_204, "application/vnd.apache.parquet"),
+    })
+}
+
+fn cross_check() -> Value {
+    json!({
+        "what": "requests", "counter": "vllm:request_success_total", "client": "538", "endpoint": "539", "agrees": true,
+        "detail": "the counter grew by 539, and 2 requests ended unsure",
+    })
+}
+
+fn serving_point() -> Value {
+    json!({
+        "requests": "1500", "outcomes": {"ok": "1494", "timeout": "6"}, "duration_ns": "180000000000", "slo_met": true,
+        "token_sources": {"continuous_usage": "1494", "unknown": "6"}, "tpot_assumed": "0",
+        "cost_absent": "the number of GPUs is unknown",
+        "absent": {"e2e_ms_p99_with_failures": "the rank falls on a failed request"}, "latency_from": "sent",
+    })
 }
 
 fn targets() -> Value {
@@ -237,6 +285,8 @@ fn targets() -> Value {
                 {"name": "HF_TOKEN", "from_env": "HF_TOKEN"},
                 {"name": "VLLM_API_KEY", "from_file": "/run/secrets/vllm-api-key"},
             ],
+            "headers": [{"name": "authorization", "from_env": "VLLM_AUTHORIZATION"}],
+            "config": {"profile": "h100-8b"},
             "ready_http": "/health",
             "ready_timeout_ns": "300000000000",
             "image": image(),
@@ -455,6 +505,8 @@ fn attempt(trial: usize, number: u32, begin: u32) -> Value {
             "name": "memory-bandwidth",
             "component": "assay-indicators",
         });
+    } else {
+        attempt["serving"] = serving_outcome(&id, number, begin);
     }
     attempt
 }
@@ -469,7 +521,7 @@ fn invalidated(mut attempt: Value, status: &str, code: &str, detail: &str) -> Va
 fn not_prepared() -> Value {
     let why = "`cc` ended with exit code 1: no space left on device";
     let mut attempt = invalidated(attempt(0, 0, NOT_PREPARED_BEGIN), "not_prepared", "not_prepared", why);
-    for absent in ["indicator", "host_before", "host_after"] {
+    for absent in ["indicator", "serving", "host_before", "host_after"] {
         attempt.as_object_mut().expect("an object").remove(absent);
     }
     attempt["window"] = window(NOT_PREPARED_BEGIN, 0);
@@ -586,6 +638,7 @@ fn collection(plan: Digest, part: Digest) -> Collection {
         json!({
             "attempt": attempt["attempt"], "block": block(incarnation), "shard": {"index": 0, "count": 1}, "part": part,
             "counted": attempt["validity"]["valid"], "samples": "2", "gaps": if late { json!([gap()]) } else { json!([]) },
+            "cross_checks": if attempt["serving"].is_null() { json!([]) } else { json!([cross_check()]) },
         })
     };
     let trial = |id: &str| {
@@ -665,7 +718,7 @@ fn point(case: &str, point: &str) -> Value {
         excluded(1, 1, "malformed", "stdout is not one JSON document"),
     ];
     let excluded = if case == TROUBLED_CASE { excluded.to_vec() } else { vec![] };
-    json!({
+    let mut summary = json!({
         "case_id": case,
         "point_id": point,
         "workload_type": if indicator { "indicator" } else { "serving" },
@@ -676,7 +729,11 @@ fn point(case: &str, point: &str) -> Value {
         "attempts": TRIALS as usize + excluded.len(),
         "excluded": excluded,
         "metrics": metrics,
-    })
+    });
+    if !indicator {
+        summary["serving"] = serving_point();
+    }
+    summary
 }
 
 fn summary(plan: Digest, collection: Digest) -> Summary {
@@ -700,6 +757,7 @@ fn summary(plan: Digest, collection: Digest) -> Summary {
             file("outcome_fact", "60", 22_752),
             file("benchmark_run_fact", "4", 24_101),
         ],
+        "views": artifact("views.json", 61_004, "application/json"),
     }))
 }
 

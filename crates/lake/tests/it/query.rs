@@ -57,7 +57,8 @@ fn views_join_what_belongs_together() {
         assert!(ask(&place, &format!("SELECT * FROM {}", view.name)).is_ok(), "{}", view.name);
         let mut tables: Vec<_> = Query::parse(view.sql).expect("a query").tables().map(|table| table.name).collect();
         let mut named = view.tables.to_vec();
-        (tables.sort_unstable(), named.sort_unstable());
+        tables.sort_unstable();
+        named.sort_unstable();
         assert_eq!(tables, named, "{}", view.name);
     }
 }

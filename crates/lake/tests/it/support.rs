@@ -131,7 +131,7 @@ pub(crate) fn row(table: &'static Table, run: u64, seed: u64) -> Row {
             ("software_version_key", _) => key_of(&SOFTWARE_VERSION_DIM),
             ("cluster_region_key", _) => key_of(&CLUSTER_REGION_DIM),
             ("point_id", _) => Value::from(format!("point-{seed}")),
-            (_, Type::Bool) => Value::Bool(seed % 2 == 0),
+            (_, Type::Bool) => Value::Bool(seed.is_multiple_of(2)),
             (_, Type::Int) => Value::Int(number),
             (_, Type::Float) if seed % 5 == 4 => {
                 if column.nullable {

@@ -191,10 +191,16 @@ fn a_file_with_deleted_rows_is_named() {
     let (place, mut snapshot, subjects) = two_runs();
     let path = format!("{}.parquet", outcome_file(&place, 1).hex());
     let vector = r#""deletionVector":{"storageType":"u","pathOrInlineDv":"ab^-aqEH.-t@S}K{vb[*k^","offset":4,"sizeInBytes":40,"cardinality":6}"#;
-    let add = add_action(&path, 1).replace(r#""dataChange":true"#, &format!(r#""dataChange":true,{vector}"#));
-    let version = foreign_commit(&place, &add);
-    snapshot.insert("outcome_fact".to_owned(), Count(version));
-    assert!(trusted(&place, &snapshot, &subjects).is_err_and(|error| error.fails_verification()));
+    fs::copy(place.table(&OUTCOME_FACT).join(&path), place.table(&OUTCOME_FACT).join("part-1.parquet")).expect("copied");
+    for path in [path.as_str(), "part-1.parquet"] {
+        let add = add_action(path, 1).replace(r#""dataChange":true"#, &format!(r#""dataChange":true,{vector}"#));
+        let version = foreign_commit(&place, &add);
+        snapshot.insert("outcome_fact".to_owned(), Count(version));
+        assert!(trusted(&place, &snapshot, &subjects).is_err_and(|error| error.fails_verification()), "{path}");
+        let reading = Reading::unverified_too(&place.lake, &snapshot, &subjects, &query(), &place.scratch).expect("read");
+        let found = reading.unverified().iter().find(|file| file.file == path).expect("named");
+        assert!(!found.read && found.reason.ends_with("rows of it are marked as deleted"), "{found:?}");
+    }
 }
 
 #[test]
