@@ -556,13 +556,14 @@ fn output_that_nobody_reads_is_no_failure() {
 #[test]
 fn every_command_has_its_help() {
     let fixture = Fixture::bare();
-    let commands: [&[&str]; 12] = [
+    let commands: [&[&str]; 13] = [
         &[],
         &["run"],
         &["verify"],
         &["trace"],
         &["validate"],
         &["plan"],
+        &["bench"],
         &["runs"],
         &["show"],
         &["schema"],

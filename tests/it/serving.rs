@@ -28,7 +28,7 @@ const ENOUGH: u32 = 50;
 
 /// A pipeline over serving workloads; `more` is further lines of its `spec`, indented by two.
 fn pipeline(workloads: &[&str], targets: &[&str], trials: u32, retry_budget: u32, more: &str) -> String {
-    let targets: String = targets.iter().map(|target| format!("    - {target}\n")).collect();
+    let targets = targets.iter().fold(String::new(), |lines, target| lines + "    - " + target + "\n");
     format!(
         "apiVersion: assay.dev/v1alpha1
 kind: Pipeline

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{
-    Attempt, Block, Body, CanonicalError, CollectedAttempt, CollectedTrial, Collection, Digest, Document, ExecutionPart, InputRef, Kind, Manifest,
-    Plan, RunId, TrialId,
+    Attempt, Block, Body, CanonicalError, CollectedAttempt, CollectedTrial, Collection, Digest, Document, ExecutionPart,
+    InputRef, Kind, Manifest, Plan, RunId, TrialId,
 };
 
 use crate::chain_name;

@@ -13,8 +13,8 @@ mod instant;
 
 pub use artifact::{Artifact, Count};
 pub use bodies::{
-    collection::*, common::*, environment::*, execution::*, plan::*, publication::*, recording::*, run_end::*, serving::*, source::*,
-    summary::*,
+    collection::*, common::*, environment::*, execution::*, plan::*, publication::*, recording::*, run_end::*, serving::*,
+    source::*, summary::*,
 };
 pub use canonical::{CanonicalError, MAX_EXACT_INTEGER, canonical_json, canonical_value};
 pub use digest::{Digest, DigestError, Hasher};

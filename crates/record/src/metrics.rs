@@ -218,7 +218,9 @@ mod tests {
         assert_eq!(request().jitter_ns(), Some(350.0));
         let of_gaps = |gaps: &[i64]| {
             let mut jitter = Jitter::default();
-            gaps.iter().for_each(|gap| jitter.add(*gap));
+            for gap in gaps {
+                jitter.add(*gap);
+            }
             jitter.mean_ns()
         };
         assert_eq!((of_gaps(&[]), of_gaps(&[5]), of_gaps(&[5, 5]), of_gaps(&[5, 8])), (None, None, Some(0.0), Some(3.0)));

@@ -293,7 +293,9 @@ impl Driver<'_> {
     }
 
     fn at_once(&mut self, calls: &[StageCall]) -> Result<Vec<InputRef>, Failure> {
-        calls.iter().for_each(|call| self.observer.stage_started(call));
+        for call in calls {
+            self.observer.stage_started(call);
+        }
         let (sender, events) = sync_channel::<(usize, Event)>(WAITING_EVENTS);
         let (runner, observer) = (self.runner, &mut *self.observer);
         let results: Vec<Result<InputRef, Failure>> = std::thread::scope(|scope| {

@@ -118,7 +118,9 @@ impl LocalRunner {
     /// Ends what is held of a target. A stage that is tried again asks for its target again, which needs the port of the first.
     fn release_target(&self, target: &str) {
         let earlier: Vec<_> = lock(&self.held).extract_if(.., |(name, _)| name == target).collect();
-        earlier.into_iter().for_each(|(_, process)| end(process, "its target is started again"));
+        for (_, process) in earlier {
+            end(process, "its target is started again");
+        }
     }
 }
 

@@ -209,4 +209,3 @@ fn place_of(workload: &Workload, path: &str) -> String {
         None => "spec.tokenizer".to_owned(),
     }
 }
-

@@ -505,7 +505,8 @@ fn check_api(spec: &Checked, problems: &mut Problems<'_>) {
     let Some(lengths) = spec.member("lengths") else { return };
     let is_embedding = lengths.text().is_some_and(|text| text.starts_with("E("));
     if is_embedding && api != "embeddings" {
-        let message = format!("the scenario {} is of embeddings, and `spec.api` is `{api}`", quote(lengths.text().unwrap_or_default()));
+        let message =
+            format!("the scenario {} is of embeddings, and `spec.api` is `{api}`", quote(lengths.text().unwrap_or_default()));
         problems.hinted(lengths.span, message, "write `api: embeddings`, or a scenario such as `D(128,256)`");
     }
     if !is_embedding && api == "embeddings" {
@@ -524,7 +525,11 @@ fn check_cache(spec: &Checked, problems: &mut Problems<'_>) {
     let Some(load) = spec.member("load") else { return };
     if load.text_of("mode") == Some("closed") && load.member("requests").is_none() {
         let message = "`cache: warm` under a closed loop needs `spec.load.requests`";
-        problems.hinted(cache.span, message, "the prompts of the trial are sent once before it, and a duration does not say how many");
+        problems.hinted(
+            cache.span,
+            message,
+            "the prompts of the trial are sent once before it, and a duration does not say how many",
+        );
     }
 }
 

@@ -162,8 +162,18 @@ mod tests {
     #[test]
     fn machines_may_rely_on_the_words() {
         let words = every_kind().map(|event| line(&event).split('"').nth(3).unwrap_or_default().to_owned());
-        let expected =
-            ["started", "trial_started", "load", "trial_finished", "recording", "note", "hold", "accepted", "recomputed", "failed"];
+        let expected = [
+            "started",
+            "trial_started",
+            "load",
+            "trial_finished",
+            "recording",
+            "note",
+            "hold",
+            "accepted",
+            "recomputed",
+            "failed",
+        ];
         assert_eq!(words, expected);
     }
 

@@ -15,7 +15,11 @@ fn corpus(count: usize) -> Vec<String> {
 
 /// A BPE that was trained until each word of the corpus was one token, or the vocabulary was full.
 fn trained(mut tokenizer: tokenizers::Tokenizer, tokens: usize, lines: Vec<String>) -> Vec<u8> {
-    let trainer = BpeTrainer::builder().show_progress(false).vocab_size(tokens).initial_alphabet(ByteLevel::alphabet().into_iter().collect()).build();
+    let trainer = BpeTrainer::builder()
+        .show_progress(false)
+        .vocab_size(tokens)
+        .initial_alphabet(ByteLevel::alphabet().into_iter().collect())
+        .build();
     tokenizer.train(&mut TrainerWrapper::from(trainer), lines.into_iter()).expect("training");
     tokenizer.to_string(false).expect("a file").into_bytes()
 }

@@ -118,7 +118,7 @@ fn a_few_columns_are_read_alone() {
         assert_eq!(batch.words::<Outcome>(RecordColumn::Outcome).expect("read"), vec![Outcome::Dropped; batch.rows()]);
         assert_eq!(batch.ints(RecordColumn::Shard).expect("read").complete().map(|shards| shards[0]), Some(1));
         for row in 0..batch.rows() {
-            assert_eq!(indices.get(row), Some(next as i64));
+            assert_eq!(indices.get(row), Some(next.cast_signed()));
             assert_eq!(sent.get(row), (next % 3 != 0).then_some(5));
             next += 1;
         }

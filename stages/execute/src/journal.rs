@@ -81,9 +81,8 @@ impl Journal {
     pub(crate) fn wants_attempt(&self, trial: &TrialId, retry_budget: u32) -> bool {
         let spent = self.of(trial).filter(|attempt| !is_cut_short(attempt.status)).count() as u64;
         let stands = |attempt: &Attempt| !self.overruled.contains(&(trial.clone(), attempt.attempt));
-        let over = |attempt: &Attempt| {
-            (attempt.validity.valid && stands(attempt)) || attempt.status == AttemptStatus::NotPrepared
-        };
+        let over =
+            |attempt: &Attempt| (attempt.validity.valid && stands(attempt)) || attempt.status == AttemptStatus::NotPrepared;
         spent <= u64::from(retry_budget) && !self.of(trial).any(over)
     }
 

@@ -174,8 +174,11 @@ impl BlockRun<'_> {
             let Some(address) = &found.address else { continue };
             let headers = Headers::read(&target.headers).map_err(|error| Failure::of(Exit::Environment, "header", &error))?;
             if let Some(difference) = Identity::ask(&Client::new(headers), address).differs_from(found) {
-                return Err(Failure::environment("drift", format!("the target `{}` is not the one provisioned: {difference}", found.id))
-                    .hint("the block has to be provisioned anew; `assay run` with the same run id does so"));
+                return Err(Failure::environment(
+                    "drift",
+                    format!("the target `{}` is not the one provisioned: {difference}", found.id),
+                )
+                .hint("the block has to be provisioned anew; `assay run` with the same run id does so"));
             }
         }
         Ok(())
@@ -273,7 +276,8 @@ impl BlockRun<'_> {
     fn finish(self) -> ExecutionPart {
         let (prepared, attempts, resumed) = self.journal.into_parts();
         // Attempts of one trial share their schedule but for request ids, which are not in its digest.
-        let schedules = attempts.iter().filter_map(|attempt| Some((attempt.trial_id.clone(), attempt.serving.as_ref()?.schedule_digest)));
+        let schedules =
+            attempts.iter().filter_map(|attempt| Some((attempt.trial_id.clone(), attempt.serving.as_ref()?.schedule_digest)));
         ExecutionPart {
             schedule_digests: schedules.collect(),
             plan_digest: self.of.plan,

@@ -133,7 +133,7 @@ impl<'a> ServingTrial<'a> {
             client: &client,
             window_ns: window.duration_ns.0,
             missed_start: start.missed_by_ns,
-            is_idle: schedule.users().is_some_and(|users| self.stripe(ctx).share(users) == 0),
+            is_idle: schedule.users().is_some_and(|users| stripe(ctx).share(users) == 0),
         });
         reasons.extend(verdict);
         let outcome = ServingOutcome {
@@ -166,11 +166,6 @@ impl<'a> ServingTrial<'a> {
         })
     }
 
-    fn stripe(&self, ctx: &Context) -> Stripe {
-        let shard = ctx.shard();
-        Stripe::new(shard.index, shard.count).unwrap_or(Stripe::WHOLE)
-    }
-
     fn endpoint(&self, headers: &Headers) -> Result<Endpoint, Failure> {
         let unusable = |error: assay_load::Error| Failure::of(Exit::Environment, "endpoint", &error);
         let mut endpoint = Endpoint::parse(&self.address).and_then(Endpoint::resolve).map_err(unusable)?;
@@ -191,7 +186,6 @@ impl<'a> ServingTrial<'a> {
         reasons: &mut Vec<Reason>,
     ) -> Result<(), Failure> {
         match self.work.cache {
-            CacheMode::ColdSalt | CacheMode::Shared => Ok(()),
             // One shard speaks for all: the flush must not fall into another shard's load.
             CacheMode::ColdFlush if ctx.shard().index == 0 => {
                 let client = Client::new(headers);
@@ -200,7 +194,7 @@ impl<'a> ServingTrial<'a> {
                 }
                 Ok(())
             }
-            CacheMode::ColdFlush => Ok(()),
+            CacheMode::ColdFlush | CacheMode::ColdSalt | CacheMode::Shared => Ok(()),
             CacheMode::Warm => self.warm(ctx, schedule, endpoint),
         }
     }
@@ -208,7 +202,7 @@ impl<'a> ServingTrial<'a> {
     /// Sends the shard's own prompts once, each for one token.
     fn warm(&self, ctx: &Context, schedule: &TrialSchedule, endpoint: &Endpoint) -> Result<(), Failure> {
         const USERS: u32 = 16;
-        let prompts = Prompts::new(schedule, self.stripe(ctx), Arc::clone(&self.tokenizer), self.work);
+        let prompts = Prompts::new(schedule, stripe(ctx), Arc::clone(&self.tokenizer), self.work);
         let trial = Trial {
             arrivals: Arrivals::Closed { users: USERS },
             start_at_ns: assay_reactor::now_ns(),
@@ -265,7 +259,7 @@ impl<'a> ServingTrial<'a> {
         endpoint: Endpoint,
         start: &Start,
     ) -> Result<Shot, Failure> {
-        let stripe = self.stripe(ctx);
+        let stripe = stripe(ctx);
         let mut trial = self.trial_of(endpoint, start.monotonic_ns);
         if let Some(users) = schedule.users() {
             // A shard without users of its own still takes part, with no request.
@@ -304,7 +298,8 @@ impl<'a> ServingTrial<'a> {
             (ran, timed_out)
         });
         let finished = finished.map_err(|error| load_failure(&error))?;
-        let (tokens, written): (_, WrittenFile) = sink.finish().map_err(|error| Failure::of(Exit::Environment, "records", &*error))?;
+        let (tokens, written): (_, WrittenFile) =
+            sink.finish().map_err(|error| Failure::of(Exit::Environment, "records", &*error))?;
         let name = |what: &str| format!("trials/{}/{attempt}/{shard}/{what}", self.trial.trial_id);
         let records = ctx.put_file(name("records.parquet"), "application/vnd.apache.parquet", &path)?;
         if records.digest != written.digest {
@@ -320,6 +315,12 @@ impl<'a> ServingTrial<'a> {
         }
         Ok(Shot { finished, timed_out, tokens, records, answers })
     }
+}
+
+/// The part of the load that is this shard's.
+fn stripe(ctx: &Context) -> Stripe {
+    let shard = ctx.shard();
+    Stripe::new(shard.index, shard.count).unwrap_or(Stripe::WHOLE)
 }
 
 /// What an attempt left behind.
@@ -424,9 +425,8 @@ fn outcomes(finished: &Finished, phase: Phase) -> BTreeMap<String, Count> {
 fn health(finished: &Finished, before: &HostState, after: &HostState, _shards: u32, is_open: bool) -> ClientHealth {
     let client = &finished.client;
     let lateness = client.lateness.as_ref();
-    let throttled = after
-        .cgroup_throttled_us
-        .and_then(|after| Some(Count(after.0.saturating_sub(before.cgroup_throttled_us?.0))));
+    let throttled =
+        after.cgroup_throttled_us.and_then(|after| Some(Count(after.0.saturating_sub(before.cgroup_throttled_us?.0))));
     ClientHealth {
         lateness_p50_ns: lateness.map(|lateness| unsigned(lateness.ns_p50)),
         lateness_p99_ns: lateness.map(|lateness| unsigned(lateness.ns_p99)),
@@ -471,4 +471,3 @@ fn signed(ns: Count) -> i64 {
 fn same_host() -> ClockOffset {
     ClockOffset { source: "same_host".to_owned(), offset_ns: Some("0".to_owned()), uncertainty_ns: Some(Count(0)) }
 }
-

@@ -3,16 +3,16 @@
 mod fetch;
 mod image;
 mod pin;
-mod serving;
 #[cfg(test)]
 mod server;
+mod serving;
 
 use std::collections::BTreeMap;
 
 use assay_git::{OfflineFile, Oid, RawObject, check_offline};
 use assay_manifest::{
-    Control, ControlFact, ControlState, Count, EnvVar, FrozenWorkload, IndicatorWork, MAX_MANIFEST_BYTES, Metric, Name, OriginKind,
-    PinnedFile, PipelineRef, Plan, Prepare, Source, SourceFile, SourceRef, Target, TrialOrder, TrialPolicy, Variant,
+    Control, ControlFact, ControlState, Count, EnvVar, FrozenWorkload, IndicatorWork, MAX_MANIFEST_BYTES, Metric, Name,
+    OriginKind, PinnedFile, PipelineRef, Plan, Prepare, Source, SourceFile, SourceRef, Target, TrialOrder, TrialPolicy, Variant,
 };
 use assay_schedule::{OrderRules, order_digest, order_seed, order_trials};
 use assay_spec::{Closure, ClosureError, ControlAsk, Parameter, SecretRef, Work, Workload, closure, expand};

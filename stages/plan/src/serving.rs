@@ -1,8 +1,8 @@
 //! Serving workloads: what execute will ask of an endpoint, and the recipe of each point's load.
 
 use assay_manifest::{
-    ArrivalLaw, CacheMode, CaptureMode, Case, Count, Digest, FrozenWorkload, LengthLaw, Point, ServingWork, Slo, SloMetric, Source,
-    Tokenizer,
+    ArrivalLaw, CacheMode, CaptureMode, Case, Count, Digest, FrozenWorkload, LengthLaw, Point, ServingWork, Slo, SloMetric,
+    Source, Tokenizer,
 };
 use assay_schedule::{Nonce, Offered, PointKey, ScheduleError, Seed, TrialKey, TrialSchedule, load_recipe_digest};
 use assay_spec::{Arrival, Arrivals, Cache, Capture, Distribution, Lengths, Scenario, Serving, Workload};
@@ -71,7 +71,8 @@ fn recipe(workload: &FrozenWorkload, work: &ServingWork, point: &Point) -> Resul
         failure.hint(format!("see `spec.load` and `spec.lengths` of the workload `{}`", workload.name))
     };
     let offered = Offered::of_point(point).map_err(|error| unusable(&error))?;
-    TrialSchedule::new(work, offered, &TrialKey { point: key, trial: 0, nonce: Nonce::new(0) }).map_err(|error| unusable(&error))?;
+    TrialSchedule::new(work, offered, &TrialKey { point: key, trial: 0, nonce: Nonce::new(0) })
+        .map_err(|error| unusable(&error))?;
     load_recipe_digest(work, offered, &key).map_err(|error| Failure::of(Exit::Definition, "load_recipe", &error))
 }
 
@@ -91,7 +92,8 @@ fn tokens(count: u64) -> u32 {
 
 fn lengths(lengths: &Lengths) -> (LengthLaw, Option<LengthLaw>) {
     let (floor_in, floor_out) = SCENARIO_FLOORS;
-    let normal = |(mean, stddev): (u64, u64), floor| LengthLaw::TruncatedNormal { mean: mean as f64, stddev: stddev as f64, floor };
+    let normal =
+        |(mean, stddev): (u64, u64), floor| LengthLaw::TruncatedNormal { mean: mean as f64, stddev: stddev as f64, floor };
     let uniform = |(low, high): (u64, u64), floor| LengthLaw::TruncatedUniform { low: tokens(low), high: tokens(high), floor };
     match lengths {
         Lengths::Scenario(Scenario::Deterministic { input, output }) => {
@@ -149,7 +151,8 @@ fn tokenizer(ctx: &Context, source: &Source, workload: &Workload, serving: &Serv
     let file = pinned(source, &workload.name, path)?;
     let bytes = ctx.get(&file.artifact, MAX_TOKENIZER_BYTES)?;
     assay_tokens::Tokenizer::from_file(&bytes).map_err(|error| {
-        Failure::of(Exit::Definition, "tokenizer", &error).hint(format!("`{}` must be a tokenizer.json that can be read", file.origin))
+        Failure::of(Exit::Definition, "tokenizer", &error)
+            .hint(format!("`{}` must be a tokenizer.json that can be read", file.origin))
     })?;
     Ok(Tokenizer { name: path.clone(), digest: file.artifact.digest, file: Some(file) })
 }

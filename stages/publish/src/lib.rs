@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use assay_claim::Evidence;
 use assay_envelope::{PublicKey, TrustPolicy, Verified};
 use assay_manifest::{
-    Artifact, Collection, Document, Environment, FrozenWorkload, Grade, Kind, ListedRun, Name, Plan, Publication, Role, Summary, Views,
-    canonical_json,
+    Artifact, Collection, Document, Environment, FrozenWorkload, Grade, Kind, ListedRun, Name, Plan, Publication, Role, Summary,
+    Views, canonical_json,
 };
 use assay_report::{Report, SignedBy};
 use assay_stage::{Context, Failure, Inputs, Stage, StageName};

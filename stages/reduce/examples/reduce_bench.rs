@@ -54,7 +54,7 @@ impl Random {
 }
 
 fn record(random: &mut Random, index: u64, chunks: &mut Vec<Chunk>, count: usize) -> Record {
-    let intended = index as i64 * 1_000_000;
+    let intended = index.cast_signed() * 1_000_000;
     let sent = intended + 20_000 + random.wait(30_000.0);
     let first = sent + 20_000_000 + random.wait(60_000_000.0);
     let tokens = if count > 0 { count as u32 } else { 64 + (random.next() % 256) as u32 };
@@ -67,7 +67,7 @@ fn record(random: &mut Random, index: u64, chunks: &mut Vec<Chunk>, count: usize
     if count == 0 {
         last += i64::from(tokens) * 9_000_000 + random.wait(50_000_000.0);
     }
-    let failed = random.next() % 200 == 0;
+    let failed = random.next().is_multiple_of(200);
     let answered = |at: i64| (!failed).then_some(at);
     Record {
         global_index: index,
@@ -128,7 +128,7 @@ fn reduce(path: &Path, records: u64) -> Result<(), Box<dyn Error>> {
     let work: ServingWork = serde_json::from_str(WORK)?;
     let (begun, before) = (Instant::now(), cpu());
     let file = RecordFile::open(File::open(path)?)?;
-    let window = 0..records as i64 * 1_000_000 + 60_000_000_000;
+    let window = 0..records.cast_signed() * 1_000_000 + 60_000_000_000;
     let trial = TrialRecords::new("w.t.default.one.t0".parse()?, vec![file], window);
     let first = trial.first_pass(&work)?;
     let rates = first.rates(&work);
@@ -139,7 +139,7 @@ fn reduce(path: &Path, records: u64) -> Result<(), Box<dyn Error>> {
     println!(
         "  first pass {}, quantile pass {}, whole {}; peak {} MiB",
         shown(first_pass, first_cpu),
-        shown(whole - first_pass, whole_cpu.saturating_sub(first_cpu)),
+        shown(whole.saturating_sub(first_pass), whole_cpu.saturating_sub(first_cpu)),
         shown(whole, whole_cpu),
         peak_mib()
     );

@@ -119,7 +119,7 @@ impl Bench {
     pub(crate) fn run(self: Box<Self>) -> Result<Exit, Failure> {
         let adhoc = self.definitions()?;
         if self.print {
-            for (path, bytes) in adhoc.iter().filter(|(path, _)| path.ends_with(".yaml")) {
+            for (path, bytes) in adhoc.iter().filter(|(path, _)| path.rsplit('.').next() == Some("yaml")) {
                 output::line(format!("# {path}"));
                 output::line(String::from_utf8_lossy(bytes));
             }
@@ -136,8 +136,7 @@ impl Bench {
         let mut workloads = Vec::new();
         let closed = json!({"mode": "closed", "concurrency": self.concurrency});
         let open = json!({"mode": "open", "rate": self.rate, "arrival": self.arrival});
-        for (name, load, wanted) in
-            [("bench", closed, !self.concurrency.is_empty()), ("bench-open", open, !self.rate.is_empty())]
+        for (name, load, wanted) in [("bench", closed, !self.concurrency.is_empty()), ("bench-open", open, !self.rate.is_empty())]
         {
             if !wanted {
                 continue;

@@ -57,7 +57,12 @@ impl Plan {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let system = |error: std::io::Error| Failure::environment("system", "cannot start a thread").because(&error);
         let scratch = tempfile::tempdir().map_err(system)?;
-        let spec = SourceSpec { pipeline: self.pipeline.clone(), repo: self.repo.clone(), commit: self.commit.clone(), ..SourceSpec::default() };
+        let spec = SourceSpec {
+            pipeline: self.pipeline.clone(),
+            repo: self.repo.clone(),
+            commit: self.commit.clone(),
+            ..SourceSpec::default()
+        };
         let source = read_source(&spec, scratch.path(), &Spawner::start().map_err(system)?, &Cancel::new().map_err(system)?)?;
         let closure = &source.closure;
         let workloads = closure.workloads.iter().map(|workload| outline(closure, workload)).collect::<Result<Vec<_>, _>>()?;

@@ -42,12 +42,7 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
-        let source = SourceSpec {
-            pipeline: self.pipeline,
-            repo: self.repo,
-            commit: self.commit,
-            ..SourceSpec::default()
-        };
+        let source = SourceSpec { pipeline: self.pipeline, repo: self.repo, commit: self.commit, ..SourceSpec::default() };
         let plan = json!({"fetch": !self.no_fetch});
         Asked { source, store: self.store, name: self.name, plan, json: self.json, shows: Shows::Report }.run()
     }

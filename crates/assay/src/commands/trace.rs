@@ -1,8 +1,8 @@
 //! `assay trace`: from a number's address to everything that it stands on.
 
 use assay_manifest::{
-    Attempt, CuratedFile, Digest, ExecutionPart, FrozenWorkload, MetricSummary, Plan, PointSummary, RunId, ServingOutcome, Source, Summary,
-    TrialValue,
+    Attempt, CuratedFile, Digest, ExecutionPart, FrozenWorkload, MetricSummary, Plan, PointSummary, RunId, ServingOutcome,
+    Source, Summary, TrialValue,
 };
 use assay_stage::{Exit, Failure};
 use assay_warehouse::{ROW_ID, Row, Value};

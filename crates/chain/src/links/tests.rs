@@ -97,7 +97,16 @@ fn recording(plan_digest: Digest) -> Recording {
 
 fn collected(part: Digest, attempt: u32, counted: bool) -> CollectedAttempt {
     let block = Block { index: 0, incarnation: 0 };
-    CollectedAttempt { attempt, block, shard: Shard::ONLY, part, counted, samples: 0.into(), gaps: Vec::new(), cross_checks: Vec::new() }
+    CollectedAttempt {
+        attempt,
+        block,
+        shard: Shard::ONLY,
+        part,
+        counted,
+        samples: 0.into(),
+        gaps: Vec::new(),
+        cross_checks: Vec::new(),
+    }
 }
 
 fn collection(plan_digest: Digest, part: Digest) -> Collection {

@@ -6,7 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::document::{body, words};
-use crate::{Artifact, Block, CaseId, Count, Digest, InputRef, Instant, Name, PointId, ServingOutcome, Shard, TrialId, Validity, Window};
+use crate::{
+    Artifact, Block, CaseId, Count, Digest, InputRef, Instant, Name, PointId, ServingOutcome, Shard, TrialId, Validity, Window,
+};
 
 words!(
     /// What became of an attempt.

@@ -151,6 +151,6 @@ proptest! {
         prop_assert_eq!(sample.name.as_ref(), name);
         let found: Vec<_> = sample.labels.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
         prop_assert_eq!(found, labels);
-        prop_assert!(sample.value == value || (sample.value.is_nan() && value.is_nan()));
+        prop_assert!(sample.value.total_cmp(&value).is_eq() || (sample.value.is_nan() && value.is_nan()));
     }
 }

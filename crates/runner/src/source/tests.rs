@@ -174,8 +174,11 @@ fn what_cannot_be_read_is_named() {
     assert!(failure.message.contains("no-such-branch"), "{failure}");
     let nowhere = SourceSpec { pipeline: "/nonexistent/p.yaml".to_owned(), ..SourceSpec::default() };
     assert!(refusal(read_at(&nowhere)).to_string().contains("/nonexistent"));
-    let outside =
-        SourceSpec { pipeline: "/etc/hostname".to_owned(), repo: Some(tree.0.path().display().to_string()), ..SourceSpec::default() };
+    let outside = SourceSpec {
+        pipeline: "/etc/hostname".to_owned(),
+        repo: Some(tree.0.path().display().to_string()),
+        ..SourceSpec::default()
+    };
     let failure = refusal(read_at(&outside));
     assert_eq!((failure.exit, failure.code.as_str()), (Exit::Usage, "pipeline_path"));
 }

@@ -40,7 +40,10 @@ pub(crate) fn judge(left: &Left<'_>) -> (AttemptStatus, Vec<Reason>) {
     let mut reasons = Vec::new();
     match status {
         AttemptStatus::TimedOut => {
-            reasons.push(Reason::new("time_limit", format!("the trial ran into its time limit of {:?} and was stopped", left.limit)));
+            reasons.push(Reason::new(
+                "time_limit",
+                format!("the trial ran into its time limit of {:?} and was stopped", left.limit),
+            ));
         }
         AttemptStatus::Cancelled => reasons.push(Reason::new("cancelled", "the run was stopped in the middle of the attempt")),
         _ => reasons.extend(nothing_measured(left)),

@@ -114,11 +114,8 @@ pub(crate) mod tests {
 
     fn schedule(work: &ServingWork, nonce: u128) -> TrialSchedule {
         let (seed, workload, point) = (Seed::new([1; 32]), Digest::of(b"w"), "rate-10".parse().expect("a point"));
-        let key = TrialKey {
-            point: PointKey { seed: &seed, workload: &workload, point: &point },
-            trial: 0,
-            nonce: Nonce::new(nonce),
-        };
+        let key =
+            TrialKey { point: PointKey { seed: &seed, workload: &workload, point: &point }, trial: 0, nonce: Nonce::new(nonce) };
         TrialSchedule::new(work, Offered::Rate { per_s: 10.0 }, &key).expect("a schedule")
     }
 
@@ -145,7 +142,8 @@ pub(crate) mod tests {
     fn a_salt_parts_the_prompts_of_two_attempts_and_nothing_else_does() {
         let salted = work();
         let shared = ServingWork { cache: CacheMode::Shared, ..work() };
-        let texts = |work: &ServingWork, nonce| prompts(work, nonce, 0, 1).into_iter().map(|planned| planned.body).collect::<Vec<_>>();
+        let texts =
+            |work: &ServingWork, nonce| prompts(work, nonce, 0, 1).into_iter().map(|planned| planned.body).collect::<Vec<_>>();
         assert_ne!(texts(&salted, 1), texts(&salted, 2));
         assert_eq!(texts(&shared, 1), texts(&shared, 2));
         let offsets = |nonce| prompts(&salted, nonce, 0, 1).iter().map(|planned| planned.intended_offset_ns).collect::<Vec<_>>();

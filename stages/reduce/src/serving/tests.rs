@@ -1,3 +1,10 @@
+#![allow(
+    clippy::float_cmp,
+    clippy::cast_possible_wrap,
+    clippy::type_complexity,
+    clippy::needless_for_each,
+    reason = "expected values are exact, and indices small"
+)]
 use std::collections::BTreeMap;
 
 use assay_manifest::{Count, Digest, Environment, HostFacts, Shard, Validity};
@@ -106,7 +113,9 @@ fn work(changes: &Json) -> Json {
 fn file(records: &[Record], number: u32, shard: u32) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut writer = RecordWriter::new(&mut bytes, number, shard).expect("a writer");
-    records.iter().for_each(|record| writer.write(record).expect("a record"));
+    for record in records {
+        writer.write(record).expect("a record");
+    }
     writer.finish().expect("a file");
     bytes
 }
@@ -347,7 +356,7 @@ fn under_closed_loop_latencies_count_from_sending() {
 #[test]
 fn a_limit_is_good_itself_and_what_is_missing_is_not() {
     let slo = |metric: &str, ns: u64| json!({"slos": [{"metric": metric, "at_most_ns": ns.to_string()}]});
-    let good = |slos: &Json, record: Record| value(&reduced(slos, vec![record]), "good_fraction").expect("there") == 1.0;
+    let good = |slos: &Json, record: Record| value(&reduced(slos, vec![record]), "good_fraction").expect("there") > 0.999;
     let one = || request(0, [0, 10, 110, 310], 5);
     assert!(good(&slo("ttft", 110_000_000), one()) && !good(&slo("ttft", 109_999_999), one()));
     assert!(good(&slo("e2e", 310_000_000), one()) && !good(&slo("e2e", 309_999_999), one()));
@@ -373,7 +382,7 @@ fn a_point_meets_its_slos_where_99_of_100_requests_do() {
 #[test]
 fn tails_of_failures_are_absent_from_the_rank_on_that_fails() {
     let with = |failing: u64| {
-        let records = (0..100 - failing).map(|index| request(index, [0, 0, 100 + index as i64, 300], 5));
+        let records = (0..100 - failing).map(|index| request(index, [0, 0, 100 + index.cast_signed(), 300], 5));
         let failing = (100 - failing..100).map(|index| failed(index, [0, 0, 5], Outcome::HttpError));
         let point = reduced(&json!({}), records.chain(failing).collect());
         ["ttft_ms_p50_with_failures", "ttft_ms_p95_with_failures", "ttft_ms_p99_with_failures"]
@@ -577,7 +586,7 @@ fn the_fact_holds_the_medians_in_nanoseconds() {
 #[test]
 fn curves_are_pooled_over_trials() {
     let trial = |from: u64| {
-        vec![attempted((from..from + 51).map(|index| request(index - from, [0, 0, 1 + index as i64, 500], 5)).collect())]
+        vec![attempted((from..from + 51).map(|index| request(index - from, [0, 0, 1 + index.cast_signed(), 500], 5)).collect())]
     };
     let point = given(&json!({}), &json!([]), &[trial(0), trial(50)]).reduce();
     let curve = &point.view.curves[0];
@@ -594,7 +603,7 @@ fn curves_are_pooled_over_trials() {
 #[test]
 fn a_timeline_keeps_failures_up_to_half_of_its_room() {
     let shown = |ok: u64, failing: u64| {
-        let records = (0..ok).map(|index| request(index, [index as i64, index as i64, 5_000, 6_000], 5));
+        let records = (0..ok).map(|index| request(index, [index.cast_signed(), index.cast_signed(), 5_000, 6_000], 5));
         let broken = (ok..ok + failing).map(|index| failed(index, [0, 0, 5], Outcome::Timeout));
         let point = reduced(&json!({}), records.chain(broken).collect());
         let timeline = point.view.timeline.expect("a timeline");
