@@ -8,5 +8,5 @@ mod links;
 mod names;
 
 pub use contract::{Arity, StageName, Takes};
-pub use links::{BrokenLink, Member, check_complete, check_links, check_publishable, counted_attempt};
+pub use links::{BrokenLink, Member, Try, check_complete, check_links, check_publishable, counted_attempt};
 pub use names::{chain_name, published_files, published_prefix};

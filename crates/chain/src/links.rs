@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{
-    Attempt, Block, Body, CanonicalError, CollectedAttempt, CollectedTrial, Collection, Digest, Document, ExecutionPart,
-    InputRef, Kind, Manifest, Plan, RunId, TrialId,
+    Attempt, Block, Body, CanonicalError, CollectedTrial, Collection, Digest, Document, ExecutionPart, InputRef, Kind, Manifest,
+    Plan, RunId, Shard, TrialId,
 };
 
 use crate::chain_name;
@@ -322,14 +322,12 @@ fn check_accounted(executed: &BTreeMap<AttemptKey<'_>, &Attempt>, trials: &[Coll
 
 fn check_counted(executed: &BTreeMap<AttemptKey<'_>, &Attempt>, trial: &CollectedTrial) -> Result<(), BrokenLink> {
     let is_valid = |part, attempt| executed.get(&(part, &trial.trial_id, attempt)).is_some_and(|found| found.validity.valid);
-    // A lost shard invalidates its attempt: what is left is not the load that was asked for.
-    let is_whole = |found: &CollectedAttempt| {
-        let is_of = |other: &&CollectedAttempt| (other.block, other.attempt) == (found.block, found.attempt);
-        let shards: BTreeSet<u32> = trial.attempts.iter().filter(is_of).map(|other| other.shard.index).collect();
-        shards.into_iter().eq(0..found.shard.count)
-    };
-    let counts = |found: &CollectedAttempt| is_valid(found.part, found.attempt) && is_whole(found);
-    let tries = trial.attempts.iter().map(|found| (found.block, found.attempt, counts(found)));
+    let tries = trial.attempts.iter().map(|found| Try {
+        block: found.block,
+        attempt: found.attempt,
+        shard: found.shard,
+        valid: is_valid(found.part, found.attempt),
+    });
     let counts = counted_attempt(tries);
     let follows = trial.attempts.iter().all(|found| found.counted == (counts == Some((found.block, found.attempt))));
     if follows && trial.counted == counts.is_some() {
@@ -338,15 +336,33 @@ fn check_counted(executed: &BTreeMap<AttemptKey<'_>, &Attempt>, trial: &Collecte
     Err(BrokenLink::Counted { trial: trial.trial_id.clone() })
 }
 
-/// The attempt that counts for a trial: the first that is valid in every shard, and no other, so that nobody chooses the best.
+/// One shard's part of an attempt at a trial, as the rule for what counts sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Try {
+    /// The block and incarnation that it ran in.
+    pub block: Block,
+    /// Which try, from 0.
+    pub attempt: u32,
+    /// The shard.
+    pub shard: Shard,
+    /// Whether nothing speaks against it.
+    pub valid: bool,
+}
+
+/// The attempt that counts for a trial: the first that is valid in every shard, and no other, so that nobody chooses the best. A
+/// lost shard invalidates its attempt: what is left is not the load that was asked for.
 ///
-/// `tries` are the block, the number and the validity of each shard's attempts, in any order.
-pub fn counted_attempt(tries: impl IntoIterator<Item = (Block, u32, bool)>) -> Option<(Block, u32)> {
-    let mut attempts = BTreeMap::new();
-    for (block, attempt, valid) in tries {
-        *attempts.entry((block, attempt)).or_insert(true) &= valid;
+/// `tries` are those of all shards, in any order.
+pub fn counted_attempt(tries: impl IntoIterator<Item = Try>) -> Option<(Block, u32)> {
+    let mut attempts: BTreeMap<(Block, u32), Vec<Try>> = BTreeMap::new();
+    for tried in tries {
+        attempts.entry((tried.block, tried.attempt)).or_default().push(tried);
     }
-    attempts.into_iter().find(|(_, valid)| *valid).map(|(attempt, _)| attempt)
+    let counts = |shards: &[Try]| {
+        let present: BTreeSet<u32> = shards.iter().map(|tried| tried.shard.index).collect();
+        shards.iter().all(|tried| tried.valid && (0..tried.shard.count).all(|index| present.contains(&index)))
+    };
+    attempts.into_iter().find(|(_, shards)| counts(shards)).map(|(attempt, _)| attempt)
 }
 
 fn of_kind<'a, B: Body + 'a>(members: &'a [Member<'_>]) -> impl Iterator<Item = &'a Manifest<B>> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ureq::http::{Response, StatusCode, Uri};
 use ureq::tls::{RootCerts, TlsConfig};
-use ureq::{Agent, Body};
+use ureq::{Agent, Body, RequestBuilder};
 
 use crate::Headers;
 
@@ -98,15 +98,13 @@ impl Client {
     }
 
     fn trusting(headers: Headers, roots: RootCerts) -> Self {
-        // With two TLS providers linked, rustls needs to be told which one; a second call finds it told.
-        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let config = Agent::config_builder()
             .max_redirects(0)
             .http_status_as_error(false)
             .max_idle_connections(0)
             .proxy(None)
             .user_agent(concat!("assay/", env!("CARGO_PKG_VERSION")))
-            .tls_config(TlsConfig::builder().root_certs(roots).build())
+            .tls_config(tls(roots))
             .build();
         Self { agent: config.into(), headers }
     }
@@ -126,11 +124,7 @@ impl Client {
 
     /// The status of an empty POST to an address: an order, such as to forget a cache.
     pub fn post(&self, url: &str, time: Duration) -> Result<u16, AskError> {
-        let mut request =
-            self.agent.post(checked(url)?).config().timeout_global(Some(time)).build().header("connection", "close");
-        for (name, value) in self.headers.iter() {
-            request = request.header(name, value);
-        }
+        let request = self.dressed(self.agent.post(checked(url)?), time);
         let response = request.send_empty().map_err(|error| why(error, time))?;
         Ok(response.status().as_u16())
     }
@@ -141,12 +135,22 @@ impl Client {
     }
 
     fn call(&self, url: &str, time: Duration) -> Result<Response<Body>, AskError> {
-        let mut request = self.agent.get(checked(url)?).config().timeout_global(Some(time)).build().header("connection", "close");
-        for (name, value) in self.headers.iter() {
-            request = request.header(name, value);
-        }
+        let request = self.dressed(self.agent.get(checked(url)?), time);
         request.call().map_err(|error| why(error, time))
     }
+
+    /// A question with what all of them have: a deadline, a connection of its own, the headers.
+    fn dressed<B>(&self, question: RequestBuilder<B>, time: Duration) -> RequestBuilder<B> {
+        let question = question.config().timeout_global(Some(time)).build().header("connection", "close");
+        self.headers.iter().fold(question, |question, (name, value)| question.header(name, value))
+    }
+}
+
+/// TLS that trusts `roots`, by the one provider that Assay uses.
+pub fn tls(roots: RootCerts) -> TlsConfig {
+    // With two TLS providers linked, rustls needs to be told which one; a second call finds it told.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    TlsConfig::builder().root_certs(roots).build()
 }
 
 /// The address of `path` on the endpoint at `url`: below its own path, before its query.

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use assay_manifest::EnvVar;
-use assay_stage::read_secret;
+use assay_stage::Absent;
 use ureq::http::{HeaderName, HeaderValue};
 
 /// Headers with their values, which are taken for secrets: nothing prints them.
@@ -61,16 +61,11 @@ fn value_of(header: &EnvVar) -> Result<Vec<u8>, HeaderError> {
     use std::os::unix::ffi::OsStringExt;
 
     let absent = |place: String, source| HeaderError::Absent { name: header.name.clone(), place, source };
-    match (&header.value, &header.from_env, &header.from_file) {
-        (Some(value), ..) => Ok(value.clone().into_bytes()),
-        (None, Some(variable), _) => std::env::var_os(variable)
-            .map(OsStringExt::into_vec)
-            .ok_or_else(|| absent(format!("the environment variable `{variable}`"), None)),
-        (None, None, Some(path)) => {
-            read_secret(path).map(OsStringExt::into_vec).map_err(|error| absent(format!("the file `{path}`"), Some(error)))
-        }
-        (None, None, None) => Err(absent("nowhere".to_owned(), None)),
-    }
+    assay_stage::value_of(header).map(OsStringExt::into_vec).map_err(|why| match why {
+        Absent::Env(variable) => absent(format!("the environment variable `{variable}`"), None),
+        Absent::File(path, error) => absent(format!("the file `{path}`"), Some(error)),
+        Absent::Undefined => absent("nowhere".to_owned(), None),
+    })
 }
 
 #[cfg(test)]

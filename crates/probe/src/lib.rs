@@ -14,7 +14,7 @@ mod identity;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
-pub use ask::{Answer, AskError, Client, Limits, at};
+pub use ask::{Answer, AskError, Client, Limits, at, tls};
 pub use exposition::{Malformed, Sample, samples};
 pub use headers::{HeaderError, Headers};
 pub use identity::Identity;

@@ -53,7 +53,7 @@ impl Reply {
     /// An answer with a status, such as `404 Not Found`, more lines of the head, and a body.
     pub fn with(status: &str, head: &[&str], body: impl AsRef<[u8]>) -> Self {
         let body = body.as_ref();
-        let mut text = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n", body.len());
+        let mut text = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n", body.len());
         for line in head {
             text.extend([*line, "\r\n"]);
         }
@@ -153,6 +153,16 @@ impl Server {
     /// Its address, without a path.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    /// The address of a path on it.
+    pub fn at(&self, path: &str) -> String {
+        self.url() + path
+    }
+
+    /// Its host and port, as an image reference has them.
+    pub fn authority(&self) -> String {
+        self.address.to_string()
     }
 
     /// Every question so far.

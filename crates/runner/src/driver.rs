@@ -6,10 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::sync_channel;
 
-use assay_manifest::{
-    Block, Body, Document, ExecutionPart, InputRef, Kind, MAX_MANIFEST_BYTES, Manifest, Plan, RunId, Shard, TrialId,
-};
-use assay_stage::{Accepted, Event, Exit, Failure, Layout, StageName, counted_attempt};
+use assay_manifest::{Body, Document, ExecutionPart, InputRef, Kind, MAX_MANIFEST_BYTES, Manifest, Plan, RunId, Shard, TrialId};
+use assay_stage::{Accepted, Event, Exit, Failure, Layout, StageName, Try, counted_attempt};
 use assay_store::{Created, Store};
 use serde_json::{Value, json};
 
@@ -18,8 +16,8 @@ use crate::{StagePolicies, StagePolicy};
 /// How often a block is provisioned anew because its target is found dead.
 const MAX_INCARNATIONS: u32 = 16;
 
-/// Events of shards that may wait for the observer.
-const WAITING_EVENTS: usize = 1024;
+/// Events that may wait for the observer; a stage that says more is held up until it has caught up.
+pub(crate) const WAITING_EVENTS: usize = 1024;
 
 /// One call of a stage.
 #[derive(Clone, Debug)]
@@ -204,11 +202,12 @@ impl Driver<'_> {
 
     /// The trials that have an attempt which is valid in every shard.
     fn valid_trials(&self, parts: &[InputRef]) -> Result<Vec<TrialId>, Failure> {
-        let mut tries: BTreeMap<TrialId, Vec<(Block, u32, bool)>> = BTreeMap::new();
+        let mut tries: BTreeMap<TrialId, Vec<Try>> = BTreeMap::new();
         for part in parts {
             let part: Manifest<ExecutionPart> = self.load(*part)?;
-            for attempt in part.body.attempts {
-                let tried = (part.body.block, attempt.attempt, attempt.validity.valid);
+            let ExecutionPart { block, shard, attempts, .. } = part.body;
+            for attempt in attempts {
+                let tried = Try { block, attempt: attempt.attempt, shard, valid: attempt.validity.valid };
                 tries.entry(attempt.trial_id).or_default().push(tried);
             }
         }

@@ -16,6 +16,7 @@ use assay_manifest::{Digest, InputRef, Role};
 use assay_process::{Cancel, Child, Command, Ended, FdThree, Orphans, Output, Signal, Spawner, Status, pipe_holding};
 use assay_stage::{Event, Exit, Failure, HoldRequest, StageName, read_secret};
 
+use crate::driver::WAITING_EVENTS;
 use crate::{KeyRing, Runner, StageCall};
 
 /// How long a stage may take to end after it was told to: longer than it gives to what it measures.
@@ -29,9 +30,6 @@ const RECORDER_START: Duration = Duration::from_secs(60);
 
 /// The longest event: a line of a stage's standard output.
 const MAX_EVENT_BYTES: u64 = 1 << 20;
-
-/// Events that may wait for the observer; a stage that says more is held up until it has caught up.
-const WAITING_EVENTS: usize = 1024;
 
 /// The variable that holds the password of private keys: no stage needs it, because its key comes unlocked.
 const PASSWORD_VARIABLE: &str = "COSIGN_PASSWORD";

@@ -45,7 +45,7 @@ pub use tables::API_VERSION;
 pub use trust::{Signer, TrustPolicy};
 pub use validate::validate;
 pub use workload::{
-    Arrival, Arrivals, Cache, Capture, Dimensions, Distribution, Executable, Lengths, Load, Metric, Parameter, Prepare, Script,
-    Serving, Slo, SloMetric, Work, Workload, WorkloadSpec,
+    Arrival, Arrivals, Dimensions, Distribution, Executable, Lengths, Load, Metric, Parameter, Prepare, Script, Serving, Slo,
+    Work, Workload, WorkloadSpec,
 };
 pub use yaml::{MAX_BYTES, MAX_DEPTH, MAX_NODES};

@@ -415,14 +415,21 @@ fn read_env(of: &Checked) -> Option<Vec<EnvVar>> {
 }
 
 fn read_variable(name: &str, value: &Checked) -> Option<EnvVar> {
-    let unset = EnvVar { name: name.to_owned(), value: None, from_env: None, from_file: None };
     Some(match &value.value {
-        Value::Text(text) => EnvVar { value: Some(text.clone()), ..unset },
-        _ => match SecretRef::read(value)? {
-            SecretRef::Env(name) => EnvVar { from_env: Some(name), ..unset },
-            SecretRef::File(path) => EnvVar { from_file: Some(path), ..unset },
-        },
+        Value::Text(text) => EnvVar { name: name.to_owned(), value: Some(text.clone()), from_env: None, from_file: None },
+        _ => SecretRef::read(value)?.named(name),
     })
+}
+
+impl SecretRef {
+    /// The variable or header of that name whose value it refers to.
+    pub fn named(&self, name: &str) -> EnvVar {
+        let (from_env, from_file) = match self {
+            Self::Env(name) => (Some(name.clone()), None),
+            Self::File(path) => (None, Some(path.clone())),
+        };
+        EnvVar { name: name.to_owned(), value: None, from_env, from_file }
+    }
 }
 
 impl Read for SecretRef {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use assay_manifest::{Better, Name, ServingApi, WorkloadType};
+use assay_manifest::{Better, CacheMode, CaptureMode, Name, ServingApi, SloMetric, WorkloadType};
 use serde_json::Value as Json;
 
 use crate::checked::{Checked, Read, Value, read_from_text};
@@ -154,11 +154,11 @@ pub struct Serving {
     /// How many tokens go in and out.
     pub lengths: Lengths,
     /// The state of the prefix cache.
-    pub cache: Cache,
+    pub cache: CacheMode,
     /// Whether answers are streamed.
     pub streaming: bool,
     /// What is kept of prompts and answers.
-    pub capture: Capture,
+    pub capture: CaptureMode,
     /// What a request must meet to count towards goodput.
     pub slos: Vec<Slo>,
 }
@@ -273,80 +273,7 @@ pub struct Metric {
     pub primary: bool,
 }
 
-/// An enum whose words stand in a field table.
-macro_rules! words {
-    ($(#[$doc:meta])* $type:ident, $($(#[$variant_doc:meta])* $variant:ident = $word:literal),+ $(,)?) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum $type {
-            $($(#[$variant_doc])* $variant),+
-        }
-
-        impl $type {
-            /// All of them, in order.
-            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
-
-            /// The word as it is written.
-            pub fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $word),+ }
-            }
-        }
-
-        impl std::fmt::Display for $type {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.pad(self.as_str())
-            }
-        }
-
-        impl std::str::FromStr for $type {
-            type Err = String;
-
-            fn from_str(text: &str) -> Result<Self, String> {
-                let word = Self::ALL.iter().copied().find(|word| word.as_str() == text);
-                word.ok_or_else(|| format!("{} is not one of the words of {}", crate::problem::quote(text), stringify!($type)))
-            }
-        }
-    };
-}
-
-words!(
-    /// The state of the prefix cache, a part of the workload.
-    Cache,
-    /// Each trial's prompts begin with a salt of their own.
-    ColdSalt = "cold_salt",
-    /// The endpoint's cache is flushed before each trial.
-    ColdFlush = "cold_flush",
-    /// The trial's own prompts are sent once before it is measured.
-    Warm = "warm",
-    /// Trials find what earlier ones left.
-    Shared = "shared",
-);
-
-words!(
-    /// What is kept of prompts and answers.
-    Capture,
-    /// Nothing.
-    None = "none",
-    /// Their digests.
-    Digest = "digest",
-    /// The texts themselves.
-    Full = "full",
-);
-
-words!(
-    /// What a service level objective limits.
-    SloMetric,
-    /// Time to the first token event.
-    Ttft = "ttft",
-    /// Time to the first content event.
-    Ttfo = "ttfo",
-    /// Time per output token.
-    Tpot = "tpot",
-    /// Time to the last token event.
-    E2e = "e2e",
-);
-
-read_from_text!(Cache, Capture, ServingApi);
+read_from_text!(CacheMode, CaptureMode, ServingApi);
 
 impl Workload {
     /// Reads a workload file; `file` is the name that problems carry. In `workloads/<folder>/workload.yaml` the name must be the
@@ -726,8 +653,8 @@ mod tests {
     #[test]
     fn every_word_has_its_choice() {
         let words = |choices: &[Choice]| choices.iter().map(|choice| choice.word).collect::<Vec<_>>();
-        assert_eq!(words(&CACHES), Cache::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
-        assert_eq!(words(&CAPTURES), Capture::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
+        assert_eq!(words(&CACHES), CacheMode::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
+        assert_eq!(words(&CAPTURES), CaptureMode::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
         assert_eq!(words(&LOAD_MODES), ["closed", "open"]);
         assert_eq!(words(&ARRIVALS), ["constant", "poisson", "gamma"]);
         let slos: Vec<_> = SLOS.fields.iter().map(|field| field.name).collect();

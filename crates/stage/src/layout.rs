@@ -104,9 +104,14 @@ impl Layout {
         format!("runs/{}/execute/{}/trials", self.0, input.hex())
     }
 
+    /// What the shards of an attempt leave for each other and for a resumed stage is listed under this.
+    pub fn attempt_marks(&self, input: Digest, trial: &TrialId, attempt: u32) -> String {
+        format!("{}/{trial}/{attempt:06}", self.trials(input))
+    }
+
     /// The mark that an attempt has begun.
     pub fn attempt_started(&self, input: Digest, trial: &TrialId, attempt: u32, shard: Shard) -> String {
-        format!("{}/{trial}/{attempt:06}/{}.started", self.trials(input), shard.index)
+        format!("{}/{}.started", self.attempt_marks(input, trial, attempt), shard.index)
     }
 
     /// The trial and the number of the attempt that the mark at `path` is of; none for any other path.
@@ -119,7 +124,7 @@ impl Layout {
 
     /// The checkpoint of a finished attempt.
     pub fn attempt(&self, input: Digest, trial: &TrialId, attempt: u32, shard: Shard) -> String {
-        format!("{}/{trial}/{attempt:06}/{}", self.trials(input), shard.index)
+        format!("{}/{}", self.attempt_marks(input, trial, attempt), shard.index)
     }
 
     /// The checkpoint of a workload's preparation.

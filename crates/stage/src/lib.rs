@@ -14,7 +14,7 @@ mod seal;
 mod secret;
 mod trust;
 
-pub use assay_chain::{StageName, chain_name, counted_attempt};
+pub use assay_chain::{StageName, Try, chain_name, counted_attempt};
 pub use context::{Clock, Context, Stopwatch};
 pub use event::{Event, HoldRequest};
 pub use failure::{Exit, Failure};
@@ -22,5 +22,5 @@ pub use harness::{Stage, main};
 pub use inputs::Inputs;
 pub use layout::{Accepted, CONTRACT, Layout, input_digest};
 pub use seal::{Seal, Sealed, binary_digest, seal, source_dependencies};
-pub use secret::read_secret;
+pub use secret::{Absent, read_secret, value_of};
 pub use trust::{load_trust, read_trust};

@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read as _;
 
+use assay_manifest::EnvVar;
+
 /// The largest secret that is read from a file, as large as one environment variable may be on Linux.
 const MAX_SECRET_BYTES: u64 = 128 << 10;
 
@@ -15,6 +17,27 @@ pub fn read_secret(path: &str) -> std::io::Result<OsString> {
         return Err(std::io::Error::other(format!("it is larger than the limit of {MAX_SECRET_BYTES} bytes")));
     }
     Ok(text.trim_end_matches('\n').into())
+}
+
+/// Why a variable or header has no value.
+#[derive(Debug)]
+pub enum Absent {
+    /// This variable of the environment is not set.
+    Env(String),
+    /// This file cannot be read.
+    File(String, std::io::Error),
+    /// Its definition names neither a value nor a place for one.
+    Undefined,
+}
+
+/// The value of a variable or header: what stands in its definition, or what is found where the definition says.
+pub fn value_of(variable: &EnvVar) -> Result<OsString, Absent> {
+    match (&variable.value, &variable.from_env, &variable.from_file) {
+        (Some(value), _, _) => Ok(value.into()),
+        (None, Some(name), _) => std::env::var_os(name).ok_or_else(|| Absent::Env(name.clone())),
+        (None, None, Some(path)) => read_secret(path).map_err(|error| Absent::File(path.clone(), error)),
+        (None, None, None) => Err(Absent::Undefined),
+    }
 }
 
 #[cfg(test)]

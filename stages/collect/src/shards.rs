@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{Attempt, Block, Digest, ExecutionPart, Shard, TrialId};
-use assay_stage::Failure;
+use assay_stage::{Failure, Try};
 
 /// One shard's try at a trial.
 #[derive(Clone, Copy)]
@@ -70,19 +70,10 @@ pub(crate) fn check_schedules(trial: &TrialId, attempts: &[Executed<'_>]) -> Res
     Ok(())
 }
 
-/// The block, the number and the validity of each shard's attempts, as the rule for what counts takes them. A shard that is lost
-/// is a try that is not valid: an attempt without one of its shards offered less load than it says.
-pub(crate) fn tries(attempts: &[Executed<'_>]) -> Vec<(Block, u32, bool)> {
-    let mut shards: BTreeMap<(Block, u32), BTreeSet<u32>> = BTreeMap::new();
-    for executed in attempts {
-        shards.entry(executed.key()).or_default().insert(executed.body.shard.index);
-    }
-    let is_whole = |executed: &Executed<'_>| {
-        shards.get(&executed.key()).is_some_and(|found| (0..executed.body.shard.count).all(|index| found.contains(&index)))
-    };
-    let tried = |executed: &Executed<'_>| {
+/// What each shard did, as the rule for what counts takes it.
+pub(crate) fn tries(attempts: &[Executed<'_>]) -> impl Iterator<Item = Try> {
+    attempts.iter().map(|executed| {
         let (block, attempt) = executed.key();
-        (block, attempt, executed.attempt.validity.valid && is_whole(executed))
-    };
-    attempts.iter().map(tried).collect()
+        Try { block, attempt, shard: executed.body.shard, valid: executed.attempt.validity.valid }
+    })
 }

@@ -10,10 +10,10 @@ use assay_host::Root;
 use assay_indicator::Malformed;
 use assay_manifest::{
     Attempt, AttemptStatus, EnvVar, FrozenWorkload, HostState, IndicatorOutcome, IndicatorWork, Plan, PlannedTrial, Reason,
-    ResourceUsage, Validity, Variant,
+    ResourceUsage, Variant,
 };
 use assay_process::{Command, Ended, Status, Usage};
-use assay_stage::{Context, Failure, read_secret};
+use assay_stage::{Absent, Context, Failure, value_of};
 
 use crate::capture::Capture;
 use crate::judge::{Left, judge};
@@ -48,20 +48,7 @@ impl<'a> Runner<'a> {
     pub(crate) fn not_prepared(&self, ctx: &Context, attempt: u32, failure: &str) -> Attempt {
         let window = ctx.clock().start().window();
         let reasons = vec![Reason::new("not_prepared", failure)];
-        Attempt {
-            trial_id: self.trial.trial_id.clone(),
-            case_id: self.trial.case_id.clone(),
-            point_id: self.trial.point_id.clone(),
-            attempt,
-            window,
-            status: AttemptStatus::NotPrepared,
-            validity: Validity::from_reasons(reasons),
-            indicator: None,
-            serving: None,
-            host_before: None,
-            host_after: None,
-            evidence: Vec::new(),
-        }
+        Attempt::new(self.trial, attempt, window, AttemptStatus::NotPrepared, reasons)
     }
 
     /// Runs the script once in a fresh folder.
@@ -93,18 +80,11 @@ impl<'a> Runner<'a> {
             reasons.push(Reason::new("secret_in_output", "the script printed a secret of its environment, which was masked"));
         }
         Ok(Attempt {
-            trial_id: self.trial.trial_id.clone(),
-            case_id: self.trial.case_id.clone(),
-            point_id: self.trial.point_id.clone(),
-            attempt,
-            window,
-            status,
-            validity: Validity::from_reasons(reasons),
             indicator: Some(self.outcome(&ended, &output)),
-            serving: None,
             host_before: Some(before),
             host_after: Some(after),
             evidence: vec![stdout.artifact, stderr.artifact],
+            ..Attempt::new(self.trial, attempt, window, status, reasons)
         })
     }
 
@@ -148,7 +128,8 @@ impl<'a> Runner<'a> {
     }
 }
 
-fn host_state(ctx: &Context) -> HostState {
+/// The host as it is now.
+pub(crate) fn host_state(ctx: &Context) -> HostState {
     assay_host::state(&Root::host(), ctx.clock().now())
 }
 
@@ -157,12 +138,11 @@ fn resolve(variable: &EnvVar) -> Result<OsString, Failure> {
     let absent = |what: String| {
         Failure::environment("secret_absent", format!("the variable `{}` comes from {what}, which cannot be read", variable.name))
     };
-    match (&variable.value, &variable.from_env, &variable.from_file) {
-        (Some(value), _, _) => Ok(value.into()),
-        (_, Some(name), _) => std::env::var_os(name).ok_or_else(|| absent(format!("the environment variable `{name}`"))),
-        (_, _, Some(path)) => read_secret(path).map_err(|error| absent(format!("the file `{path}`")).because(&error)),
-        (None, None, None) => Err(Failure::definition("env", format!("the variable `{}` has no value", variable.name))),
-    }
+    value_of(variable).map_err(|why| match why {
+        Absent::Env(name) => absent(format!("the environment variable `{name}`")),
+        Absent::File(path, error) => absent(format!("the file `{path}`")).because(&error),
+        Absent::Undefined => Failure::definition("env", format!("the variable `{}` has no value", variable.name)),
+    })
 }
 
 fn usage(usage: &Usage) -> ResourceUsage {

@@ -38,7 +38,7 @@ pub(crate) fn judge(left: &Left<'_>) -> (AttemptStatus, Vec<Reason>) {
         }
         Err(_) => {}
     }
-    reasons.extend(throttled(left));
+    reasons.extend(throttled(throttled_us(left.before, left.after), left.ended.wall_ns));
     (status, reasons)
 }
 
@@ -71,9 +71,14 @@ fn missing(metric: &Metric, output: &Output) -> Option<Reason> {
     Some(Reason::new("metric_too_large", format!("the metric `{path}` is {beyond:e}, which nothing measured comes near")))
 }
 
-fn throttled(left: &Left<'_>) -> Option<Reason> {
-    let throttled_us = left.after.cgroup_throttled_us?.0.saturating_sub(left.before.cgroup_throttled_us?.0);
-    let share = throttled_us as f64 * 1000.0 / (left.ended.wall_ns.max(1)) as f64;
+/// How long the control group was throttled between two states; absent where either cannot be read.
+pub(crate) fn throttled_us(before: &HostState, after: &HostState) -> Option<u64> {
+    Some(after.cgroup_throttled_us?.0.saturating_sub(before.cgroup_throttled_us?.0))
+}
+
+/// An attempt whose control group was throttled measured the limit of the group.
+pub(crate) fn throttled(throttled_us: Option<u64>, wall_ns: u64) -> Option<Reason> {
+    let share = throttled_us? as f64 * 1000.0 / wall_ns.max(1) as f64;
     (share > MAX_THROTTLED_SHARE).then(|| {
         Reason::new("cpu_throttled", format!("the control group was throttled for {:.0} % of the attempt", share * 100.0))
     })

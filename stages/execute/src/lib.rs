@@ -9,12 +9,13 @@ mod judge;
 mod serving;
 mod workspace;
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use assay_manifest::{
-    Attempt, AttemptStatus, Block, Environment, ExecutionPart, Fact, FrozenWorkload, HostRole, Plan, PlannedTrial, Reason,
-    TrialId, Validity, Window,
+    Attempt, AttemptStatus, Block, Environment, ExecutionPart, Fact, FrozenWorkload, HostFacts, HostRole, Plan, PlannedTrial,
+    Reason, TrialId, Window,
 };
 use assay_probe::{Client, Headers, Identity};
 use assay_stage::{Context, Event, Exit, Failure, Inputs, Stage, StageName};
@@ -60,6 +61,7 @@ impl Stage for Execute {
         check_runnable(plan)?;
         let of = CheckpointOf { plan: plan_digest, block };
         let mut block = BlockRun {
+            here: OnceCell::new(),
             plan,
             environment,
             of,
@@ -70,7 +72,7 @@ impl Stage for Execute {
         };
         block.resume(parameters)?;
         if !parameters.close {
-            check_drift(environment, &assay_host::facts(&assay_host::Root::host()).boot_id)?;
+            check_drift(environment, &block.here().boot_id)?;
             block.check_targets()?;
             block.agree_on_earlier()?;
             block.run_trials(parameters)?;
@@ -126,6 +128,8 @@ struct BlockRun<'a> {
     journal: Journal,
     workspaces: BTreeMap<String, Rc<Workspace>>,
     tokenizers: Tokenizers,
+    /// Facts of this machine, read once.
+    here: OnceCell<HostFacts>,
 }
 
 impl BlockRun<'_> {
@@ -137,20 +141,8 @@ impl BlockRun<'_> {
         for (trial, attempt, started) in self.journal.cut_short() {
             let planned = self.planned(&trial)?.clone();
             let reason = Reason::new("interrupted", "the stage or its machine went away in the middle of the attempt");
-            let interrupted = Attempt {
-                trial_id: trial,
-                case_id: planned.case_id,
-                point_id: planned.point_id,
-                attempt,
-                window: Window { start: started, end: started, duration_ns: 0.into() },
-                status: AttemptStatus::Interrupted,
-                validity: Validity::from_reasons(vec![reason]),
-                indicator: None,
-                serving: None,
-                host_before: None,
-                host_after: None,
-                evidence: Vec::new(),
-            };
+            let window = Window { start: started, end: started, duration_ns: 0.into() };
+            let interrupted = Attempt::new(&planned, attempt, window, AttemptStatus::Interrupted, vec![reason]);
             self.journal.add_cut_short(interrupted);
         }
         match self.journal.interruptions() {
@@ -193,6 +185,10 @@ impl BlockRun<'_> {
             }
         }
         Ok(())
+    }
+
+    fn here(&self) -> &HostFacts {
+        self.here.get_or_init(|| assay_host::facts(&assay_host::Root::host()))
     }
 
     fn planned(&self, trial: &TrialId) -> Result<&PlannedTrial, Failure> {
@@ -240,7 +236,7 @@ impl BlockRun<'_> {
     fn attempt(&mut self, trial: &PlannedTrial, attempt: u32) -> Result<Attempt, Failure> {
         if let Some(serving) = ServingTrial::new(self.ctx, self.plan, self.environment, trial, &mut self.tokenizers)? {
             self.ctx.mark_attempt(&trial.trial_id, attempt)?;
-            return serving.run(self.ctx, attempt);
+            return serving.run(self.ctx, self.here(), attempt);
         }
         let (workload, runner) = Runner::new(self.plan, trial)?;
         let workspace = self.workspace(workload)?;

@@ -14,11 +14,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use assay_host::Root;
 use assay_load::{Arrivals, ChunkLists, Endpoint, Finished, Measured, Progress, Trial};
 use assay_manifest::{
-    Artifact, Attempt, CacheMode, CaptureMode, ClientHealth, ClockOffset, Count, Environment, FrozenWorkload, HostState, Plan,
-    PlannedTrial, ProvisionedTarget, Reason, ServingApi, ServingOutcome, ServingWork, Target, Validity,
+    Artifact, Attempt, CacheMode, CaptureMode, ClientHealth, ClockOffset, Count, Environment, FrozenWorkload, HostFacts, Plan,
+    PlannedTrial, ProvisionedTarget, Reason, ServingApi, ServingOutcome, ServingWork, Target,
 };
 use assay_probe::{Client, Headers};
 use assay_record::{Outcome, Phase};
@@ -28,6 +27,8 @@ use assay_tokens::Tokenizer;
 use assay_warehouse::WrittenFile;
 use assay_warehouse::records::RecordWriter;
 
+use crate::attempt::host_state;
+use crate::judge::throttled_us;
 pub(crate) use crate::serving::barrier::Barrier;
 use crate::serving::barrier::Start;
 use crate::serving::requests::{Prompts, WarmPrompts};
@@ -41,9 +42,6 @@ const MAX_IN_FLIGHT: u64 = 15_000;
 
 /// Files that a shard needs besides its connections.
 const SPARE_FILES: u64 = 256;
-
-/// The largest tokenizer file.
-const MAX_TOKENIZER_BYTES: u64 = 64 << 20;
 
 /// How often progress is told.
 const TELL_EVERY: Duration = Duration::from_millis(250);
@@ -106,7 +104,7 @@ impl<'a> ServingTrial<'a> {
     }
 
     /// Offers the load once.
-    pub(crate) fn run(&self, ctx: &Context, attempt: u32) -> Result<Attempt, Failure> {
+    pub(crate) fn run(&self, ctx: &Context, here: &HostFacts, attempt: u32) -> Result<Attempt, Failure> {
         let schedule = self.schedule(ctx, attempt)?;
         let schedule_digest = schedule.digest();
         let headers = Headers::read(&self.target.headers).map_err(|error| Failure::of(Exit::Environment, "header", &error))?;
@@ -117,23 +115,22 @@ impl<'a> ServingTrial<'a> {
         let before = host_state(ctx);
         let barrier = Barrier::of(ctx, self.trial, attempt);
         let watch = ctx.clock().start();
-        let start = barrier.wait(ctx)?;
+        let start = barrier.wait(ctx, here)?;
         let shot = self.offer(ctx, attempt, &schedule, endpoint, &start)?;
         let window = watch.window();
         let after = host_state(ctx);
 
         let mut artifacts = vec![shot.records.clone()];
         artifacts.extend(shot.answers);
-        let client = health(&shot.finished, &before, &after, ctx.shard().count, schedule.users().is_none());
-        let limit = Duration::from_nanos(self.work.time_limit_ns.0);
+        let client = health(&shot.finished, throttled_us(&before, &after), schedule.users().is_none());
         let (status, verdict) = judge::judge(&judge::Left {
             finished: &shot.finished,
             timed_out: shot.timed_out,
-            limit,
+            limit: self.time_limit(),
             client: &client,
             window_ns: window.duration_ns.0,
             missed_start: start.missed_by_ns,
-            is_idle: schedule.users().is_some_and(|users| stripe(ctx).share(users) == 0),
+            is_idle: own_users(ctx, &schedule) == Some(0),
         });
         reasons.extend(verdict);
         let outcome = ServingOutcome {
@@ -151,19 +148,16 @@ impl<'a> ServingTrial<'a> {
             records: shot.records,
         };
         Ok(Attempt {
-            trial_id: self.trial.trial_id.clone(),
-            case_id: self.trial.case_id.clone(),
-            point_id: self.trial.point_id.clone(),
-            attempt,
-            window,
-            status,
-            validity: Validity::from_reasons(reasons),
-            indicator: None,
             serving: Some(outcome),
             host_before: Some(before),
             host_after: Some(after),
             evidence: artifacts,
+            ..Attempt::new(self.trial, attempt, window, status, reasons)
         })
+    }
+
+    fn time_limit(&self) -> Duration {
+        Duration::from_nanos(self.work.time_limit_ns.0)
     }
 
     fn endpoint(&self, headers: &Headers) -> Result<Endpoint, Failure> {
@@ -211,16 +205,10 @@ impl<'a> ServingTrial<'a> {
             ..self.trial_of(endpoint.clone(), 0)
         };
         let cancel = AtomicBool::new(false);
-        let mut nothing = sink::Nothing;
-        let done = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            let watching = scope.spawn(|| watch_for_cancel(ctx, &done, &cancel, None));
-            let ran = assay_load::run(&trial, &mut WarmPrompts::new(prompts), &mut nothing, &cancel, &Progress::new());
-            done.store(true, Ordering::Release);
-            drop(watching.join());
-            ran
-        })
-        .map_err(|error| load_failure(&error))?;
+        let (ran, _) = watched(ctx, &cancel, None, &mut || (), || {
+            assay_load::run(&trial, &mut WarmPrompts::new(prompts), &mut sink::Nothing, &cancel, &Progress::new())
+        });
+        ran.map_err(|error| load_failure(&error))?;
         ctx.check_cancelled()
     }
 
@@ -261,19 +249,13 @@ impl<'a> ServingTrial<'a> {
     ) -> Result<Shot, Failure> {
         let stripe = stripe(ctx);
         let mut trial = self.trial_of(endpoint, start.monotonic_ns);
-        if let Some(users) = schedule.users() {
-            // A shard without users of its own still takes part, with no request.
-            let users = u32::try_from(stripe.share(users)).unwrap_or(u32::MAX);
-            trial.arrivals = Arrivals::Closed { users: users.max(1) };
-            if users == 0 {
-                trial.measured.requests = Some(0);
-                trial.measured.duration_ns = trial.measured.duration_ns.or(Some(0));
-            }
-        }
-        let idle = schedule.users().is_some_and(|users| stripe.share(users) == 0);
         let mut prompts = Prompts::new(schedule, stripe, Arc::clone(&self.tokenizer), self.work);
-        if idle {
-            prompts.silence();
+        if let Some(users) = own_users(ctx, schedule) {
+            trial.arrivals = Arrivals::Closed { users: users.max(1) };
+            // A shard without users of its own still takes part, with no request.
+            if users == 0 {
+                prompts.silence();
+            }
         }
         let shard = ctx.shard().index;
         let folder = ctx.scratch().join(format!("serving-{}-{attempt}", self.trial.index));
@@ -285,17 +267,12 @@ impl<'a> ServingTrial<'a> {
         let mut sink = RecordSink::new(writer, (self.work.capture == CaptureMode::Full).then_some(answers.as_path()))
             .map_err(|error| unwritable(&answers, &error))?;
 
-        let (cancel, done, progress) = (AtomicBool::new(false), AtomicBool::new(false), Progress::new());
-        let limit = Duration::from_nanos(self.work.time_limit_ns.0);
-        let deadline = start.monotonic_ns.saturating_add(i64::try_from(limit.as_nanos()).unwrap_or(i64::MAX));
-        let (finished, timed_out) = std::thread::scope(|scope| {
-            let watching = scope.spawn(|| watch_for_cancel(ctx, &done, &cancel, Some(deadline)));
-            let telling = scope.spawn(|| tell(ctx, self.trial, attempt, &done, &progress));
-            let ran = assay_load::run(&trial, &mut prompts, &mut sink, &cancel, &progress);
-            done.store(true, Ordering::Release);
-            let timed_out = watching.join().unwrap_or(false);
-            drop(telling.join());
-            (ran, timed_out)
+        let (cancel, progress) = (AtomicBool::new(false), Progress::new());
+        let limit = i64::try_from(self.time_limit().as_nanos()).unwrap_or(i64::MAX);
+        let deadline = start.monotonic_ns.saturating_add(limit);
+        let mut teller = Teller::new(ctx, self.trial, attempt, &progress);
+        let (finished, timed_out) = watched(ctx, &cancel, Some(deadline), &mut || teller.look(), || {
+            assay_load::run(&trial, &mut prompts, &mut sink, &cancel, &progress)
         });
         let finished = finished.map_err(|error| load_failure(&error))?;
         let (tokens, written): (_, WrittenFile) =
@@ -305,10 +282,9 @@ impl<'a> ServingTrial<'a> {
         if records.digest != written.digest {
             return Err(Failure::environment("scratch", "the records that were read back are not those that were written"));
         }
-        let answers = if self.work.capture == CaptureMode::Full {
-            Some(ctx.put_file(name("answers.jsonl"), "application/jsonl", &answers)?)
-        } else {
-            None
+        let answers = match self.work.capture {
+            CaptureMode::Full => Some(ctx.put_file(name("answers.jsonl"), "application/jsonl", &answers)?),
+            CaptureMode::None | CaptureMode::Digest => None,
         };
         if let Err(error) = std::fs::remove_dir_all(&folder) {
             tracing::warn!(folder = %folder.display(), %error, "the folder of an attempt was not removed");
@@ -323,6 +299,11 @@ fn stripe(ctx: &Context) -> Stripe {
     Stripe::new(shard.index, shard.count).unwrap_or(Stripe::WHOLE)
 }
 
+/// The users of a closed loop that are this shard's; absent under open loop.
+fn own_users(ctx: &Context, schedule: &TrialSchedule) -> Option<u32> {
+    schedule.users().map(|users| u32::try_from(stripe(ctx).share(users)).unwrap_or(u32::MAX))
+}
+
 /// What an attempt left behind.
 struct Shot {
     finished: Finished,
@@ -332,37 +313,60 @@ struct Shot {
     answers: Option<Artifact>,
 }
 
-/// Sets `cancel` once somebody stops the stage or the deadline has passed; says whether it was the deadline.
-fn watch_for_cancel(ctx: &Context, done: &AtomicBool, cancel: &AtomicBool, deadline: Option<i64>) -> bool {
-    while !done.load(Ordering::Acquire) {
-        if ctx.cancel().is_cancelled() {
-            cancel.store(true, Ordering::Release);
-            return false;
-        }
-        if deadline.is_some_and(|deadline| assay_reactor::now_ns() >= deadline) {
-            cancel.store(true, Ordering::Release);
-            return true;
-        }
-        std::thread::sleep(LOOK_EVERY);
-    }
-    false
+/// Does `work` while another thread sets `cancel` once somebody stops the stage or the deadline has passed, and calls `look` now and
+/// then. Gives with the result whether it was the deadline.
+fn watched<T>(
+    ctx: &Context,
+    cancel: &AtomicBool,
+    deadline: Option<i64>,
+    look: &mut (dyn FnMut() + Send),
+    work: impl FnOnce() -> T,
+) -> (T, bool) {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let watching = scope.spawn(|| {
+            while !done.load(Ordering::Acquire) {
+                let stopped = ctx.cancel().wait_timeout(LOOK_EVERY);
+                let timed_out = !stopped && deadline.is_some_and(|deadline| assay_reactor::now_ns() >= deadline);
+                if stopped || timed_out {
+                    cancel.store(true, Ordering::Release);
+                    return timed_out;
+                }
+                look();
+            }
+            false
+        });
+        let result = work();
+        done.store(true, Ordering::Release);
+        (result, watching.join().unwrap_or(false))
+    })
 }
 
-/// Tells how far the load is, until it is done.
-fn tell(ctx: &Context, trial: &PlannedTrial, attempt: u32, done: &AtomicBool, progress: &Progress) {
-    let watch: Stopwatch = ctx.clock().start();
-    let mut told = Duration::ZERO;
-    while !done.load(Ordering::Acquire) {
-        std::thread::sleep(LOOK_EVERY);
-        let elapsed = Duration::from_nanos(watch.elapsed_ns());
-        if elapsed < told + TELL_EVERY {
-            continue;
+/// Tells now and then how far the load is.
+struct Teller<'a> {
+    ctx: &'a Context,
+    trial: &'a PlannedTrial,
+    attempt: u32,
+    progress: &'a Progress,
+    since: Stopwatch,
+    told: Duration,
+}
+
+impl<'a> Teller<'a> {
+    fn new(ctx: &'a Context, trial: &'a PlannedTrial, attempt: u32, progress: &'a Progress) -> Self {
+        Self { ctx, trial, attempt, progress, since: ctx.clock().start(), told: Duration::ZERO }
+    }
+
+    fn look(&mut self) {
+        let elapsed = Duration::from_nanos(self.since.elapsed_ns());
+        if elapsed < self.told + TELL_EVERY {
+            return;
         }
-        told = elapsed;
-        let seen = progress.read();
-        ctx.emit(Event::Load {
-            trial: trial.trial_id.clone(),
-            attempt,
+        self.told = elapsed;
+        let seen = self.progress.read();
+        self.ctx.emit(Event::Load {
+            trial: self.trial.trial_id.clone(),
+            attempt: self.attempt,
             sent: seen.sent,
             in_flight: seen.in_flight,
             ok: seen.ok,
@@ -386,7 +390,7 @@ fn tokenizer(ctx: &Context, work: &ServingWork, known: &mut Tokenizers) -> Resul
     }
     let read = match &work.tokenizer.file {
         None => Tokenizer::built_in(),
-        Some(file) => Tokenizer::from_file(&ctx.get(&file.artifact, MAX_TOKENIZER_BYTES)?)
+        Some(file) => Tokenizer::from_file(&ctx.get(&file.artifact, assay_tokens::MAX_FILE_BYTES as u64)?)
             .map_err(|error| Failure::of(Exit::Definition, "tokenizer", &error))?,
     };
     if work.tokenizer.file.is_none() && read.digest() != work.tokenizer.digest {
@@ -422,11 +426,9 @@ fn outcomes(finished: &Finished, phase: Phase) -> BTreeMap<String, Count> {
     Outcome::ALL.iter().map(of).filter(|(_, count)| count.0 > 0).collect()
 }
 
-fn health(finished: &Finished, before: &HostState, after: &HostState, _shards: u32, is_open: bool) -> ClientHealth {
+fn health(finished: &Finished, throttled_us: Option<u64>, is_open: bool) -> ClientHealth {
     let client = &finished.client;
     let lateness = client.lateness.as_ref();
-    let throttled =
-        after.cgroup_throttled_us.and_then(|after| Some(Count(after.0.saturating_sub(before.cgroup_throttled_us?.0))));
     ClientHealth {
         lateness_p50_ns: lateness.map(|lateness| unsigned(lateness.ns_p50)),
         lateness_p99_ns: lateness.map(|lateness| unsigned(lateness.ns_p99)),
@@ -435,7 +437,7 @@ fn health(finished: &Finished, before: &HostState, after: &HostState, _shards: u
         loop_stall_max_ns: unsigned(client.longest_stall_ns),
         cpu_user_us: unsigned(client.cpu_user_ns / 1000),
         cpu_system_us: unsigned(client.cpu_system_ns / 1000),
-        cgroup_throttled_us: throttled,
+        cgroup_throttled_us: throttled_us.map(Count),
         cpu_pressure: None,
         full_reads: Count(client.full_reads),
         starved: Count(client.starved),
@@ -444,10 +446,6 @@ fn health(finished: &Finished, before: &HostState, after: &HostState, _shards: u
         connections: Count(client.connections_opened),
         events: Count(client.token_events),
     }
-}
-
-fn host_state(ctx: &Context) -> HostState {
-    assay_host::state(&Root::host(), ctx.clock().now())
 }
 
 fn load_failure(error: &assay_load::Error) -> Failure {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use assay_stage::Failure;
 use ureq::http::{Response, StatusCode, Uri};
+use ureq::tls::RootCerts;
 use ureq::{Agent, Body};
 
 /// One whole answer, from connecting to its last byte; each redirect is an answer of its own.
@@ -73,14 +74,12 @@ pub(crate) struct Fetcher {
 impl Fetcher {
     /// Fetches from the hosts in `allow`, or from any where it is empty.
     pub(crate) fn new(allow: Vec<String>) -> Self {
-        // With two TLS providers linked, rustls needs to be told which one; a second call finds it told.
-        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let config = Agent::config_builder()
             .timeout_global(Some(TIME_LIMIT))
             .max_redirects(0)
             .http_status_as_error(false)
             .user_agent(concat!("assay/", env!("CARGO_PKG_VERSION")))
-            .tls_config(ureq::tls::TlsConfig::builder().root_certs(ureq::tls::RootCerts::PlatformVerifier).build())
+            .tls_config(assay_probe::tls(RootCerts::PlatformVerifier))
             .build();
         Self { agent: config.into(), allow }
     }
@@ -184,10 +183,19 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::server::{Answer, Server};
+    use assay_probe::testing::{Reply, Request, Server};
 
     fn refusal<T>(result: Result<T, FetchError>) -> String {
         result.err().expect("refused").to_string()
+    }
+
+    fn redirect(to: &str) -> Reply {
+        Reply::with("307 Temporary Redirect", &[&format!("location: {to}")], "")
+    }
+
+    /// The port that was asked, as the question says it.
+    fn port(request: &Request) -> &str {
+        request.header("host").and_then(|host| host.rsplit(':').next()).expect("a host with a port")
     }
 
     fn anywhere() -> Fetcher {
@@ -197,47 +205,47 @@ mod tests {
     #[test]
     fn what_is_there_is_fetched() {
         let server = Server::start(|request| match request.path.as_str() {
-            "/script" => Answer::ok("#!/bin/sh\n"),
-            _ => Answer::status("404 Not Found"),
+            "/script" => Reply::ok("#!/bin/sh\n"),
+            _ => Reply::status("404 Not Found"),
         });
-        assert_eq!(anywhere().get(&server.url("/script")).expect("there"), b"#!/bin/sh\n");
-        let failure = refusal(anywhere().get(&server.url("/other")));
-        assert_eq!(failure, format!("`{}` answered 404 Not Found", server.url("/other")));
+        assert_eq!(anywhere().get(&server.at("/script")).expect("there"), b"#!/bin/sh\n");
+        let failure = refusal(anywhere().get(&server.at("/other")));
+        assert_eq!(failure, format!("`{}` answered 404 Not Found", server.at("/other")));
     }
 
     #[test]
     fn redirects_are_followed_within_the_allowed_hosts() {
         let server = Server::start(|request| match request.path.as_str() {
-            "/moved" => Answer::redirect("/here"),
-            "/far" => Answer::redirect("/moved"),
-            "/named" => Answer::redirect(&format!("http://localhost:{}/here", request.port)),
-            "/here" => Answer::ok("bytes"),
-            _ => Answer::redirect(&request.path),
+            "/moved" => redirect("/here"),
+            "/far" => redirect("/moved"),
+            "/named" => redirect(&format!("http://localhost:{}/here", port(request))),
+            "/here" => Reply::ok("bytes"),
+            _ => redirect(&request.path),
         });
         let this = || Fetcher::new(vec!["127.0.0.1".to_owned()]);
-        assert_eq!(this().get(&server.url("/far")).expect("two steps"), b"bytes");
-        assert_eq!(anywhere().get(&server.url("/named")).expect("anywhere is allowed"), b"bytes");
-        insta::assert_snapshot!(refusal(this().get(&server.url("/named"))), @"the host `localhost` is not among those that the pipeline allows");
-        assert_eq!(refusal(this().get(&server.url("/loop"))), format!("`{}` redirects more than 5 times", server.url("/loop")));
+        assert_eq!(this().get(&server.at("/far")).expect("two steps"), b"bytes");
+        assert_eq!(anywhere().get(&server.at("/named")).expect("anywhere is allowed"), b"bytes");
+        insta::assert_snapshot!(refusal(this().get(&server.at("/named"))), @"the host `localhost` is not among those that the pipeline allows");
+        assert_eq!(refusal(this().get(&server.at("/loop"))), format!("`{}` redirects more than 5 times", server.at("/loop")));
     }
 
     #[test]
     fn a_host_that_is_not_allowed_is_not_even_asked() {
-        let server = Server::start(|_| Answer::ok("secret"));
+        let server = Server::start(|_| Reply::ok("secret"));
         let fetcher = Fetcher::new(vec!["example.org".to_owned()]);
-        insta::assert_snapshot!(refusal(fetcher.get(&server.url("/"))), @"the host `127.0.0.1` is not among those that the pipeline allows");
-        assert_eq!(server.asked(), 0);
+        insta::assert_snapshot!(refusal(fetcher.get(&server.at("/"))), @"the host `127.0.0.1` is not among those that the pipeline allows");
+        assert_eq!(server.asked().len(), 0);
     }
 
     #[test]
     fn credentials_stay_with_the_host_that_asked_for_them() {
         let server = Server::start(|request| match request.path.as_str() {
-            "/moved" => Answer::redirect("/here"),
-            _ => Answer::ok(request.header("authorization").unwrap_or("none")),
+            "/moved" => redirect("/here"),
+            _ => Reply::ok(request.header("authorization").unwrap_or("none")),
         });
         let headers = [("authorization", "Bearer t"), ("accept", "x")];
         let text = |path: &str| {
-            let url = server.url(path);
+            let url = server.at(path);
             String::from_utf8(read(&url, anywhere().request(&url, &headers).expect("an answer")).expect("read")).expect("UTF-8")
         };
         assert_eq!(text("/here"), "Bearer t");
@@ -246,21 +254,21 @@ mod tests {
 
     #[test]
     fn an_answer_without_end_is_cut_off() {
-        let server = Server::start(|_| Answer::zeros(MAX_BYTES + 1));
-        let url = server.url("/");
+        let server = Server::start(|_| Reply::endless());
+        let url = server.at("/");
         assert_eq!(refusal(anywhere().get(&url)), format!("`{url}` is larger than 67108864 bytes"));
     }
 
     #[test]
     fn an_answer_that_breaks_off_is_no_answer() {
-        let server = Server::start(|_| Answer::cut_short("half"));
-        let url = server.url("/");
+        let server = Server::start(|_| Reply::raw("HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\nhalf"));
+        let url = server.at("/");
         assert_eq!(refusal(anywhere().get(&url)), format!("`{url}` broke off"));
     }
 
     #[test]
     fn nobody_there_is_said() {
-        let url = Server::start(|_| Answer::ok("")).url("/");
+        let url = Server::start(|_| Reply::ok("")).at("/");
         assert_eq!(refusal(anywhere().get(&url)), format!("`{url}` could not be fetched"));
     }
 

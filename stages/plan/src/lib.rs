@@ -3,19 +3,17 @@
 mod fetch;
 mod image;
 mod pin;
-#[cfg(test)]
-mod server;
 mod serving;
 
 use std::collections::BTreeMap;
 
 use assay_git::{OfflineFile, Oid, RawObject, check_offline};
 use assay_manifest::{
-    Control, ControlFact, ControlState, Count, EnvVar, FrozenWorkload, IndicatorWork, MAX_MANIFEST_BYTES, Metric, Name,
-    OriginKind, PinnedFile, PipelineRef, Plan, Prepare, Source, SourceFile, SourceRef, Target, TrialOrder, TrialPolicy, Variant,
+    Control, ControlFact, ControlState, Count, FrozenWorkload, IndicatorWork, MAX_MANIFEST_BYTES, Metric, Name, OriginKind,
+    PinnedFile, PipelineRef, Plan, Prepare, Source, SourceFile, SourceRef, Target, TrialOrder, TrialPolicy, Variant,
 };
 use assay_schedule::{OrderRules, order_digest, order_seed, order_trials};
-use assay_spec::{Closure, ClosureError, ControlAsk, Parameter, SecretRef, Work, Workload, closure, expand};
+use assay_spec::{Closure, ClosureError, ControlAsk, Parameter, Work, Workload, closure, expand};
 use assay_stage::{Context, Exit, Failure, Inputs, Stage, StageName};
 use serde::{Deserialize, Serialize};
 
@@ -268,22 +266,13 @@ fn plan_target(pinner: &mut Pinner<'_>, target: &assay_spec::Target) -> Result<T
         url: target.url.clone(),
         command: target.command.clone(),
         env: target.env.clone(),
-        headers: target.headers.iter().map(|(name, secret)| header(name, secret)).collect(),
+        headers: target.headers.iter().map(|(name, secret)| secret.named(name)).collect(),
         config: target.config.clone(),
         ready_http: target.ready.http.clone(),
         ready_timeout_ns: nanoseconds(target.ready.timeout),
         image: target.image.as_deref().map(|reference| pinner.image(reference)).transpose()?,
         hardware: target.hardware.clone(),
     })
-}
-
-/// A header of each request: a reference, because it carries a credential.
-fn header(name: &str, secret: &SecretRef) -> EnvVar {
-    let (from_env, from_file) = match secret {
-        SecretRef::Env(name) => (Some(name.clone()), None),
-        SecretRef::File(path) => (None, Some(path.clone())),
-    };
-    EnvVar { name: name.to_owned(), value: None, from_env, from_file }
 }
 
 /// What the pipeline says of the environment controls; what has to be proved is not known before provision.

@@ -92,7 +92,7 @@ mod tests {
     use assay_stage::Exit;
 
     use super::*;
-    use crate::server::{Answer, Server};
+    use assay_probe::testing::{Reply, Server};
 
     struct Nowhere;
 
@@ -117,8 +117,8 @@ mod tests {
 
     #[test]
     fn a_script_is_kept_as_it_is_today() {
-        let server = Server::start(|_| Answer::ok("#!/bin/sh\n"));
-        let url = server.url("/run.sh");
+        let server = Server::start(|_| Reply::ok("#!/bin/sh\n"));
+        let url = server.at("/run.sh");
         let mut pinner = pinner(true, &[]);
         let file = pinner.script(&workload(), &url).expect("fetched").expect("pinned");
         assert_eq!((file.path.as_str(), file.origin.as_str(), file.executable), ("script", url.as_str(), true));
@@ -128,8 +128,8 @@ mod tests {
 
     #[test]
     fn a_script_that_may_not_be_fetched_is_left_unpinned() {
-        let server = Server::start(|_| Answer::ok("#!/bin/sh\n"));
-        let url = server.url("/run.sh");
+        let server = Server::start(|_| Reply::ok("#!/bin/sh\n"));
+        let url = server.at("/run.sh");
         for (fetch, allow, reason) in [
             (false, [].as_slice(), "fetching is off"),
             (true, &["example.org"], "the host `127.0.0.1` is not among those that the pipeline allows"),
@@ -138,38 +138,38 @@ mod tests {
             assert_eq!(pinner.script(&workload(), &url), Ok(None));
             assert_eq!(unpinned(pinner), [(url.clone(), reason.to_owned())]);
         }
-        assert_eq!(server.asked(), 0);
+        assert_eq!(server.asked().len(), 0);
     }
 
     #[test]
     fn a_script_that_is_not_there_ends_the_stage() {
-        let server = Server::start(|_| Answer::status("404 Not Found"));
-        let failure = pinner(true, &[]).script(&workload(), &server.url("/run.sh")).expect_err("not there");
+        let server = Server::start(|_| Reply::status("404 Not Found"));
+        let failure = pinner(true, &[]).script(&workload(), &server.at("/run.sh")).expect_err("not there");
         assert_eq!(failure.exit, Exit::Environment);
         assert_eq!(failure.message, "the script of workload `w` could not be fetched");
     }
 
     #[test]
     fn an_image_is_looked_up_once() {
-        let server = Server::start(|_| Answer::ok("{}"));
+        let server = Server::start(|_| Reply::ok("{}"));
         let reference = format!("{}/a:v1", server.authority());
         let mut pinner = pinner(true, &[]);
         for _ in 0..2 {
             let image = pinner.image(&reference).expect("looked up");
             assert_eq!((image.reference, image.digest), (reference.clone(), Some(Digest::of(b"{}"))));
         }
-        assert_eq!(server.asked(), 1);
+        assert_eq!(server.asked().len(), 1);
     }
 
     #[test]
     fn an_image_that_no_registry_has_is_left_unpinned_once() {
-        let server = Server::start(|_| Answer::status("404 Not Found"));
+        let server = Server::start(|_| Reply::status("404 Not Found"));
         let reference = format!("{}/a:v1", server.authority());
         let mut pinner = pinner(true, &[]);
         for _ in 0..2 {
             assert_eq!(pinner.image(&reference).expect("no failure of the stage").digest, None);
         }
-        let reason = format!("`{}` answered 404 Not Found", server.url("/v2/a/manifests/v1"));
+        let reason = format!("`{}` answered 404 Not Found", server.at("/v2/a/manifests/v1"));
         assert_eq!(unpinned(pinner), [(reference, reason)]);
     }
 

@@ -1,20 +1,11 @@
 //! Serving workloads: what execute will ask of an endpoint, and the recipe of each point's load.
 
-use assay_manifest::{
-    ArrivalLaw, CacheMode, CaptureMode, Case, Count, Digest, FrozenWorkload, LengthLaw, Point, ServingWork, Slo, SloMetric,
-    Source, Tokenizer,
-};
+use assay_manifest::{ArrivalLaw, Case, Count, Digest, FrozenWorkload, LengthLaw, Point, ServingWork, Slo, Source, Tokenizer};
 use assay_schedule::{Nonce, Offered, PointKey, ScheduleError, Seed, TrialKey, TrialSchedule, load_recipe_digest};
-use assay_spec::{Arrival, Arrivals, Cache, Capture, Distribution, Lengths, Scenario, Serving, Workload};
+use assay_spec::{Arrival, Arrivals, Distribution, Lengths, Scenario, Serving, Workload};
 use assay_stage::{Context, Exit, Failure};
 
 use crate::{nanoseconds, pinned};
-
-/// The largest tokenizer file.
-const MAX_TOKENIZER_BYTES: u64 = assay_spec::MAX_FILE_BYTES as u64;
-
-/// What the built-in tokenizer is called.
-const BUILT_IN: &str = "common-words";
 
 /// genai-bench makes no prompt shorter than this, and no answer shorter than that.
 const SCENARIO_FLOORS: (u32, u32) = (1, 2);
@@ -41,9 +32,9 @@ pub(crate) fn work(ctx: &Context, source: &Source, workload: &Workload, serving:
         warmup_ns: nanoseconds(load.warmup),
         timeout_ns: nanoseconds(load.timeout),
         time_limit_ns: nanoseconds(workload.spec.time_limit),
-        cache: cache(serving.cache),
+        cache: serving.cache,
         streaming: serving.streaming,
-        capture: capture(serving.capture),
+        capture: serving.capture,
         slos: serving.slos.iter().map(slo).collect(),
         tokenizer: tokenizer(ctx, source, workload, serving)?,
     })
@@ -115,41 +106,18 @@ fn distribution(distribution: Distribution) -> LengthLaw {
     }
 }
 
-fn cache(cache: Cache) -> CacheMode {
-    match cache {
-        Cache::ColdSalt => CacheMode::ColdSalt,
-        Cache::ColdFlush => CacheMode::ColdFlush,
-        Cache::Warm => CacheMode::Warm,
-        Cache::Shared => CacheMode::Shared,
-    }
-}
-
-fn capture(capture: Capture) -> CaptureMode {
-    match capture {
-        Capture::None => CaptureMode::None,
-        Capture::Digest => CaptureMode::Digest,
-        Capture::Full => CaptureMode::Full,
-    }
-}
-
 fn slo(slo: &assay_spec::Slo) -> Slo {
-    let metric = match slo.metric {
-        assay_spec::SloMetric::Ttft => SloMetric::Ttft,
-        assay_spec::SloMetric::Ttfo => SloMetric::Ttfo,
-        assay_spec::SloMetric::Tpot => SloMetric::Tpot,
-        assay_spec::SloMetric::E2e => SloMetric::E2e,
-    };
-    Slo { metric, at_most_ns: Count(slo.at_most_ns) }
+    Slo { metric: slo.metric, at_most_ns: Count(slo.at_most_ns) }
 }
 
 /// The built-in words, or the workload's own file, which must be one that execute can read.
 fn tokenizer(ctx: &Context, source: &Source, workload: &Workload, serving: &Serving) -> Result<Tokenizer, Failure> {
     let Some(path) = &serving.tokenizer else {
         let built_in = assay_tokens::Tokenizer::built_in();
-        return Ok(Tokenizer { name: BUILT_IN.to_owned(), digest: built_in.digest(), file: None });
+        return Ok(Tokenizer { name: assay_tokens::BUILT_IN.to_owned(), digest: built_in.digest(), file: None });
     };
     let file = pinned(source, &workload.name, path)?;
-    let bytes = ctx.get(&file.artifact, MAX_TOKENIZER_BYTES)?;
+    let bytes = ctx.get(&file.artifact, crate::MAX_FILE_BYTES)?;
     assay_tokens::Tokenizer::from_file(&bytes).map_err(|error| {
         Failure::of(Exit::Definition, "tokenizer", &error)
             .hint(format!("`{}` must be a tokenizer.json that can be read", file.origin))

@@ -19,9 +19,6 @@ use serde::{Deserialize, Serialize};
 /// The largest trust policy.
 const MAX_POLICY_BYTES: u64 = 1 << 20;
 
-/// The largest document of views: a thousand points with their curves and timelines.
-const MAX_VIEWS_BYTES: u64 = 256 << 20;
-
 /// The largest frozen workload.
 const MAX_SPEC_BYTES: u64 = 16 << 20;
 
@@ -118,8 +115,8 @@ fn reports(
 /// What the pictures of serving are drawn from.
 fn views(ctx: &Context, summary: &Summary) -> Result<Option<Views>, Failure> {
     let Some(artifact) = &summary.views else { return Ok(None) };
-    let bytes = ctx.get(artifact, MAX_VIEWS_BYTES)?;
-    let views = serde_json::from_slice(&bytes)
+    let bytes = ctx.get(artifact, Views::MAX_BYTES)?;
+    let views = Views::parse(&bytes)
         .map_err(|error| Failure::verification("views", "the summary's views are damaged").because(&error))?;
     Ok(Some(views))
 }

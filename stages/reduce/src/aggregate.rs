@@ -29,18 +29,27 @@ pub(crate) fn summarise(
         .into_iter()
         .filter_map(|metric| summarise_metric(&metric, &counted, seed(collection, case, point, &metric.path)).transpose());
     Ok(PointSummary {
+        excluded: excluded.map(exclusion).collect(),
+        metrics: metrics.collect::<Result<_, _>>()?,
+        ..tried(workload, case, point, trials, counted.len())
+    })
+}
+
+/// A point and how often it was tried, with nothing of what came out: the attempts of each planned trial, and the trials that count.
+pub(crate) fn tried<T>(workload: &FrozenWorkload, case: &Case, point: &Point, trials: &[Vec<T>], counted: usize) -> PointSummary {
+    PointSummary {
         case_id: case.case_id.clone(),
         point_id: point.point_id.clone(),
         workload_type: workload.workload_type,
         workload_spec_digest: workload.workload_spec_digest,
         value: point.value.clone(),
         trials_planned: trials.len() as u32,
-        trials_counted: counted.len() as u32,
+        trials_counted: counted as u32,
         attempts: trials.iter().map(|attempts| attempts.len() as u32).sum(),
-        excluded: excluded.map(exclusion).collect(),
+        excluded: Vec::new(),
         serving: None,
-        metrics: metrics.collect::<Result<_, _>>()?,
-    })
+        metrics: Vec::new(),
+    }
 }
 
 fn exclusion(evidence: &Evidence<'_>) -> Exclusion {

@@ -16,9 +16,6 @@ use crate::trust::{establish, keys_beside_run, keys_in_folder};
 /// The largest frozen workload.
 const MAX_SPEC_BYTES: u64 = 16 << 20;
 
-/// The largest document of views.
-const MAX_VIEWS_BYTES: u64 = 256 << 20;
-
 /// Where a run is looked for, and whom to believe.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Where {
@@ -121,8 +118,8 @@ impl Opened {
     /// What the pictures of serving are drawn from; none where it is not at hand.
     fn views(&self, summary: &Summary) -> Result<Option<Views>, Failure> {
         let Some(artifact) = &summary.views else { return Ok(None) };
-        let Some(bytes) = self.blobs.get(&artifact.digest, MAX_VIEWS_BYTES)? else { return Ok(None) };
-        let views = serde_json::from_slice(&bytes)
+        let Some(bytes) = self.blobs.get(&artifact.digest, Views::MAX_BYTES)? else { return Ok(None) };
+        let views = Views::parse(&bytes)
             .map_err(|error| Failure::verification("views", "the summary's views are damaged").because(&error))?;
         Ok(Some(views))
     }

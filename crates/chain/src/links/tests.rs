@@ -380,11 +380,28 @@ fn what_has_no_canonical_form_is_refused() {
 #[test]
 fn an_attempt_counts_only_with_all_its_shards() {
     let block = |incarnation| Block { index: 0, incarnation };
-    let first = |tries: &[(Block, u32, bool)]| counted_attempt(tries.iter().copied());
+    let first = |tries: &[(Block, u32, bool)]| {
+        // Those of one attempt are the tries of its shards, in this order.
+        counted_attempt(tries.iter().enumerate().map(|(place, (block, attempt, valid))| {
+            let of_attempt =
+                |tries: &[(Block, u32, bool)]| tries.iter().filter(|tried| (tried.0, tried.1) == (*block, *attempt)).count();
+            let shard = Shard { index: of_attempt(&tries[..place]) as u32, count: of_attempt(tries) as u32 };
+            Try { block: *block, attempt: *attempt, shard, valid: *valid }
+        }))
+    };
     assert_eq!(first(&[]), None);
     assert_eq!(first(&[(block(0), 0, false)]), None);
     assert_eq!(first(&[(block(0), 0, true), (block(0), 0, false), (block(0), 1, true)]), Some((block(0), 1)));
     assert_eq!(first(&[(block(1), 0, true), (block(0), 3, true)]), Some((block(0), 3)), "the earlier incarnation first");
+}
+
+#[test]
+fn an_attempt_that_lost_a_shard_does_not_count() {
+    let block = Block { index: 0, incarnation: 0 };
+    let of = |attempt, index| Try { block, attempt, shard: Shard { index, count: 3 }, valid: true };
+    assert_eq!(counted_attempt([of(0, 0), of(0, 2), of(1, 1), of(1, 0), of(1, 2)]), Some((block, 1)));
+    assert_eq!(counted_attempt([of(0, 0), of(0, 2)]), None);
+    assert_eq!(counted_attempt([of(0, 0), of(0, 1), of(0, 1)]), None, "one shard twice is not two");
 }
 
 proptest! {
@@ -394,7 +411,10 @@ proptest! {
             .prop_flat_map(|tries| (Just(tries.clone()), Just(tries).prop_shuffle()))
     ) {
         let of = |tries: &[(u32, u32, bool)]| {
-            counted_attempt(tries.iter().map(|(incarnation, attempt, valid)| (Block { index: 0, incarnation: *incarnation }, *attempt, *valid)))
+            counted_attempt(tries.iter().map(|(incarnation, attempt, valid)| {
+                let block = Block { index: 0, incarnation: *incarnation };
+                Try { block, attempt: *attempt, shard: Shard::ONLY, valid: *valid }
+            }))
         };
         prop_assert_eq!(of(&tries), of(&shuffled));
     }

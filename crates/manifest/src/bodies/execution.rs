@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::document::{body, words};
 use crate::{
-    Artifact, Block, CaseId, Count, Digest, InputRef, Instant, Name, PointId, ServingOutcome, Shard, TrialId, Validity, Window,
+    Artifact, Block, CaseId, Count, Digest, InputRef, Instant, Name, PlannedTrial, PointId, Reason, ServingOutcome, Shard,
+    TrialId, Validity, Window,
 };
 
 words!(
@@ -155,6 +156,26 @@ pub struct Attempt {
     pub host_after: Option<HostState>,
     /// Its raw outputs, kept byte for byte.
     pub evidence: Vec<Artifact>,
+}
+
+impl Attempt {
+    /// A try at a trial of which nothing is known but when it ran and how it ended.
+    pub fn new(trial: &PlannedTrial, attempt: u32, window: Window, status: AttemptStatus, reasons: Vec<Reason>) -> Self {
+        Self {
+            trial_id: trial.trial_id.clone(),
+            case_id: trial.case_id.clone(),
+            point_id: trial.point_id.clone(),
+            attempt,
+            window,
+            status,
+            validity: Validity::from_reasons(reasons),
+            indicator: None,
+            serving: None,
+            host_before: None,
+            host_after: None,
+            evidence: Vec::new(),
+        }
+    }
 }
 
 /// What a workload's preparation did.

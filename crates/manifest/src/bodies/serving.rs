@@ -397,3 +397,13 @@ pub struct Views {
     /// The serving points, in the plan's order.
     pub points: Vec<PointView>,
 }
+
+impl Views {
+    /// The largest document: a thousand points with their curves and timelines.
+    pub const MAX_BYTES: u64 = 256 << 20;
+
+    /// Reads the document that a Summary names.
+    pub fn parse(bytes: &[u8]) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(bytes)
+    }
+}

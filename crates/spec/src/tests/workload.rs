@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
+use assay_manifest::{CacheMode, CaptureMode, SloMetric};
 use insta::assert_snapshot;
 
 use super::{COMPARING, INDICATOR, PIPELINE, SERVING, problems, with, workload};
-use crate::{
-    Arrival, Arrivals, Cache, Capture, Distribution, Lengths, Load, Parameter, Scenario, Script, Slo, SloMetric, Work, Workload,
-    render,
-};
+use crate::{Arrival, Arrivals, Distribution, Lengths, Load, Parameter, Scenario, Script, Slo, Work, Workload, render};
 
 fn indicator(part: &str, replacement: &str) -> String {
     problems(&with(INDICATOR, part, replacement))
@@ -51,7 +49,7 @@ fn a_serving_workload_is_read_with_its_defaults() {
         }
     );
     assert_eq!(serving.lengths, Lengths::Scenario(Scenario::Normal { input: (480, 240), output: (300, 150) }));
-    assert_eq!((serving.cache, serving.streaming, serving.capture), (Cache::ColdSalt, true, Capture::Digest));
+    assert_eq!((serving.cache, serving.streaming, serving.capture), (CacheMode::ColdSalt, true, CaptureMode::Digest));
     assert_eq!(
         serving.slos,
         [Slo { metric: SloMetric::Ttft, at_most_ns: 2_000_000_000 }, Slo { metric: SloMetric::Tpot, at_most_ns: 200_000_000 }]

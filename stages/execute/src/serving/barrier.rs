@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use assay_host::Root;
-use assay_manifest::{ClockOffset, Instant, PlannedTrial, Shard, canonical_json};
+use assay_manifest::{ClockOffset, HostFacts, Instant, PlannedTrial, Shard, canonical_json};
 use assay_stage::{Context, Failure};
-use assay_store::Created;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -70,27 +68,20 @@ pub(crate) struct Barrier {
 
 impl Barrier {
     pub(crate) fn of(ctx: &Context, trial: &PlannedTrial, attempt: u32) -> Self {
-        let shard = ctx.shard();
-        let own = ctx.layout().attempt(ctx.input_digest(), &trial.trial_id, attempt, shard);
-        let folder = own.rsplit_once('/').map_or(own.as_str(), |(folder, _)| folder).to_owned();
-        Self { folder, shard }
+        let folder = ctx.layout().attempt_marks(ctx.input_digest(), &trial.trial_id, attempt);
+        Self { folder, shard: ctx.shard() }
     }
 
     fn mark(&self, shard: u32, what: &str) -> String {
         format!("{}/{shard}.{what}", self.folder)
     }
 
-    fn shards(&self) -> std::ops::Range<u32> {
-        0..self.shard.count
-    }
-
     /// Waits until all shards are ready, and gives the instant at which they begin.
-    pub(crate) fn wait(&self, ctx: &Context) -> Result<Start, Failure> {
+    pub(crate) fn wait(&self, ctx: &Context, here: &HostFacts) -> Result<Start, Failure> {
         if self.shard.count <= 1 {
             return Ok(start_at(after(ctx.clock().now(), OWN_MARGIN), ctx.clock().now(), same_host()));
         }
-        let facts = assay_host::facts(&Root::host());
-        let own = Ready { boot_id: facts.boot_id.value, synchronised: facts.clock_synchronised.value };
+        let own = Ready { boot_id: here.boot_id.value.clone(), synchronised: here.clock_synchronised.value };
         put(ctx, &self.mark(self.shard.index, "ready"), &own)?;
         let first = self.all::<Ready>(ctx, "ready")?;
         let named = Named { at: after(ctx.clock().now(), MARGIN) };
@@ -113,7 +104,7 @@ impl Barrier {
     fn all<T: DeserializeOwned>(&self, ctx: &Context, what: &str) -> Result<Vec<T>, Failure> {
         let watch = ctx.clock().start();
         let mut marks = Vec::new();
-        for shard in self.shards() {
+        for shard in 0..self.shard.count {
             loop {
                 ctx.check_cancelled()?;
                 if let Some(mark) = get(ctx, &self.mark(shard, what))? {
@@ -159,9 +150,8 @@ fn start_at(at: Instant, now: Instant, clock: ClockOffset) -> Start {
 fn put(ctx: &Context, path: &str, mark: &impl Serialize) -> Result<(), Failure> {
     let bytes =
         canonical_json(mark).map_err(|error| Failure::unexpected("mark", "a mark has no canonical form").because(&error))?;
-    match ctx.store().create(path, &bytes)? {
-        Created::Yes | Created::No { .. } => Ok(()),
-    }
+    ctx.store().create(path, &bytes)?;
+    Ok(())
 }
 
 fn get<T: DeserializeOwned>(ctx: &Context, path: &str) -> Result<Option<T>, Failure> {

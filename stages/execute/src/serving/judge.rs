@@ -6,6 +6,8 @@ use assay_load::Finished;
 use assay_manifest::{AttemptStatus, ClientHealth, Reason};
 use assay_record::{Outcome, Phase};
 
+use crate::judge::throttled;
+
 /// Later than this at the 99th percentile, the load was not the one that was asked for.
 const MAX_LATENESS_P99: Duration = Duration::from_millis(25);
 
@@ -14,9 +16,6 @@ const MAX_STALL: Duration = Duration::from_secs(1);
 
 /// The smallest share of the asked rate that must have been sent.
 const MIN_SENT_SHARE: f64 = 0.95;
-
-/// The largest share of its time in which the control group may have been throttled.
-const MAX_THROTTLED_SHARE: f64 = 0.05;
 
 /// What an attempt left behind.
 pub(crate) struct Left<'a> {
@@ -54,7 +53,7 @@ pub(crate) fn judge(left: &Left<'_>) -> (AttemptStatus, Vec<Reason>) {
     reasons.extend(late(left.client));
     reasons.extend(stalled(left.client));
     reasons.extend(not_offered(left.client));
-    reasons.extend(throttled(left));
+    reasons.extend(throttled(left.client.cgroup_throttled_us.map(|us| us.0), left.window_ns));
     (status, reasons)
 }
 
@@ -99,13 +98,6 @@ fn not_offered(client: &ClientHealth) -> Option<Reason> {
     (share < MIN_SENT_SHARE).then(|| {
         let detail = format!("only {:.1} of {asked:.1} requests a second could be sent", client.sent_rate_per_s);
         Reason::new("rate_not_offered", detail)
-    })
-}
-
-fn throttled(left: &Left<'_>) -> Option<Reason> {
-    let share = left.client.cgroup_throttled_us?.0 as f64 * 1000.0 / left.window_ns.max(1) as f64;
-    (share > MAX_THROTTLED_SHARE).then(|| {
-        Reason::new("cpu_throttled", format!("the control group was throttled for {:.0} % of the attempt", share * 100.0))
     })
 }
 

@@ -4,7 +4,7 @@ use std::process::{Child, Command, Stdio};
 use proptest::prelude::*;
 
 use super::*;
-use crate::server::{Answer, Server};
+use assay_probe::testing::{Reply, Request, Server};
 
 const MANIFEST: &str = r#"{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json"}"#;
 
@@ -14,6 +14,19 @@ fn parse(text: &str) -> Reference {
 
 fn fetcher() -> Fetcher {
     Fetcher::new(Vec::new())
+}
+
+fn manifest_said_to_be(digest: Digest) -> Reply {
+    Reply::with("200 OK", &[&format!("docker-content-digest: {digest}")], MANIFEST)
+}
+
+fn challenged(challenge: &str) -> Reply {
+    Reply::with("401 Unauthorized", &[&format!("www-authenticate: {challenge}")], "")
+}
+
+/// The port that was asked, as the question says it.
+fn port(request: &Request) -> &str {
+    request.header("host").and_then(|host| host.rsplit(':').next()).expect("a host with a port")
 }
 
 fn resolved(server: &Server, repository_and_tag: &str) -> Result<Digest, String> {
@@ -89,22 +102,22 @@ proptest! {
 fn a_tag_becomes_the_digest_of_what_the_registry_has() {
     let server = Server::start(|request| match (request.path.as_str(), request.header("accept")) {
         ("/v2/a/b/manifests/v1", Some(accept)) if accept.contains("image.index.v1+json") => {
-            Answer::ok(MANIFEST).header("docker-content-digest", &Digest::of(MANIFEST.as_bytes()).to_string())
+            manifest_said_to_be(Digest::of(MANIFEST.as_bytes()))
         }
-        ("/v2/silent/manifests/latest", _) => Answer::ok(MANIFEST),
-        _ => Answer::status("404 Not Found"),
+        ("/v2/silent/manifests/latest", _) => Reply::ok(MANIFEST),
+        _ => Reply::status("404 Not Found"),
     });
     let digest = Digest::of(MANIFEST.as_bytes());
     assert_eq!(resolved(&server, "a/b:v1"), Ok(digest));
     assert_eq!(resolved(&server, "silent"), Ok(digest), "a registry need not say the digest");
     let missing = resolved(&server, "a/b:v2").expect_err("not there");
-    assert_eq!(missing, format!("`{}` answered 404 Not Found", server.url("/v2/a/b/manifests/v2")));
+    assert_eq!(missing, format!("`{}` answered 404 Not Found", server.at("/v2/a/b/manifests/v2")));
 }
 
 #[test]
 fn a_registry_that_says_another_digest_is_not_believed() {
     let said = Digest::of(b"another");
-    let server = Server::start(move |_| Answer::ok(MANIFEST).header("docker-content-digest", &said.to_string()));
+    let server = Server::start(move |_| manifest_said_to_be(said));
     let found = Digest::of(MANIFEST.as_bytes());
     let refused = resolved(&server, "a").expect_err("a lie");
     assert_eq!(refused, format!("the registry gave an image whose digest is {found}, but said {said}"));
@@ -115,13 +128,13 @@ fn a_public_registry_s_token_is_fetched_without_a_login() {
     let server = Server::start(|request| {
         let challenge = format!(
             r#"Bearer realm="http://127.0.0.1:{}/token",service="registry.test",scope="repository:a/b:pull,push""#,
-            request.port
+            port(request)
         );
         match (request.path.as_str(), request.header("authorization")) {
-            ("/token?service=registry.test&scope=repository:a/b:pull,push", None) => Answer::ok(r#"{"token":"t0"}"#),
-            ("/v2/a/b/manifests/latest", Some("Bearer t0")) => Answer::ok(MANIFEST),
-            ("/v2/a/b/manifests/latest", None) => Answer::status("401 Unauthorized").header("www-authenticate", &challenge),
-            _ => Answer::status("403 Forbidden"),
+            ("/token?service=registry.test&scope=repository:a/b:pull,push", None) => Reply::ok(r#"{"token":"t0"}"#),
+            ("/v2/a/b/manifests/latest", Some("Bearer t0")) => Reply::ok(MANIFEST),
+            ("/v2/a/b/manifests/latest", None) => challenged(&challenge),
+            _ => Reply::status("403 Forbidden"),
         }
     });
     assert_eq!(resolved(&server, "a/b"), Ok(Digest::of(MANIFEST.as_bytes())));
@@ -131,8 +144,8 @@ fn a_public_registry_s_token_is_fetched_without_a_login() {
 fn a_login_that_cannot_be_given_is_said() {
     let asking = |challenge: &'static str| {
         let server = Server::start(move |request| match request.path.as_str() {
-            "/v2/a/manifests/latest" => Answer::status("401 Unauthorized").header("www-authenticate", challenge),
-            _ => Answer::ok(r#"{"nothing":1}"#),
+            "/v2/a/manifests/latest" => challenged(challenge),
+            _ => Reply::ok(r#"{"nothing":1}"#),
         });
         resolved(&server, "a").expect_err("no login")
     };
@@ -157,8 +170,8 @@ fn a_token_is_asked_for_as_the_challenge_says() {
 #[test]
 fn the_token_s_host_must_be_allowed_as_well() {
     let server = Server::start(|request| {
-        let realm = format!(r#"Bearer realm="http://localhost:{}/token""#, request.port);
-        Answer::status("401 Unauthorized").header("www-authenticate", &realm)
+        let realm = format!(r#"Bearer realm="http://localhost:{}/token""#, port(request));
+        challenged(&realm)
     });
     let fetcher = Fetcher::new(vec!["127.0.0.1".to_owned()]);
     let refused = resolve(&fetcher, &parse(&format!("{}/a", server.authority()))).expect_err("another host");

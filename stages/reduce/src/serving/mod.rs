@@ -19,7 +19,7 @@ use assay_stage::Failure;
 use assay_warehouse::Row;
 use assay_warehouse::records::RecordFile;
 
-use crate::aggregate::{Reported, across, seed, unset_row};
+use crate::aggregate::{Reported, across, seed, tried, unset_row};
 use crate::dimensions::Dimensions;
 use crate::evidence::Found;
 use crate::rows::RowContext;
@@ -92,19 +92,7 @@ pub(crate) fn reduce(
     let measured = measure(&files, work, Limits::of_machine())?;
     let price = cost::price(context.plan, context.environments, case);
     let excluded = tries.iter().flatten().filter(|attempt| !attempt.counts()).filter_map(exclusion);
-    let mut summary = PointSummary {
-        case_id: case.case_id.clone(),
-        point_id: point.point_id.clone(),
-        workload_type: workload.workload_type,
-        workload_spec_digest: workload.workload_spec_digest,
-        value: point.value.clone(),
-        trials_planned: tries.len() as u32,
-        trials_counted: files.len() as u32,
-        attempts: tries.iter().map(|tries| tries.len() as u32).sum(),
-        excluded: excluded.collect(),
-        serving: None,
-        metrics: Vec::new(),
-    };
+    let mut summary = PointSummary { excluded: excluded.collect(), ..tried(workload, case, point, &tries, files.len()) };
     let mut serving = serving_point(work, &measured, price.as_ref().err());
     let reported = reported(workload, work, &mut serving.absent);
     let values = trial_values(&measured, work, &price);
