@@ -14,6 +14,15 @@ pub(crate) fn line(text: impl AsRef<str>) {
     write(&mut std::io::stdout().lock(), &harmless(text.as_ref()));
 }
 
+/// Writes data as it is, for other programs.
+pub(crate) fn raw(bytes: &[u8]) -> Result<(), Failure> {
+    match std::io::stdout().lock().write_all(bytes) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => quit_quietly(),
+        Err(error) => Err(Failure::environment("output", "cannot write to standard output").because(&error)),
+    }
+}
+
 /// Writes a report, which has made strangers' texts harmless itself and may be in colour.
 pub(crate) fn report(text: impl AsRef<str>) {
     write(&mut std::io::stdout().lock(), text.as_ref());

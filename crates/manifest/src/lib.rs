@@ -3,6 +3,7 @@
 //! Everything here is pure: no file, no clock, no key. A [`Manifest`] is a [`Header`] and a typed body, written as canonical
 //! JSON (RFC 8785), so that equal documents have equal bytes and a digest names exactly one of them.
 
+mod address;
 mod artifact;
 mod bodies;
 mod canonical;
@@ -11,6 +12,7 @@ mod document;
 mod ids;
 mod instant;
 
+pub use address::{Address, AddressError, MIN_ROW_DIGITS};
 pub use artifact::{Artifact, Count};
 pub use bodies::{
     collection::*, common::*, environment::*, execution::*, plan::*, publication::*, recording::*, run_end::*, serving::*,

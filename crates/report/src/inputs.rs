@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use assay_manifest::{Collection, Digest, Environment, Grade, ListedRun, Name, Plan, Role, RunId, Summary, Views};
+use assay_manifest::{
+    Collection, Count, Digest, Environment, Grade, ListedRun, Name, Plan, PublishedQuery, Role, RunId, Summary, Views,
+};
 
 /// A signature in the run's chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +59,12 @@ pub struct Inputs<'a> {
     pub trust_policy: Option<(String, Digest)>,
     /// The frozen `spec` of each workload, as indented JSON.
     pub workload_specs: BTreeMap<Name, String>,
+    /// The pinned queries, and what they gave.
+    pub queries: &'a [PublishedQuery],
+    /// The text of each query, by its path.
+    pub query_texts: BTreeMap<String, String>,
+    /// The versions of the warehouse's tables that hold the rows.
+    pub warehouse_snapshot: &'a BTreeMap<String, Count>,
     /// The commands that verify this run, one on each line.
     pub verify_hint: String,
 }

@@ -4,7 +4,6 @@
 //! evidence beside it: sentence, state, picture, table, lineage, fine print. Strings in, strings out: nothing here reads a file, and
 //! a rendering of equal inputs has equal bytes.
 
-mod address;
 mod environment;
 mod fine_print;
 mod html;
@@ -13,13 +12,14 @@ mod lineage;
 mod markdown;
 mod model;
 mod number;
+mod remark;
 mod serving;
 mod strip;
 pub mod terminal;
 mod text;
 mod unit;
 
-pub use address::Address;
+pub use assay_manifest::Address;
 pub use inputs::{Inputs, SignedBy, Verified};
 pub use model::Report;
 pub use number::{bytes, duration, percent, significant};

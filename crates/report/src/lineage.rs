@@ -1,8 +1,7 @@
 //! The way back from a number: row, file, Summary, evidence, plan, workload, commit, and the signatures on each step.
 
-use assay_manifest::{Artifact, FrozenWorkload, Name, PinnedFile, Role};
+use assay_manifest::{Address, Artifact, FrozenWorkload, Name, PinnedFile, PublishedQuery, Role};
 
-use crate::address::Address;
 use crate::inputs::{Inputs, SignedBy};
 use crate::number::{bytes, duration};
 use crate::text::{clean, clean_lines};
@@ -24,12 +23,27 @@ pub(crate) struct Lineage {
     pub(crate) files: Vec<ArtifactRow>,
     /// The curated files that hold addressed rows: usually one.
     pub(crate) outcome_files: Vec<String>,
+    pub(crate) queries: Vec<QueryLineage>,
+    /// The versions of the warehouse's tables that hold the files, by table.
+    pub(crate) snapshot: Vec<(String, String)>,
     pub(crate) evidence: ArtifactRow,
     pub(crate) evidence_count: u64,
     pub(crate) plan_digest: String,
     pub(crate) collection_digest: String,
     /// The Summary's manifest, where its signature is among the given ones.
     pub(crate) summary_digest: Option<String>,
+}
+
+/// A pinned query and what it gave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct QueryLineage {
+    pub(crate) path: String,
+    pub(crate) digest: String,
+    pub(crate) rows: u64,
+    /// The result's file in the published folder.
+    pub(crate) result: String,
+    /// The query's text; absent where the caller did not give it.
+    pub(crate) text: Option<String>,
 }
 
 /// A signature with the command that checks it.
@@ -78,6 +92,8 @@ impl Lineage {
             workloads: plan.workloads.iter().map(|workload| WorkloadLineage::new(workload, inputs)).collect(),
             files: summary.files.iter().take(MAX_ARTIFACTS).map(|file| ArtifactRow::of(&file.artifact)).collect(),
             outcome_files: outcome.take(MAX_ARTIFACTS).map(|file| file.artifact.digest.to_string()).collect(),
+            queries: inputs.queries.iter().take(MAX_ARTIFACTS).map(|query| QueryLineage::new(query, inputs)).collect(),
+            snapshot: snapshot(inputs),
             evidence: ArtifactRow::of(&collection.evidence),
             evidence_count: collection.evidence_count.0,
             plan_digest: summary.plan_digest.to_string(),
@@ -100,6 +116,25 @@ impl Lineage {
     pub(crate) fn commit(&self) -> Option<&str> {
         self.source.iter().find(|(label, _)| *label == "commit").map(|(_, commit)| commit.as_str())
     }
+}
+
+impl QueryLineage {
+    fn new(query: &PublishedQuery, inputs: &Inputs<'_>) -> Self {
+        Self {
+            path: clean(&query.path),
+            digest: query.digest.to_string(),
+            rows: query.rows.0,
+            result: clean(&query.result.name),
+            text: inputs.query_texts.get(&query.path).map(|text| clean_lines(text)),
+        }
+    }
+}
+
+/// The versions of the tables that the run has rows in.
+fn snapshot(inputs: &Inputs<'_>) -> Vec<(String, String)> {
+    let has_rows = |table: &str| inputs.summary.files.iter().any(|file| file.table == table);
+    let pinned = inputs.warehouse_snapshot.iter().filter(|(table, _)| has_rows(table));
+    pinned.map(|(table, version)| (clean(table), version.to_string())).collect()
 }
 
 impl Signature {

@@ -146,7 +146,7 @@ fn case_table(out: &mut String, case: &CaseSection, end: usize) -> usize {
     }
     for remark in remarks {
         if out.len() < end {
-            let _ = writeln!(out, "- {}", prose(&remark));
+            let _ = writeln!(out, "- {}", prose(&remark.in_full()));
         }
     }
     rows.len() - shown
@@ -172,7 +172,7 @@ fn serving_table(out: &mut String, case: &CaseSection, end: usize) -> usize {
     out.push('\n');
     for remark in serving::remarks(case) {
         if out.len() < end {
-            let _ = writeln!(out, "- {}", prose(&remark));
+            let _ = writeln!(out, "- {}", prose(&remark.in_full()));
         }
     }
     case.points.len() - shown
@@ -239,6 +239,7 @@ fn evidence(out: &mut String, report: &Report) {
         let _ = writeln!(out, "- {label}: {}", code(&text));
     }
     artifacts(out, "Curated files", &lineage.files);
+    warehouse(out, lineage);
     for workload in &lineage.workloads {
         workload_block(out, workload);
     }
@@ -248,6 +249,21 @@ fn evidence(out: &mut String, report: &Report) {
     let cosign = lineage.signatures.iter().map(|signature| signature.command.clone());
     let commands: Vec<_> = report.verify_hint.iter().cloned().chain(trace).chain(cosign).collect();
     out.push_str(&block("sh", &commands.join("\n")));
+}
+
+/// The versions of the warehouse's tables, and the queries that select numbers.
+fn warehouse(out: &mut String, lineage: &Lineage) {
+    if !lineage.snapshot.is_empty() {
+        let versions: Vec<_> = lineage.snapshot.iter().map(|(table, version)| format!("{} {version}", code(table))).collect();
+        let _ = writeln!(out, "\nIn the warehouse at versions: {}.", versions.join(", "));
+    }
+    for query in &lineage.queries {
+        let (path, result) = (code(&query.path), code(&query.result));
+        let _ = writeln!(out, "\n### Query {path}\n\n{} rows in {result}; {}", query.rows, code(&query.digest));
+        if let Some(text) = &query.text {
+            let _ = writeln!(out, "\n<details><summary>Its text</summary>\n\n{}\n</details>", block("sql", text));
+        }
+    }
 }
 
 /// The steps that all numbers share, from the row back to the commit.

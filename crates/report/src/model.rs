@@ -4,11 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use assay_manifest::{
-    Better, Case, CaseId, Exclusion, FrozenWorkload, Grade, Intent, MetricSummary, Plan, Point, PointId, PointSummary, PointView,
-    RunId, Stability, Summary, TrialId, TrialValue, Views, WorkloadType,
+    Address, Better, Case, CaseId, Exclusion, FrozenWorkload, Grade, Intent, MetricSummary, Plan, Point, PointId, PointSummary,
+    PointView, RunId, Stability, Summary, TrialId, TrialValue, Views, WorkloadType,
 };
 
-use crate::address::Address;
 use crate::environment::Facts;
 use crate::fine_print::{self, FinePrint};
 use crate::inputs::Inputs;

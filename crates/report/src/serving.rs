@@ -9,6 +9,7 @@ use assay_manifest::{
 
 use crate::model::{CaseSection, Measured, PointSection, Row, Sentence, trials_of};
 use crate::number::{grouped, percent, significant};
+use crate::remark::Remark;
 use crate::text::{clean, counted};
 
 /// Quantiles of a curve that are kept: more than a panel has pixels tells nothing more.
@@ -544,12 +545,12 @@ fn headline<'a>(case: &'a CaseSection, work: &Work) -> Option<Headline<'a>> {
 
 /// What the cells of a serving table only hint at: why something is absent, unstable or excluded, and what failed requests were.
 /// Metrics of a point that have the same to say are named together.
-pub(crate) fn remarks(case: &CaseSection) -> Vec<String> {
+pub(crate) fn remarks(case: &CaseSection) -> Vec<Remark> {
     let columns = columns(case);
     case.points.iter().flat_map(|point| point_remarks(point, &columns)).collect()
 }
 
-fn point_remarks(point: &PointSection, columns: &[&'static Column]) -> Vec<String> {
+fn point_remarks(point: &PointSection, columns: &[&'static Column]) -> Vec<Remark> {
     let mut said: Vec<(String, Vec<String>)> = Vec::new();
     let mut say = |what: String, name: String| match said.iter_mut().find(|(known, _)| *known == what) {
         Some((_, names)) => names.push(name),
@@ -568,7 +569,7 @@ fn point_remarks(point: &PointSection, columns: &[&'static Column]) -> Vec<Strin
             }
         }
     }
-    let mut remarks: Vec<String> = Vec::new();
+    let mut remarks: Vec<Remark> = Vec::new();
     if let Some(load) = point.serving.as_ref().filter(|load| load.failed() > 0) {
         let twins = columns.iter().filter_map(|column| Some((twin(point, column)?, metric_name(column.metric))));
         let twins = twins.map(|(row, name)| match &row.measured {
@@ -576,13 +577,14 @@ fn point_remarks(point: &PointSection, columns: &[&'static Column]) -> Vec<Strin
             Err(reason) => format!("; {name} with failures absent: {reason}"),
         });
         let (failed, due, what) = (grouped(load.failed()), counted(load.requests, "request"), load.failure_text());
-        remarks.push(format!("{}: {failed} of {due} failed ({what}){}", point.label, twins.collect::<String>()));
+        let text = format!("{failed} of {due} failed ({what}){}", twins.collect::<String>());
+        remarks.push(Remark::of_point(&point.label, text));
     }
-    remarks.extend(said.into_iter().map(|(what, names)| {
-        let names = if names.len() == columns.len() { "everything".to_owned() } else { names.join(", ") };
-        format!("{}, {names}: {what}", point.label)
+    remarks.extend(said.into_iter().map(|(text, metrics)| {
+        let is_of_all = metrics.len() == columns.len();
+        Remark { point: point.label.clone(), metrics, is_of_all, text }
     }));
-    remarks.extend(point.exclusions.iter().map(|exclusion| format!("{}: excluded {exclusion}", point.label)));
+    remarks.extend(point.exclusions.iter().map(|exclusion| Remark::of_point(&point.label, format!("excluded {exclusion}"))));
     remarks
 }
 

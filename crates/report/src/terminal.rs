@@ -7,6 +7,7 @@ use assay_manifest::Stability;
 use crate::Report;
 use crate::model::{CaseSection, Group, Measured, PointSection, Row};
 use crate::number::percent;
+use crate::remark::{self, Remark};
 use crate::text::{align_points, columns, fit, trials_glyphs, wrap};
 
 pub use serving::serving;
@@ -161,8 +162,17 @@ impl Screen {
 
     /// What the table has no room for: why something is absent, unstable or excluded.
     fn remarks(&mut self, case: &CaseSection) {
-        for remark in case.points.iter().flat_map(remarks) {
-            self.paragraph("  · ", &remark, Paint::Faint);
+        let remarks: Vec<Remark> = case.points.iter().flat_map(remarks).collect();
+        self.brief_remarks(&remark::briefly(&remarks, case.points.len(), "point"));
+    }
+
+    fn brief_remarks(&mut self, remarks: &[String]) {
+        const FIRST: &str = "  · ";
+        for remark in remarks {
+            for (index, line) in remark::lines(remark, self.width.saturating_sub(columns(FIRST))).iter().enumerate() {
+                let painted = self.paint(Paint::Faint, line);
+                self.line(&format!("{}{painted}", if index == 0 { FIRST } else { "    " }));
+            }
         }
     }
 
@@ -183,24 +193,27 @@ impl Screen {
     }
 }
 
-/// The remarks of a point: everything that its cells only hint at. The same remark on several metrics is made once.
-pub(crate) fn remarks(point: &PointSection) -> Vec<String> {
-    let mut remarks: Vec<String> = Vec::new();
+/// The remarks of a point: everything that its cells only hint at.
+pub(crate) fn remarks(point: &PointSection) -> Vec<Remark> {
+    let mut remarks: Vec<Remark> = Vec::new();
     for row in &point.rows {
-        let name = format!("{}, {}", point.label, row.metric);
+        let mut say = |text: String| {
+            let metrics = vec![row.metric.clone()];
+            remarks.push(Remark { point: point.label.clone(), metrics, is_of_all: false, text });
+        };
         match &row.measured {
-            Err(reason) => remarks.push(format!("{name}: absent, {reason}")),
+            Err(reason) => say(format!("absent, {reason}")),
             Ok(measured) => {
                 if let Err(reason) = &measured.interval {
-                    remarks.push(format!("{name}: no interval, {reason}"));
+                    say(format!("no interval, {reason}"));
                 }
                 if measured.stability != Stability::Stable {
-                    remarks.push(format!("{name}: {}, {}", measured.stability, measured.stability_reason));
+                    say(format!("{}, {}", measured.stability, measured.stability_reason));
                 }
             }
         }
     }
-    remarks.extend(point.exclusions.iter().map(|exclusion| format!("{}: excluded {exclusion}", point.label)));
+    remarks.extend(point.exclusions.iter().map(|exclusion| Remark::of_point(&point.label, format!("excluded {exclusion}"))));
     remarks
 }
 

@@ -5,17 +5,25 @@ use std::fmt;
 use assay_chain::published_prefix;
 use assay_claim::Evidence;
 use assay_envelope::Verified;
-use assay_manifest::{Artifact, Collection, CuratedFile, Document, Environment, Numbers, Plan, Publication, RunId, Summary};
+use assay_manifest::{
+    Artifact, Collection, CuratedFile, Digest, Document, Environment, Number, NumberSource, Numbers, Plan, Publication, RunId,
+    Summary,
+};
 use assay_stage::{Exit, Failure};
+use assay_store::{Scratch, Store};
 use assay_warehouse::Row;
 use serde::Serialize;
 
 use crate::blobs::Blobs;
-use crate::numbers::{OutcomeRows, check_numbers};
+use crate::numbers::{NumberRows, check_numbers};
+use crate::queries::{ask, numbers_of, with_queries};
 use crate::walk::Chain;
 
 /// The largest curated file that is read.
 const MAX_CURATED_BYTES: u64 = 4 << 30;
+
+/// The largest query.
+const MAX_QUERY_BYTES: u64 = 1 << 20;
 
 /// The largest list of evidence, and the largest numbers document.
 const MAX_LIST_BYTES: u64 = 256 << 20;
@@ -83,18 +91,81 @@ pub fn verify_rows(blobs: &dyn Blobs, chain: &Chain) -> Result<LevelReport, Fail
             return Err(absent(artifact));
         }
     }
-    let mut outcomes = OutcomeRows::default();
+    let mut rows = NumberRows::default();
     for file in &summary.body.files {
-        let rows = read_rows(blobs, file)?;
-        if file.table == assay_warehouse::OUTCOME_FACT.name {
-            outcomes.add(file, rows)?;
-        }
+        rows.add(file, read_rows(blobs, file)?)?;
     }
     let numbers = read_numbers(blobs, &publication.body)?;
     check_origin(&numbers, &chain.run_id, &publication.body)?;
-    check_numbers(&chain.run_id, &numbers, &outcomes)?;
+    check_numbers(&chain.run_id, &numbers, &rows)?;
+    check_queries(blobs, chain, &numbers, &rows)?;
     check_grade(chain, &summary.body, &publication.body)?;
     Ok(report)
+}
+
+/// Every query that the Plan pins is asked again: it gives the published bytes, and the numbers that are said to be selected by
+/// queries are those that it selects.
+fn check_queries(blobs: &dyn Blobs, chain: &Chain, numbers: &Numbers, rows: &NumberRows) -> Result<(), Failure> {
+    let (Some(plan), Some(summary), Some(publication)) =
+        (chain.one::<Plan>(), chain.one::<Summary>(), chain.one::<Publication>())
+    else {
+        return Ok(());
+    };
+    let (planned, published) = (&plan.body.queries, &publication.body.queries);
+    let named = planned.iter().map(|query| (&query.path, query.artifact.digest));
+    if !named.eq(published.iter().map(|query| (&query.path, query.digest))) {
+        return Err(Failure::verification("other_queries", "the published queries are not those that the plan pins"));
+    }
+    let mut selected = Vec::new();
+    if !planned.is_empty() {
+        let scratch = Scratch::new(MAX_CURATED_BYTES)?;
+        let store = curated_store(blobs, &summary.body.files)?;
+        for (query, published) in planned.iter().zip(published) {
+            let text = blobs.get(&query.artifact.digest, MAX_QUERY_BYTES)?.ok_or_else(|| absent(&query.artifact))?;
+            let result = ask(query, &text, &summary.body.files, &store, &scratch).map_err(as_verification)?;
+            if Digest::of(result.csv().as_bytes()) != published.result.digest || result.rows.len() as u64 != published.rows.0 {
+                let message = format!("the query `{}` gives another result than the published one", query.path);
+                return Err(Failure::verification("query_differs", message)
+                    .hint("an `assay` of another version may write results differently; the rows themselves have been checked"));
+            }
+            selected.extend(numbers_of(&chain.run_id, query, &result, rows).map_err(as_verification)?);
+        }
+    }
+    check_selected(numbers, with_queries(Vec::new(), selected))
+}
+
+/// The numbers whose source is a query are exactly those that the queries select.
+fn check_selected(numbers: &Numbers, selected: Vec<Number>) -> Result<(), Failure> {
+    let by_address = |number: &&Number| number.address.clone();
+    let mut said: Vec<_> =
+        numbers.numbers.iter().filter(|number| number.source == NumberSource::Query || number.query.is_some()).collect();
+    let mut expected: Vec<_> = selected.iter().collect();
+    said.sort_by_key(by_address);
+    expected.sort_by_key(by_address);
+    let differing = said.iter().zip(&expected).find(|(said, expected)| said != expected).map(|(said, _)| *said);
+    let unpaired = said.get(expected.len()).or(expected.get(said.len())).copied();
+    match differing.or(unpaired) {
+        None => Ok(()),
+        Some(number) => Err(Failure::verification(
+            "number_not_in_query",
+            format!("the number `{}` is not published as the queries select it", number.address),
+        )),
+    }
+}
+
+/// The curated files of a run where a query can read them.
+fn curated_store(blobs: &dyn Blobs, files: &[CuratedFile]) -> Result<Store, Failure> {
+    let store = Store::open("memory:")?;
+    for file in files {
+        let bytes = blobs.get(&file.artifact.digest, MAX_CURATED_BYTES)?.ok_or_else(|| absent(&file.artifact))?;
+        store.put(&bytes)?;
+    }
+    Ok(store)
+}
+
+/// A query that worked when the run was published and does not now: what is published does not verify.
+fn as_verification(failure: Failure) -> Failure {
+    Failure { exit: Exit::Verification, ..failure }
 }
 
 /// The grade is what the claim rules give now: publish is not taken at its word.

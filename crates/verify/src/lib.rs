@@ -1,7 +1,7 @@
 //! Checks a run as a doubting reader would: from its last manifest back to the commit, by digest and signature, level by level.
 //!
 //! 1. the chain: signatures, trust, digests, links, completeness, and that the files are the commit's;
-//! 2. rows and queries: curated files present and matching, every published number in its row;
+//! 2. rows and queries: curated files present and matching, every published number in its row, every pinned query asked again;
 //! 3. raw bytes: every artifact of the evidence present and matching;
 //! 4. recomputed: reduce run again from the evidence, with the same result.
 //!
@@ -10,9 +10,13 @@
 mod blobs;
 mod levels;
 mod numbers;
+mod queries;
 mod walk;
+mod warehouse;
 
 pub use blobs::{Blobs, FolderBlobs, StoreBlobs};
 pub use levels::{Level, LevelReport, evidence_of, read_numbers, verify_evidence, verify_rows};
-pub use numbers::{OutcomeRows, check_numbers};
+pub use numbers::{NumberRows, check_numbers};
+pub use queries::{ask, check_query, lake_failure, numbers_of, with_queries};
 pub use walk::{Chain, Head, head_of_folder, head_of_run, walk};
+pub use warehouse::verify_snapshot;

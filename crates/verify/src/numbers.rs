@@ -2,23 +2,26 @@
 
 use std::collections::BTreeMap;
 
-use assay_manifest::{CuratedFile, Digest, Number, Numbers, RunId};
+use assay_manifest::{Address, Count, CuratedFile, Digest, MIN_ROW_DIGITS, Number, NumberSource, Numbers, RunId};
 use assay_stage::Failure;
-use assay_warehouse::{OUTCOME_FACT, ROW_ID, Row, Value};
+use assay_warehouse::{OUTCOME_FACT, ROW_ID, Row, SERVING_OUTCOME_FACT, TRAINING_OUTCOME_FACT, Table, Value};
 
-/// The fewest digits of a row id in an address. Forty-eight bits part the rows of any one run.
-const MIN_ROW_DIGITS: usize = 12;
+/// The tables whose rows hold numbers.
+const TABLES: [&Table; 3] = [&OUTCOME_FACT, &SERVING_OUTCOME_FACT, &TRAINING_OUTCOME_FACT];
 
-/// The outcome rows of a run by their ids, each with the file that holds it.
+/// The statistic of a number that is a column of its own in a wide table: the column says what it is.
+const COLUMN: &str = "column";
+
+/// The rows of a run that hold numbers, by table and id, each with the file that holds it.
 #[derive(Debug, Default)]
-pub struct OutcomeRows(BTreeMap<String, (Digest, Row)>);
+pub struct NumberRows(BTreeMap<(&'static str, String), (Digest, Row)>);
 
-impl OutcomeRows {
-    /// Adds the rows of a curated file. No two rows of a run have one id.
+impl NumberRows {
+    /// Adds the rows of a curated file; those of a table without numbers are left out. No two rows of a table have one id.
     pub fn add(&mut self, file: &CuratedFile, rows: Vec<Row>) -> Result<(), Failure> {
-        for row in rows {
-            let id = row.text(ROW_ID).unwrap_or_default().to_owned();
-            if let Some((_, row)) = self.0.insert(id, (file.artifact.digest, row)) {
+        for row in rows.into_iter().filter(|row| TABLES.contains(&row.table())) {
+            let key = (row.table().name, row.text(ROW_ID).unwrap_or_default().to_owned());
+            if let Some((_, row)) = self.0.insert(key, (file.artifact.digest, row)) {
                 let id = row.text(ROW_ID).unwrap_or_default();
                 return Err(Failure::verification(
                     "row_twice",
@@ -29,19 +32,64 @@ impl OutcomeRows {
         Ok(())
     }
 
-    /// The one row whose id begins with these digits.
-    fn only(&self, digits: &str) -> Option<&(Digest, Row)> {
-        let mut found = self.0.range(digits.to_owned()..).take_while(|(id, _)| id.starts_with(digits));
+    /// The one row of a table whose id begins with these digits.
+    fn only(&self, table: &str, digits: &str) -> Option<&(Digest, Row)> {
+        let table = TABLES.into_iter().find(|known| known.name == table)?.name;
+        let mut found = self.0.range((table, digits.to_owned())..);
+        let mut found = found.by_ref().take_while(|((of, id), _)| *of == table && id.starts_with(digits));
         match (found.next(), found.next()) {
             (Some((_, row)), None) => Some(row),
             _ => None,
         }
     }
+
+    /// The row of that whole id, in whichever table it is.
+    pub(crate) fn by_id(&self, id: &str) -> Option<&(Digest, Row)> {
+        TABLES.into_iter().find_map(|table| self.0.get(&(table.name, id.to_owned())))
+    }
+}
+
+/// The number in a column of a row; none where the column holds none that is published: text, nothing, or a value of one trial.
+pub(crate) fn number_in(run_id: &RunId, file: Digest, row: &Row, column: &str) -> Option<Number> {
+    let text = |column: &str| row.text(column).unwrap_or_default().to_owned();
+    let value = match row.get(column)? {
+        Value::Float(value) => *value,
+        Value::Int(value) => *value as f64,
+        _ => return None,
+    };
+    let is_long = *row.table() == OUTCOME_FACT;
+    let (metric, statistic, unit, n) = if is_long {
+        if column != "value" || row.get("trial_id") != Some(&Value::Null) {
+            return None;
+        }
+        (text("metric"), text("statistic"), text("unit"), "n")
+    } else {
+        let described = row.table().columns().find(|known| known.name == column && !known.key)?;
+        let unit = match described.unit {
+            Some("as `currency` says") => text("currency"),
+            unit => unit.unwrap_or("ratio").to_owned(),
+        };
+        (column.to_owned(), COLUMN.to_owned(), unit, "trials_counted")
+    };
+    let Some(Value::Int(n)) = row.get(n) else { return None };
+    Some(Number {
+        address: Address::new(run_id, row.table().name, row.text(ROW_ID)?, column).to_string(),
+        benchmark_case_id: text("benchmark_case_id"),
+        point_id: text("point_id"),
+        metric,
+        statistic,
+        value,
+        unit,
+        n: Count(u64::try_from(*n).ok()?),
+        source: NumberSource::Rows,
+        query: None,
+        file,
+    })
 }
 
 /// Every number says what its row says, and lies where its address says. Signed numbers that were put under another name, unit or
 /// case would otherwise still find a row with their value.
-pub fn check_numbers(run_id: &RunId, numbers: &Numbers, rows: &OutcomeRows) -> Result<(), Failure> {
+pub fn check_numbers(run_id: &RunId, numbers: &Numbers, rows: &NumberRows) -> Result<(), Failure> {
     let differing = numbers.numbers.iter().find_map(|number| Some((number, difference(run_id, number, rows)?)));
     match differing {
         None => Ok(()),
@@ -53,37 +101,41 @@ pub fn check_numbers(run_id: &RunId, numbers: &Numbers, rows: &OutcomeRows) -> R
 }
 
 /// The first thing in which a number differs from its row.
-fn difference(run_id: &RunId, number: &Number, rows: &OutcomeRows) -> Option<&'static str> {
-    let Some((file, row)) = row_digits(run_id, &number.address).and_then(|digits| rows.only(digits)) else {
-        return Some("its address");
-    };
-    let text = |column: &str| row.text(column).unwrap_or_default();
-    let count = i64::try_from(number.n.0).unwrap_or(i64::MAX);
+fn difference(run_id: &RunId, number: &Number, rows: &NumberRows) -> Option<&'static str> {
+    const ADDRESS: &str = "its address";
+    let Some(address) = address_in(run_id, &number.address) else { return Some(ADDRESS) };
+    let Some((file, row)) = rows.only(address.table(), address.row()) else { return Some(ADDRESS) };
+    if row.text("run_id") != Some(run_id.as_str()) {
+        return Some("the run");
+    }
+    // A published number is a statistic across trials.
+    if !matches!(row.get("trial_id"), None | Some(Value::Null)) {
+        return Some("the trial");
+    }
+    let Some(expected) = number_in(run_id, *file, row, address.column()) else { return Some(ADDRESS) };
     let comparisons = [
-        ("its file", *file == number.file),
-        ("the run", text("run_id") == run_id.as_str()),
-        ("the case", text("benchmark_case_id") == number.benchmark_case_id),
-        ("the point", text("point_id") == number.point_id),
-        // A published number is a statistic across trials.
-        ("the trial", row.get("trial_id") == Some(&Value::Null)),
-        ("the metric", text("metric") == number.metric),
-        ("the statistic", text("statistic") == number.statistic),
-        ("the unit", text("unit") == number.unit),
-        ("the count", row.get("n") == Some(&Value::Int(count))),
-        ("the value", row.get("value") == Some(&Value::Float(number.value))),
+        ("its file", expected.file == number.file),
+        ("the case", expected.benchmark_case_id == number.benchmark_case_id),
+        ("the point", expected.point_id == number.point_id),
+        ("the metric", expected.metric == number.metric),
+        ("the statistic", expected.statistic == number.statistic),
+        ("the unit", expected.unit == number.unit),
+        ("the count", expected.n == number.n),
+        // Bits, not values: zero has a sign, and it is signed too.
+        ("the value", expected.value.to_bits() == number.value.to_bits()),
     ];
     comparisons.into_iter().find(|(_, is_same)| !is_same).map(|(what, _)| what)
 }
 
-/// The digits of the row id in `<run>/outcome_fact/<digits>/value`.
-fn row_digits<'a>(run_id: &RunId, address: &'a str) -> Option<&'a str> {
-    let inside = address.strip_prefix(run_id.as_str())?.strip_prefix('/')?.strip_prefix(OUTCOME_FACT.name)?.strip_prefix('/')?;
-    inside.strip_suffix("/value").filter(|digits| digits.len() >= MIN_ROW_DIGITS)
+/// An address of this run that says enough of its row.
+fn address_in(run_id: &RunId, text: &str) -> Option<Address> {
+    let address: Address = text.parse().ok()?;
+    (address.run_id() == run_id && address.row().len() >= MIN_ROW_DIGITS).then_some(address)
 }
 
 #[cfg(test)]
 mod tests {
-    use assay_manifest::{Artifact, Count, NumberSource};
+    use assay_manifest::Artifact;
     use assay_stage::Exit;
     use proptest::prelude::*;
 
@@ -126,8 +178,8 @@ mod tests {
         build().expect("a whole row")
     }
 
-    fn rows() -> OutcomeRows {
-        let mut rows = OutcomeRows::default();
+    fn rows() -> NumberRows {
+        let mut rows = NumberRows::default();
         rows.add(&file(), vec![row("rate", None), row("rate", Some("w.t.default.one.t0")), row("size", None)]).expect("distinct");
         rows
     }
@@ -228,12 +280,53 @@ mod tests {
         assert_eq!(failure.code, "row_twice");
     }
 
+    #[test]
+    fn a_column_of_a_wide_row_is_a_number_with_the_column_s_unit() {
+        let digest = Digest::of(b"");
+        let build = || {
+            Row::new(&SERVING_OUTCOME_FACT)
+                .with("run_id", "nightly")?
+                .with("benchmark_case_id", "w.t.default")?
+                .with("workload_spec_digest", digest)?
+                .with("artifact_manifest_digest", digest)?
+                .with("software_version_key", "s")?
+                .with("hardware_topology_key", "h")?
+                .with("cluster_region_key", "c")?
+                .with("workload_key", "w")?
+                .with("artifact_lineage_key", "a")?
+                .with("point_id", "one")?
+                .with("point_kind", "concurrency")?
+                .with("trials_counted", 5_i64)?
+                .with("requests", 100_i64)?
+                .with("completed", 100_i64)?
+                .with("failed", 0_i64)?
+                .with("dropped", 0_i64)?
+                .with("duration_ns", 1_000_i64)?
+                .with("ttft_ns_p99", 12_000_000_i64)?
+                .with("currency", "EUR")?
+                .with("cost_per_token", 0.25)?
+                .sealed()
+        };
+        let row = build().expect("a whole row");
+        let number = number_in(&run_id(), digest, &row, "ttft_ns_p99").expect("a number");
+        assert_eq!((number.metric.as_str(), number.unit.as_str(), number.value, number.n), ("ttft_ns_p99", "ns", 12e6, Count(5)));
+        assert!(number.address.starts_with("nightly/serving_outcome_fact/") && number.address.ends_with("/ttft_ns_p99"));
+        assert_eq!(number_in(&run_id(), digest, &row, "cost_per_token").map(|number| number.unit), Some("EUR".to_owned()));
+        assert_eq!(number_in(&run_id(), digest, &row, "tpot_ns_p99"), None, "nothing is no number");
+        assert_eq!(number_in(&run_id(), digest, &row, "point_id"), None, "text is no number");
+        let mut rows = NumberRows::default();
+        rows.add(&file(), vec![row]).expect("distinct");
+        let mut number = Number { file: file().artifact.digest, ..number };
+        assert_eq!(difference(&run_id(), &number, &rows), None);
+        number.unit = "ms".to_owned();
+        assert_eq!(difference(&run_id(), &number, &rows), Some("the unit"));
+    }
+
     proptest! {
         #[test]
         fn whatever_an_address_is_it_names_a_row_or_none(address in "(nightly/outcome_fact/)?\\PC{0,40}(/value)?") {
-            let digits = row_digits(&run_id(), &address).map(str::to_owned);
-            if let Some(digits) = digits {
-                prop_assert_eq!(address, format!("nightly/outcome_fact/{digits}/value"));
+            if let Some(found) = address_in(&run_id(), &address) {
+                prop_assert_eq!(address, found.to_string());
             }
         }
     }

@@ -101,7 +101,7 @@ impl Stage for Planner {
             order: TrialOrder { seed: seed.to_string(), digest: order_digest(&trials) },
             trials,
             unpinned: pinner.into_unpinned(),
-            queries: queries(source, &spec.publish.queries)?,
+            queries: checked_queries(&files, &spec.publish.queries)?,
         })
     }
 }
@@ -247,6 +247,15 @@ fn pinned(source: &Source, workload: &Name, path: &str) -> Result<PinnedFile, Fa
     let mut artifact = file.artifact.clone();
     artifact.name = format!("workloads/{workload}/files/{path}");
     Ok(PinnedFile { path: path.to_owned(), origin, executable: file.executable, artifact })
+}
+
+/// The pinned queries. One that cannot be published is found here, and not when everything has been measured.
+fn checked_queries(files: &Files<'_>, paths: &[String]) -> Result<Vec<PinnedFile>, Failure> {
+    for path in paths {
+        let text = files.bytes.get(path.as_str()).map(Vec::as_slice).unwrap_or_default();
+        assay_verify::check_query(path, text)?;
+    }
+    queries(files.source, paths)
 }
 
 fn queries(source: &Source, paths: &[String]) -> Result<Vec<PinnedFile>, Failure> {

@@ -3,21 +3,31 @@
 
 mod listing;
 mod numbers;
+mod queries;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 
 use assay_claim::Evidence;
 use assay_envelope::{PublicKey, TrustPolicy, Verified};
+use assay_lake::{Lake, Snapshot, commit_run};
 use assay_manifest::{
-    Artifact, Collection, Document, Environment, FrozenWorkload, Grade, Kind, ListedRun, Name, Plan, Publication, Role, Summary,
-    Views, canonical_json,
+    Artifact, Collection, Document, Environment, FrozenWorkload, Grade, Kind, ListedRun, Name, Numbers, Plan, Publication, Role,
+    Summary, Views, canonical_json,
 };
 use assay_report::{Report, SignedBy};
-use assay_stage::{Context, Failure, Inputs, Stage, StageName};
+use assay_stage::{Context, Exit, Failure, Inputs, Stage, StageName};
+use assay_store::Scratch;
+use assay_verify::lake_failure;
 use serde::{Deserialize, Serialize};
+
+use crate::queries::Asked;
 
 /// The largest trust policy.
 const MAX_POLICY_BYTES: u64 = 1 << 20;
+
+/// What publish may hold on disk beside the store, in bytes: the curated files of one run.
+const MAX_SCRATCH_BYTES: u64 = 8 << 30;
 
 /// The largest frozen workload.
 const MAX_SPEC_BYTES: u64 = 16 << 20;
@@ -49,24 +59,60 @@ impl Stage for Publish {
             .ok_or_else(|| Failure::unexpected("contract", "publish was given no summary"))?
             .manifest;
         let grade = assay_claim::grade(&Evidence::of(plan, &environments, collection, summary));
-        let numbers = numbers::numbers(ctx.run_id(), summary_digest, summary, &grade)?;
-        numbers::check_rows(ctx, summary, &numbers)?;
+        let scratch = Scratch::within(ctx.scratch(), MAX_SCRATCH_BYTES)?;
+        let rows = numbers::rows(ctx, summary)?;
+        let asked = queries::ask_all(ctx, plan, summary, &rows, &scratch)?;
+        let from_summary = numbers::numbers(ctx.run_id(), summary)?;
+        let numbers = Numbers {
+            run_id: ctx.run_id().clone(),
+            grade: grade.clone(),
+            summary: summary_digest,
+            numbers: assay_verify::with_queries(from_summary, asked.numbers.clone()),
+        };
+        assay_verify::check_numbers(ctx.run_id(), &numbers, &rows)?;
         let runs = listing::runs_of_cases(ctx, plan)?;
         let numbers = canonical_json(&numbers)
             .map_err(|error| Failure::unexpected("numbers", "the numbers have no canonical form").because(&error))?;
+        // All that can be refused has been, by now: what is committed is never taken back.
+        let warehouse_snapshot = commit(ctx, summary, &scratch)?;
         Ok(Publication {
             plan_digest,
             summary: summary_digest,
             trust_policy: ctx.trust_policy(),
             published_at: ctx.clock().now(),
             numbers: ctx.put("numbers.json", "application/json", &numbers)?,
-            reports: reports(ctx, inputs, &environments, &grade, &runs)?,
+            reports: reports(
+                ctx,
+                inputs,
+                &environments,
+                &Decided { grade: &grade, runs: &runs, asked: &asked, snapshot: &warehouse_snapshot },
+            )?,
             keys: keys(ctx, inputs)?,
-            warehouse_snapshot: BTreeMap::new(),
+            warehouse_snapshot,
+            queries: asked.published,
             grade,
             runs,
         })
     }
+}
+
+/// Adds the run's curated files to the warehouse and gives the versions that hold them. Done again, it adds nothing twice.
+fn commit(ctx: &Context, summary: &Summary, scratch: &Scratch) -> Result<Snapshot, Failure> {
+    let failed = |error| lake_failure(error, Exit::Unexpected);
+    let lake = Lake::open(ctx.store()).map_err(failed)?;
+    let mut watch = |_| if ctx.cancel().is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+    let committed = commit_run(&lake, ctx.run_id(), &summary.files, scratch, &mut watch);
+    // A commit that was stopped goes on where it ended when the run is resumed.
+    ctx.check_cancelled()?;
+    committed.map_err(failed)
+}
+
+/// What publish has found out before it writes reports.
+struct Decided<'a> {
+    grade: &'a Grade,
+    runs: &'a [ListedRun],
+    asked: &'a Asked,
+    snapshot: &'a Snapshot,
 }
 
 /// Nothing is published of a chain that a reader would find incomplete.
@@ -84,8 +130,7 @@ fn reports(
     ctx: &Context,
     inputs: &Inputs,
     environments: &[&Environment],
-    grade: &Grade,
-    runs: &[ListedRun],
+    decided: &Decided<'_>,
 ) -> Result<Vec<Artifact>, Failure> {
     let plan = &inputs.one::<Plan>()?.body;
     let policy = ctx.policy();
@@ -99,11 +144,14 @@ fn reports(
         summary,
         views: views.as_ref(),
         verified: None,
-        grade,
-        runs,
+        grade: decided.grade,
+        runs: decided.runs,
         signers: &signers(inputs),
         trust_policy: policy.map(|policy| (policy.name.clone(), ctx.trust_policy())),
         workload_specs: workload_specs(ctx, plan)?,
+        queries: &decided.asked.published,
+        query_texts: decided.asked.texts.clone(),
+        warehouse_snapshot: decided.snapshot,
         verify_hint: format!("assay verify {}", ctx.run_id()),
     });
     Ok(vec![

@@ -1,16 +1,15 @@
 //! The published numbers: each with its address, its source and the file that holds its row.
 
-use assay_manifest::{CuratedFile, Digest, Grade, MetricSummary, Number, NumberSource, Numbers, PointSummary, RunId, Summary};
-use assay_report::Address;
+use assay_manifest::{Address, CuratedFile, Digest, MetricSummary, Number, NumberSource, PointSummary, RunId, Summary};
 use assay_stage::{Context, Exit, Failure};
-use assay_verify::{OutcomeRows, check_numbers};
+use assay_verify::NumberRows;
 use assay_warehouse::OUTCOME_FACT;
 
 /// The largest curated file of one run that is read back.
 const MAX_FILE_BYTES: u64 = 1 << 30;
 
 /// Every statistic across counted trials of every metric, in the Summary's order.
-pub(crate) fn numbers(run_id: &RunId, summary_digest: Digest, summary: &Summary, grade: &Grade) -> Result<Numbers, Failure> {
+pub(crate) fn numbers(run_id: &RunId, summary: &Summary) -> Result<Vec<Number>, Failure> {
     let metrics = summary.points.iter().flat_map(|point| point.metrics.iter().map(move |metric| (point, metric)));
     let mut numbers = Vec::new();
     for (point, metric) in metrics {
@@ -20,7 +19,7 @@ pub(crate) fn numbers(run_id: &RunId, summary_digest: Digest, summary: &Summary,
             numbers.push(number(run_id, (point, metric), (statistic, value), row, file));
         }
     }
-    Ok(Numbers { run_id: run_id.clone(), grade: grade.clone(), summary: summary_digest, numbers })
+    Ok(numbers)
 }
 
 fn number(
@@ -54,21 +53,22 @@ fn outcome_files(summary: &Summary) -> impl Iterator<Item = &CuratedFile> {
     summary.files.iter().filter(|file| file.table == OUTCOME_FACT.name)
 }
 
-/// What a reader will check: every number is the one in its row.
-pub(crate) fn check_rows(ctx: &Context, summary: &Summary, numbers: &Numbers) -> Result<(), Failure> {
-    let mut rows = OutcomeRows::default();
-    for file in outcome_files(summary) {
+/// The rows of the run that hold numbers: a number is published only if it is the one in its row.
+pub(crate) fn rows(ctx: &Context, summary: &Summary) -> Result<NumberRows, Failure> {
+    let mut rows = NumberRows::default();
+    for file in &summary.files {
+        let table = assay_warehouse::table(&file.table)
+            .ok_or_else(|| Failure::verification("unknown_table", format!("the summary names a table `{}`", file.table)))?;
         let bytes = ctx.get(&file.artifact, MAX_FILE_BYTES)?;
-        let read =
-            assay_warehouse::read(&OUTCOME_FACT, bytes).map_err(|error| Failure::of(Exit::Verification, "rows", &error))?;
+        let read = assay_warehouse::read(table, bytes).map_err(|error| Failure::of(Exit::Verification, "rows", &error))?;
         rows.add(file, read)?;
     }
-    check_numbers(ctx.run_id(), numbers, &rows)
+    Ok(rows)
 }
 
 #[cfg(test)]
 mod tests {
-    use assay_manifest::{Intent, Interval};
+    use assay_manifest::Interval;
     use serde_json::json;
 
     use super::*;
@@ -101,8 +101,7 @@ mod tests {
 
     fn of(summary: &Summary) -> Result<Vec<Number>, Failure> {
         let run_id = "nightly".parse().expect("a run id");
-        let grade = Grade { asked: Intent::Exploratory, given: Intent::Exploratory, shortfalls: Vec::new() };
-        numbers(&run_id, Digest::of(b"summary"), summary, &grade).map(|numbers| numbers.numbers)
+        numbers(&run_id, summary)
     }
 
     #[test]

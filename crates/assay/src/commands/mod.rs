@@ -2,15 +2,18 @@
 
 mod bench;
 mod estimate;
+mod export;
 mod generate;
 mod keys;
 mod opened;
 mod plan;
+mod query;
 mod recompute;
 mod run;
 mod runs;
 mod schema;
 mod show;
+mod subjects;
 mod supervise;
 mod trace;
 mod validate;
@@ -29,6 +32,10 @@ pub(crate) enum Command {
     Verify(verify::Verify),
     /// Walk a number back to the raw samples, the workload and the commit it came from
     Trace(trace::Trace),
+    /// Ask the warehouse in SQL, over all runs of a store
+    Query(query::Query),
+    /// Write the rows of a run as CSV, JSON or Parquet
+    Export(export::Export),
     /// Check definitions: all problems of all files in one go
     Validate(validate::Validate),
     /// Show what a pipeline would run: cases, points, trials and how long
@@ -57,6 +64,8 @@ impl Command {
             Self::Bench(command) => command.run(),
             Self::Verify(command) => command.run(),
             Self::Trace(command) => command.run(),
+            Self::Query(command) => command.run(),
+            Self::Export(command) => command.run(),
             Self::Validate(command) => command.run(),
             Self::Plan(command) => command.run(),
             Self::Runs(command) => command.run(),

@@ -13,7 +13,7 @@ use assay_verify::{Blobs, Chain, FolderBlobs, Head, StoreBlobs, head_of_folder, 
 
 use crate::trust::{establish, keys_beside_run, keys_in_folder};
 
-/// The largest frozen workload.
+/// The largest frozen workload, and the largest query.
 const MAX_SPEC_BYTES: u64 = 16 << 20;
 
 /// Where a run is looked for, and whom to believe.
@@ -111,6 +111,9 @@ impl Opened {
             signers: &chain.documents.iter().map(signed).collect::<Vec<_>>(),
             trust_policy: policy,
             workload_specs: self.workload_specs(&plan.body)?,
+            queries: &publication.body.queries,
+            query_texts: self.query_texts(&plan.body)?,
+            warehouse_snapshot: &publication.body.warehouse_snapshot,
             verify_hint: format!("assay verify {}", chain.run_id),
         })))
     }
@@ -122,6 +125,15 @@ impl Opened {
         let views = Views::parse(&bytes)
             .map_err(|error| Failure::verification("views", "the summary's views are damaged").because(&error))?;
         Ok(Some(views))
+    }
+
+    fn query_texts(&self, plan: &Plan) -> Result<BTreeMap<String, String>, Failure> {
+        let mut texts = BTreeMap::new();
+        for query in &plan.queries {
+            let Some(bytes) = self.blobs.get(&query.artifact.digest, MAX_SPEC_BYTES)? else { continue };
+            texts.insert(query.path.clone(), String::from_utf8_lossy(&bytes).into_owned());
+        }
+        Ok(texts)
     }
 
     fn workload_specs(&self, plan: &Plan) -> Result<BTreeMap<assay_manifest::Name, String>, Failure> {

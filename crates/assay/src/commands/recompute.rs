@@ -26,7 +26,7 @@ pub(crate) fn recompute(opened: &Opened) -> Result<LevelReport, Failure> {
     let Some(store) = &opened.store else {
         return Ok(LevelReport { checked: 0, bytes: 0, absent: vec!["the raw evidence: it is in the run's store".to_owned()] });
     };
-    let again = reduce_again(opened, store, &signed.header.inputs)?;
+    let again = reduce_again(opened, store, &signed.header.inputs)?.summary;
     compare(&signed.body, &again)?;
     Ok(LevelReport {
         checked: 1 + again.files.len() as u64,
@@ -35,8 +35,15 @@ pub(crate) fn recompute(opened: &Opened) -> Result<LevelReport, Failure> {
     })
 }
 
+/// What reduce gives now, in a store that goes away with it.
+pub(crate) struct Again {
+    pub(crate) summary: Summary,
+    pub(crate) store: Store,
+    _folder: tempfile::TempDir,
+}
+
 /// Runs the reduce binary on the inputs of a signed Summary, unsigned, into a store of its own.
-pub(crate) fn reduce_again(opened: &Opened, store: &str, inputs: &[InputRef]) -> Result<Summary, Failure> {
+pub(crate) fn reduce_again(opened: &Opened, store: &str, inputs: &[InputRef]) -> Result<Again, Failure> {
     let folder =
         tempfile::tempdir().map_err(|error| Failure::environment("scratch", "cannot make a scratch folder").because(&error))?;
     let policy = folder.path().join("trust.yaml");
@@ -73,11 +80,12 @@ pub(crate) fn reduce_again(opened: &Opened, store: &str, inputs: &[InputRef]) ->
         Err(Failure::unexpected("recompute", "reduce ended without a result")
             .hint(String::from_utf8_lossy(&ran.stderr).into_owned()))
     })?;
-    read_result(&output.display().to_string(), manifest)
+    let store = Store::open_existing(&output.display().to_string())?;
+    Ok(Again { summary: read_result(&store, manifest)?, store, _folder: folder })
 }
 
-fn read_result(store: &str, manifest: Digest) -> Result<Summary, Failure> {
-    let bytes = Store::open_existing(store)?.get(&manifest, MAX_MANIFEST_BYTES)?;
+fn read_result(store: &Store, manifest: Digest) -> Result<Summary, Failure> {
+    let bytes = store.get(&manifest, MAX_MANIFEST_BYTES)?;
     let document = Document::parse(&bytes).map_err(|error| Failure::of(Exit::Unexpected, "manifest", &error))?;
     let summary =
         Summary::of(&document).ok_or_else(|| Failure::unexpected("recompute", "reduce gave something else than a summary"))?;

@@ -1,10 +1,11 @@
 //! `assay trace`: from a number's address to everything that it stands on.
 
 use assay_manifest::{
-    Attempt, CuratedFile, Digest, ExecutionPart, FrozenWorkload, MetricSummary, Plan, PointSummary, RunId, ServingOutcome,
-    Source, Summary, TrialValue,
+    Address, Attempt, Count, CuratedFile, Digest, ExecutionPart, FrozenWorkload, MetricSummary, PinnedFile, Plan, PointSummary,
+    Publication, ServingOutcome, Source, Summary, TrialValue,
 };
 use assay_stage::{Exit, Failure};
+use assay_store::Store;
 use assay_warehouse::{ROW_ID, Row, Value};
 use serde_json::json;
 
@@ -17,6 +18,9 @@ const MAX_BYTES: u64 = 1 << 30;
 
 /// Raw samples shown before the rest is only counted.
 const SHOWN: usize = 8;
+
+/// Lines of a query shown before the rest is only counted.
+const SHOWN_LINES: usize = 40;
 
 /// Walks a number back, checking every signature and digest on the way.
 #[derive(clap::Args)]
@@ -37,45 +41,52 @@ pub(crate) struct Trace {
     json: bool,
 }
 
-/// A number's address, taken apart.
-struct Address<'a> {
-    run_id: RunId,
-    table: &'a str,
-    row: &'a str,
-    column: &'a str,
-}
-
-impl<'a> Address<'a> {
-    fn parse(text: &'a str) -> Result<Self, Failure> {
-        let parts: Vec<_> = text.split('/').collect();
-        let [run, table, row, column] = parts.as_slice() else {
-            return Err(Failure::usage("address", format!("`{text}` is not the address of a number"))
-                .hint("an address is `<run>/<table>/<row id>/<column>`; tables and reports print it"));
-        };
-        let run_id = run.parse().map_err(|error| Failure::usage("address", format!("`{run}` names no run")).because(&error))?;
-        Ok(Self { run_id, table, row, column })
-    }
-}
-
 /// Everything that a number stands on.
 struct Walk<'a> {
     value: Value,
     row: Row,
+    column: &'a str,
     file: &'a CuratedFile,
     point: &'a PointSummary,
-    metric: &'a MetricSummary,
+    /// The metric, where the Summary has one of that name: a few columns of wide tables count or describe.
+    metric: Option<&'a MetricSummary>,
     workload: &'a FrozenWorkload,
-    statistic: String,
+    /// The query that selected it, with its text.
+    query: Option<(&'a PinnedFile, String)>,
+    /// The version of the table that was pinned when it was published, and whether the file was looked for in it.
+    snapshot: Option<(Count, bool)>,
+}
+
+impl Walk<'_> {
+    fn statistic(&self) -> &str {
+        self.row.text("statistic").unwrap_or("column")
+    }
+
+    /// The unit: the row's own in the long table, the column's in a wide one.
+    fn unit(&self) -> &str {
+        let column = self.row.table().columns().find(|column| column.name == self.column);
+        self.row.text("unit").or(column.and_then(|column| column.unit)).unwrap_or_default()
+    }
+
+    fn what(&self) -> String {
+        match self.row.text("metric") {
+            Some(metric) => format!("the {} of `{metric}`", self.statistic()),
+            None => format!("the column `{}`", self.column),
+        }
+    }
 }
 
 impl Trace {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
-        let address = Address::parse(&self.number)?;
-        let opened = self.place.open(self.from.as_deref().unwrap_or(address.run_id.as_str()))?;
-        if opened.chain.run_id != address.run_id {
+        let address: Address = self.number.parse().map_err(|error| {
+            Failure::of(Exit::Usage, "address", &error)
+                .hint("an address is `<run>/<table>/<row id>/<column>`; tables and reports print it")
+        })?;
+        let opened = self.place.open(self.from.as_deref().unwrap_or(address.run_id().as_str()))?;
+        if opened.chain.run_id != *address.run_id() {
             return Err(Failure::usage(
                 "address",
-                format!("the folder holds run `{}`, not `{}`", opened.chain.run_id, address.run_id),
+                format!("the folder holds run `{}`, not `{}`", opened.chain.run_id, address.run_id()),
             ));
         }
         let walk = walk(&opened, &address)?;
@@ -89,79 +100,118 @@ impl Trace {
     }
 }
 
-fn walk<'a>(opened: &'a Opened, address: &Address<'_>) -> Result<Walk<'a>, Failure> {
-    let unpublished = || Failure::usage("not_published", format!("the run `{}` has no numbers", address.run_id));
+fn walk<'a>(opened: &'a Opened, address: &'a Address) -> Result<Walk<'a>, Failure> {
+    let unpublished = || Failure::usage("not_published", format!("the run `{}` has no numbers", address.run_id()));
     let summary = &opened.chain.one::<Summary>().ok_or_else(unpublished)?.body;
     let plan = &opened.chain.one::<Plan>().ok_or_else(unpublished)?.body;
-    let numbers = assay_warehouse::OUTCOME_FACT.name;
-    let file = summary.files.iter().find(|file| file.table == numbers && address.table == numbers).ok_or_else(|| {
-        Failure::usage("unknown_table", format!("the run has no numbers in a table `{}`", address.table))
-            .hint(format!("numbers lie in `{numbers}`"))
+    let file = summary.files.iter().find(|file| file.table == address.table()).ok_or_else(|| {
+        Failure::usage("unknown_table", format!("the run has no rows in a table `{}`", address.table()))
+            .hint(format!("numbers lie in `{}`, and a serving point's also in `serving_outcome_fact`", Address::TABLE))
     })?;
     let row = find_row(opened, address, file)?;
-    let value = row.get(address.column).cloned().ok_or_else(|| {
-        Failure::usage("unknown_column", format!("the table `{}` has no column `{}`", address.table, address.column))
-            .hint("numbers lie in the column `value`")
+    let value = row.get(address.column()).cloned().ok_or_else(|| {
+        Failure::usage("unknown_column", format!("the table `{}` has no column `{}`", address.table(), address.column()))
+            .hint(format!("numbers of `{}` lie in the column `value`; docs/tables.md has every column", Address::TABLE))
     })?;
-    let text = |column: &str| row.text(column).unwrap_or_default().to_owned();
-    let (case, point, metric) = (text("benchmark_case_id"), text("point_id"), text("metric"));
+    let text = |column: &str| row.text(column).unwrap_or_default();
+    let (case, point) = (text("benchmark_case_id"), text("point_id"));
     let point = summary.points.iter().find(|found| found.case_id.as_str() == case && found.point_id.as_str() == point);
     let unnamed = || Failure::verification("row_without_summary", "the row's case, point or metric is not in the signed summary");
     let point = point.ok_or_else(unnamed)?;
-    let metric = point.metrics.iter().find(|found| found.metric == metric).ok_or_else(unnamed)?;
+    let metric = match row.text("metric") {
+        Some(name) => Some(point.metrics.iter().find(|found| found.metric == name).ok_or_else(unnamed)?),
+        None => metric_of_column(point, address.column()),
+    };
     let workload = plan.workloads.iter().find(|workload| workload.workload_spec_digest == point.workload_spec_digest);
-    Ok(Walk { value, file, point, metric, workload: workload.ok_or_else(unnamed)?, statistic: text("statistic"), row })
+    let workload = workload.ok_or_else(unnamed)?;
+    let (query, snapshot) = (query_of(opened, address, plan)?, snapshot_of(opened, file)?);
+    Ok(Walk { value, column: address.column(), file, point, metric, workload, query, snapshot, row })
 }
 
-fn find_row(opened: &Opened, address: &Address<'_>, file: &CuratedFile) -> Result<Row, Failure> {
-    let table = assay_warehouse::table(address.table)
-        .ok_or_else(|| Failure::usage("unknown_table", format!("there is no table `{}`", address.table)))?;
+/// The metric that a column of a wide table is the median of: tables hold whole nanoseconds, the Summary milliseconds.
+fn metric_of_column<'a>(point: &'a PointSummary, column: &str) -> Option<&'a MetricSummary> {
+    let in_ms = column.replace("_ns_", "_ms_");
+    let in_ms = in_ms.strip_suffix("_ns").map(|name| format!("{name}_ms")).unwrap_or(in_ms);
+    point.metrics.iter().find(|metric| metric.metric == column || metric.metric == in_ms)
+}
+
+/// The query that a published number was selected by, with its text.
+fn query_of<'a>(opened: &'a Opened, address: &Address, plan: &'a Plan) -> Result<Option<(&'a PinnedFile, String)>, Failure> {
+    let Some(publication) = opened.chain.one::<Publication>() else { return Ok(None) };
+    let numbers = assay_verify::read_numbers(opened.blobs.as_ref(), &publication.body)?;
+    let is_same = |found: &Address| {
+        let rows = (found.row().starts_with(address.row()), address.row().starts_with(found.row()));
+        found.table() == address.table() && found.column() == address.column() && (rows.0 || rows.1)
+    };
+    let number = numbers.numbers.iter().find(|number| number.address.parse().is_ok_and(|found| is_same(&found)));
+    let Some(digest) = number.and_then(|number| number.query.as_ref()).map(|query| query.digest) else { return Ok(None) };
+    let unnamed = || Failure::verification("other_queries", "the number's query is not one that the plan pins");
+    let query = plan.queries.iter().find(|query| query.artifact.digest == digest).ok_or_else(unnamed)?;
+    let bytes = opened
+        .blobs
+        .get(&digest, MAX_BYTES)?
+        .ok_or_else(|| Failure::verification("artifact_absent", format!("the query `{}` ({digest}) is not there", query.path)))?;
+    Ok(Some((query, String::from_utf8_lossy(&bytes).into_owned())))
+}
+
+/// The version of the warehouse's table that the Publication pins. Where the store is at hand, the file is looked for in it.
+fn snapshot_of(opened: &Opened, file: &CuratedFile) -> Result<Option<(Count, bool)>, Failure> {
+    let pinned = opened.chain.one::<Publication>().and_then(|publication| publication.body.warehouse_snapshot.get(&file.table));
+    let Some(version) = pinned else { return Ok(None) };
+    let Some(store) = &opened.store else { return Ok(Some((*version, false))) };
+    assay_verify::verify_snapshot(&Store::open_existing(store)?, &opened.chain)?;
+    Ok(Some((*version, true)))
+}
+
+fn find_row(opened: &Opened, address: &Address, file: &CuratedFile) -> Result<Row, Failure> {
     let bytes = opened.blobs.get(&file.artifact.digest, MAX_BYTES)?.ok_or_else(|| {
         Failure::verification(
             "artifact_absent",
             format!("the curated file `{}` ({}) is not there", file.artifact.name, file.artifact.digest),
         )
     })?;
-    let mut rows = assay_warehouse::find(table, bytes, address.row).map_err(|error| match error {
-        assay_warehouse::Error::BadPrefix(_) => Failure::of(Exit::Usage, "address", &error),
-        error => Failure::of(Exit::Verification, "rows", &error),
-    })?;
+    let mut rows = rows_of(file, bytes, address.row())?;
     match (rows.pop(), rows.len()) {
         (Some(row), 0) => Ok(row),
         (None, _) => Err(Failure::usage(
             "no_such_row",
-            format!("no row of `{}` has an id that begins with `{}`", address.table, address.row),
+            format!("no row of `{}` has an id that begins with `{}`", address.table(), address.row()),
         )),
         (Some(_), more) => Err(Failure::usage(
             "ambiguous_row",
-            format!("{} rows of `{}` have ids that begin with `{}`", more + 1, address.table, address.row),
+            format!("{} rows of `{}` have ids that begin with `{}`", more + 1, address.table(), address.row()),
         )
         .hint("give more digits of the row id")),
     }
 }
 
-/// Derives the number again from the raw evidence.
-fn again(opened: &Opened, walk: &Walk<'_>) -> Result<(f64, bool), Failure> {
+/// The rows of a curated file whose ids begin with these digits.
+fn rows_of(file: &CuratedFile, bytes: Vec<u8>, digits: &str) -> Result<Vec<Row>, Failure> {
+    let table = assay_warehouse::table(&file.table)
+        .ok_or_else(|| Failure::usage("unknown_table", format!("there is no table `{}`", file.table)))?;
+    assay_warehouse::find(table, bytes, digits).map_err(|error| match error {
+        assay_warehouse::Error::BadPrefix(_) => Failure::of(Exit::Usage, "address", &error),
+        error => Failure::of(Exit::Verification, "rows", &error),
+    })
+}
+
+/// Derives the number again from the raw evidence: reduce runs again, and the row that it writes now holds the same value.
+fn again(opened: &Opened, walk: &Walk<'_>) -> Result<Value, Failure> {
     let store = opened.store.as_ref().ok_or_else(|| {
         Failure::usage("no_evidence", "raw evidence stays in the store: a published folder cannot be computed again")
             .hint("name the store with `--store` instead of a folder")
     })?;
     let inputs = opened.chain.all::<Summary>().next().map(|(_, summary)| summary.header.inputs.clone()).unwrap_or_default();
-    let summary = reduce_again(opened, store, &inputs)?;
-    let point = summary.points.iter().find(|point| point.case_id == walk.point.case_id && point.point_id == walk.point.point_id);
-    let metric = point.and_then(|point| point.metrics.iter().find(|metric| metric.metric == walk.metric.metric));
-    let trial = walk.row.text("trial_id").map(str::to_owned);
-    let value = metric.and_then(|metric| match &trial {
-        None => metric.statistic(&walk.statistic),
-        Some(trial) => metric.trials.iter().find(|value| value.trial_id.as_str() == trial).map(|value| value.value),
-    });
-    let value =
-        value.ok_or_else(|| Failure::verification("recompute_differs", "the number is not among those that reduce gives now"))?;
-    let same = walk.value == Value::Float(value);
-    if same {
-        return Ok((value, same));
+    let again = reduce_again(opened, store, &inputs)?;
+    let lost = || Failure::verification("recompute_differs", "the number is not among those that reduce gives now");
+    let file = again.summary.files.iter().find(|file| file.table == walk.file.table).ok_or_else(lost)?;
+    let bytes = again.store.get(&file.artifact.digest, MAX_BYTES)?;
+    let row = rows_of(file, bytes, walk.row.text(ROW_ID).unwrap_or_default())?.pop().ok_or_else(lost)?;
+    let value = row.get(walk.column).cloned().ok_or_else(lost)?;
+    if value == walk.value {
+        return Ok(value);
     }
-    let (before, now) = (number(&walk.value), value);
+    let (before, now) = (number(&walk.value), number(&value));
     Err(Failure::verification("recompute_differs", format!("the number was {before} and is {now} when computed again")))
 }
 
@@ -179,7 +229,10 @@ fn number(value: &Value) -> String {
 /// The trials that the number was computed from: all counted ones, or the one whose own statistic it is.
 fn trials<'a>(walk: &'a Walk<'_>) -> Vec<&'a TrialValue> {
     let of = walk.row.text("trial_id");
-    walk.metric.trials.iter().filter(|trial| of.is_none_or(|of| trial.trial_id.as_str() == of)).collect()
+    // A column that is no metric of its own stands on the trials that all metrics of its point stand on.
+    let metric = walk.metric.or(walk.point.metrics.first());
+    let trials = metric.into_iter().flat_map(|metric| &metric.trials);
+    trials.filter(|trial| of.is_none_or(|of| trial.trial_id.as_str() == of)).collect()
 }
 
 /// The attempt behind a trial's value, and the part that holds it.
@@ -204,25 +257,32 @@ fn raw_samples(opened: &Opened, attempt: &Attempt, metric: &str) -> Result<Optio
     })
 }
 
-fn print(opened: &Opened, address: &Address<'_>, walk: &Walk<'_>, again: Option<(f64, bool)>) {
-    let unit = walk.row.text("unit").unwrap_or_default();
+/// The raw samples behind a trial's value, where its metric has them.
+fn samples_of(opened: &Opened, attempt: &Attempt, walk: &Walk<'_>) -> Result<Option<Vec<f64>>, Failure> {
+    walk.metric.map_or(Ok(None), |metric| raw_samples(opened, attempt, &metric.metric))
+}
+
+fn print(opened: &Opened, address: &Address, walk: &Walk<'_>, again: Option<Value>) {
+    let unit = walk.unit();
     output::line(format!("number    {} {unit}", number(&walk.value)));
-    output::line(format!(
-        "is        the {} of `{}`, {} at `{}`",
-        walk.statistic, walk.metric.metric, walk.point.case_id, walk.point.point_id
-    ));
-    output::line(format!("row       {} of {}", walk.row.text(ROW_ID).unwrap_or_default(), address.table));
+    output::line(format!("is        {}, {} at `{}`", walk.what(), walk.point.case_id, walk.point.point_id));
+    print_query(walk);
+    output::line(format!("row       {} of {}", walk.row.text(ROW_ID).unwrap_or_default(), address.table()));
     output::line(format!(
         "file      {} ({}, {} rows): a subject of the signed summary",
         walk.file.artifact.digest, walk.file.artifact.name, walk.file.rows
     ));
+    if let Some((version, is_checked)) = walk.snapshot {
+        let checked = if is_checked { ", which holds the file" } else { " of the run's store" };
+        output::line(format!("snapshot  `{}` at version {version}{checked}", address.table()));
+    }
     output::line(format!("run       {}", opened.chain.run_id));
     print_source(opened, walk);
     print_trials(opened, walk);
     output::line("signed by");
     for verified in &opened.chain.documents {
         output::line(format!(
-            "  ok  {:<18} {}  {}  key {}",
+            "  ok  {:<22} {}  {}  key {}",
             assay_stage::chain_name(verified.value()),
             verified.manifest_digest(),
             verified.signer().name,
@@ -230,11 +290,25 @@ fn print(opened: &Opened, address: &Address<'_>, walk: &Walk<'_>, again: Option<
         ));
     }
     output::line(format!("trust     {}", opened.trusted_by));
-    if let Some((value, _)) = again {
-        output::line(format!("again     {value} {unit}: computed again from the raw evidence, and equal"));
+    if let Some(value) = again {
+        output::line(format!("again     {} {unit}: computed again from the raw evidence, and equal", number(&value)));
     }
     if !opened.chain.is_established() {
         output::line("internally consistent; signer not established");
+    }
+}
+
+fn print_query(walk: &Walk<'_>) {
+    let Some((query, text)) = &walk.query else { return };
+    output::line(format!("query     {} ({})", query.path, query.artifact.digest));
+    for line in text.lines().take(SHOWN_LINES) {
+        // A query is text from a pull request: it must not steer the terminal.
+        let plain: String = line.chars().map(|character| if character.is_control() { ' ' } else { character }).collect();
+        output::line(format!("    | {plain}"));
+    }
+    match text.lines().count().saturating_sub(SHOWN_LINES) {
+        0 => {}
+        more => output::line(format!("    | and {more} lines more")),
     }
 }
 
@@ -269,7 +343,7 @@ fn print_trials(opened: &Opened, walk: &Walk<'_>) {
     output::line(format!("trials    {} counted", trials(walk).len()));
     for trial in trials(walk) {
         let Some((attempt, part)) = attempt_of(opened, trial) else { continue };
-        let samples = match raw_samples(opened, attempt, &walk.metric.metric) {
+        let samples = match samples_of(opened, attempt, walk) {
             Ok(Some(samples)) => {
                 let shown: Vec<_> = samples.iter().take(SHOWN).map(f64::to_string).collect();
                 let more = if samples.len() > SHOWN { format!(" and {} more", samples.len() - SHOWN) } else { String::new() };
@@ -282,7 +356,8 @@ fn print_trials(opened: &Opened, walk: &Walk<'_>) {
             Err(failure) => failure.message,
         };
         let flagged = if trial.flagged { ", far from the others" } else { "" };
-        output::line(format!("  {} attempt {}: {}{flagged}", trial.trial_id, trial.attempt + 1, trial.value));
+        let value = walk.metric.map(|metric| format!(": {} {}", trial.value, metric.unit)).unwrap_or_default();
+        output::line(format!("  {} attempt {}{value}{flagged}", trial.trial_id, trial.attempt + 1));
         output::line(format!("    {samples}"));
         let is_raw = |name: &str| name.ends_with("/stdout") || name.ends_with("/records.parquet");
         let raw = attempt.evidence.iter().find(|artifact| is_raw(&artifact.name)).map(|artifact| artifact.digest);
@@ -291,16 +366,16 @@ fn print_trials(opened: &Opened, walk: &Walk<'_>) {
     }
 }
 
-fn print_json(opened: &Opened, address: &Address<'_>, walk: &Walk<'_>, again: Option<(f64, bool)>) -> Result<(), Failure> {
+fn print_json(opened: &Opened, address: &Address, walk: &Walk<'_>, again: Option<Value>) -> Result<(), Failure> {
     let mut found = Vec::new();
     for trial in trials(walk) {
         let Some((attempt, part)) = attempt_of(opened, trial) else { continue };
         found.push(json!({
             "trial_id": trial.trial_id,
             "attempt": trial.attempt,
-            "value": trial.value,
+            "value": walk.metric.map(|_| trial.value),
             "flagged": trial.flagged,
-            "samples": raw_samples(opened, attempt, &walk.metric.metric)?,
+            "samples": samples_of(opened, attempt, walk)?,
             "evidence": attempt.evidence,
             "execution_part": part,
         }));
@@ -320,18 +395,39 @@ fn print_json(opened: &Opened, address: &Address<'_>, walk: &Walk<'_>, again: Op
         })
         .collect();
     output::json(&json!({
-        "address": format!("{}/{}/{}/{}", address.run_id, address.table, walk.row.text(ROW_ID).unwrap_or_default(), address.column),
-        "value": match &walk.value { Value::Float(value) => json!(value), other => json!(number(other)) },
-        "unit": walk.row.text("unit"),
-        "statistic": walk.statistic,
-        "metric": walk.metric.metric,
+        "address": format!(
+            "{}/{}/{}/{}", address.run_id(), address.table(), walk.row.text(ROW_ID).unwrap_or_default(), address.column()
+        ),
+        "value": json_of(&walk.value),
+        "unit": walk.unit(),
+        "statistic": walk.statistic(),
+        "metric": walk.row.text("metric").unwrap_or(walk.column),
         "benchmark_case_id": walk.point.case_id,
         "point_id": walk.point.point_id,
+        "query": walk.query.as_ref().map(|(query, text)| json!({"path": query.path, "digest": query.artifact.digest, "text": text})),
+        "snapshot": walk.snapshot.map(|(version, is_checked)| {
+            json!({"table": address.table(), "version": version, "holds_file": is_checked.then_some(true)})
+        }),
         "file": walk.file.artifact,
-        "workload": {"name": walk.workload.name, "workload_spec_digest": walk.workload.workload_spec_digest, "spec": walk.workload.spec.digest},
-        "source": opened.chain.one::<Source>().map(|source| json!({"kind": source.body.kind, "commit": source.body.commit, "repository": source.body.repository})),
+        "workload": {
+            "name": walk.workload.name,
+            "workload_spec_digest": walk.workload.workload_spec_digest,
+            "spec": walk.workload.spec.digest,
+        },
+        "source": opened.chain.one::<Source>().map(|source| {
+            json!({"kind": source.body.kind, "commit": source.body.commit, "repository": source.body.repository})
+        }),
         "trials": found,
         "signatures": signatures,
-        "recomputed": again.map(|(value, same)| json!({"value": value, "same": same})),
+        "recomputed": again.map(|value| json!({"value": json_of(&value), "same": true})),
     }))
+}
+
+fn json_of(value: &Value) -> serde_json::Value {
+    match value {
+        Value::Float(value) => json!(value),
+        Value::Int(value) => json!(value),
+        Value::Null => serde_json::Value::Null,
+        other => json!(number(other)),
+    }
 }

@@ -109,6 +109,20 @@ fn is_pipeline(path: &str) -> bool {
     Path::new(path).parent().is_some_and(|folder| folder.ends_with("pipelines"))
 }
 
+/// The problems of the queries that a pipeline publishes with.
+fn query_problems(root: &Path, queries: &[String]) -> Vec<Problem> {
+    let problem = |path: &String| {
+        let text = assay_git::read_folder(root, path).ok().flatten()?.bytes;
+        let failure = assay_verify::check_query(path, &text).err()?;
+        let problem = Problem::of_file(path, failure.message.trim_start_matches(&format!("`{path}`: ")));
+        Some(match failure.hint {
+            Some(hint) => problem.with_hint(hint),
+            None => problem,
+        })
+    };
+    queries.iter().filter_map(problem).collect()
+}
+
 /// The problems of what a pipeline names: workloads, scripts, files, queries.
 fn closure_problems(path: &str) -> Vec<Problem> {
     let pipeline = Path::new(path);
@@ -123,10 +137,10 @@ fn closure_problems(path: &str) -> Vec<Problem> {
         problem
     };
     match found {
-        Ok(found) => match assay_spec::expand(&found.pipeline, &found.workloads) {
-            Ok(_) => Vec::new(),
-            Err(problems) => problems.into_iter().map(placed).collect(),
-        },
+        Ok(found) => {
+            let expanded = assay_spec::expand(&found.pipeline, &found.workloads).err().unwrap_or_default();
+            expanded.into_iter().chain(query_problems(root, &found.pipeline.spec.publish.queries)).map(placed).collect()
+        }
         Err(ClosureError::Problems(problems)) => problems.into_iter().map(placed).collect(),
         Err(ClosureError::Read { path, cause }) => vec![placed(Problem::of_file(&path, cause.to_string()))],
     }

@@ -2,7 +2,8 @@
 
 use assay_manifest::{EndState, RunEnd};
 use assay_stage::{Exit, Failure};
-use assay_verify::{Level, LevelReport, verify_evidence, verify_rows};
+use assay_store::Store;
+use assay_verify::{Level, LevelReport, verify_evidence, verify_rows, verify_snapshot};
 use serde_json::json;
 
 use crate::commands::opened::{Opened, Where};
@@ -29,6 +30,8 @@ pub(crate) struct Verify {
 struct Found {
     levels: Vec<(Level, LevelReport)>,
     reached: Level,
+    /// Curated files that were found in the warehouse at the pinned versions; none where there is no store to look into.
+    in_warehouse: Option<u64>,
 }
 
 impl Verify {
@@ -48,7 +51,7 @@ impl Verify {
     }
 
     fn levels(&self, opened: &Opened) -> Result<Found, Failure> {
-        let mut found = Found { levels: Vec::new(), reached: Level::Chain };
+        let mut found = Found { levels: Vec::new(), reached: Level::Chain, in_warehouse: in_warehouse(opened)? };
         let last = if self.recompute { Level::Recomputed } else { Level::Raw };
         for level in [Level::Rows, Level::Raw, Level::Recomputed].into_iter().take_while(|level| *level <= last) {
             let report = check(opened, level)?;
@@ -72,7 +75,7 @@ impl Verify {
             let signer = verified.signer();
             let time = verified.asserted_time().map(|time| format!(", {} (asserted)", time.to_seconds())).unwrap_or_default();
             output::line(format!(
-                "  ok  {:<18} {}  signed by {}{time}",
+                "  ok  {:<22} {}  signed by {}{time}",
                 assay_stage::chain_name(verified.value()),
                 verified.manifest_digest().short(),
                 signer.name,
@@ -93,6 +96,9 @@ impl Verify {
         self.show_chain(opened);
         for (level, report) in &found.levels {
             output::line(level_line(*level, report));
+            if let (Level::Rows, Some(files)) = (level, found.in_warehouse) {
+                output::line(format!("  ok  {files} curated files in the warehouse at the pinned versions"));
+            }
         }
         for stranger in &opened.strangers {
             let stranger = stranger.escape_debug();
@@ -104,6 +110,10 @@ impl Verify {
             output::talk("\nhint: name whom you trust with `--trust POLICY` or `--trust FINGERPRINT`");
         }
     }
+}
+
+fn in_warehouse(opened: &Opened) -> Result<Option<u64>, Failure> {
+    opened.store.as_ref().map_or(Ok(None), |uri| verify_snapshot(&Store::open_existing(uri)?, &opened.chain))
 }
 
 fn check(opened: &Opened, level: Level) -> Result<LevelReport, Failure> {
@@ -133,6 +143,7 @@ fn print_json(opened: &Opened, found: &Found) -> Result<(), Failure> {
         "established": opened.chain.is_established(),
         "level": found.reached.number(),
         "strangers": opened.strangers,
+        "in_warehouse": found.in_warehouse,
         "manifests": opened.chain.documents.iter().map(manifest).collect::<Vec<_>>(),
         "levels": found.levels.iter().map(|(level, report)| json!({"level": level.number(), "report": report})).collect::<Vec<_>>(),
     }))

@@ -245,8 +245,8 @@ fn serving_outcome(id: &str, number: u32, begin: u32) -> Value {
         "client": {
             "lateness_p50_ns": "21000", "lateness_p99_ns": "140000", "lateness_max_ns": "910000", "loop_busy_p99_ns": "80000",
             "loop_stall_max_ns": "1200000", "cpu_user_us": "310000", "cpu_system_us": "540000", "cgroup_throttled_us": "0",
-            "cpu_pressure": 0.01, "full_reads": "3", "starved": "0", "asked_rate_per_s": 8.3, "sent_rate_per_s": 8.3,
-            "connections": "8", "events": "68900",
+            "cpu_pressure_us": "650000", "cpu_pressure": 0.01, "full_reads": "3", "starved": "0", "asked_rate_per_s": 8.3,
+            "sent_rate_per_s": 8.3, "connections": "8", "events": "68900",
         },
         "clock": {"source": "same_host", "offset_ns": "0", "uncertainty_ns": "0"},
         "records": artifact(&format!("trials/{id}/{number}/0/records.parquet"), 611_204, "application/vnd.apache.parquet"),
@@ -450,6 +450,7 @@ fn host_state(milliseconds: u32) -> Value {
         "cpu_busy_us": (80_000_000 + u64::from(milliseconds) * 8_000).to_string(),
         "cpu_steal_us": "0",
         "cgroup_throttled_us": "0",
+        "cpu_pressure_us": (1_500_000 + u64::from(milliseconds) * 10).to_string(),
         "frequencies_khz": ["3800000", "3799000"],
         "temperatures_millicelsius": {"coretemp/Package id 0": 51_000},
     })
@@ -779,6 +780,12 @@ fn publication(plan: Digest, summary: Digest) -> Publication {
             {"run_id": "nightly-20261119-0200", "cases": cases, "outcome": "cancelled", "evidence": digest("another run_end.json")},
         ],
         "warehouse_snapshot": {"benchmark_run_fact": "41", "outcome_fact": "41"},
+        "queries": [{
+            "path": "queries/latency.sql",
+            "digest": digest("queries/latency.sql"),
+            "rows": "6",
+            "result": artifact("results/queries/latency.csv", 1_204, "text/csv"),
+        }],
         "numbers": artifact("numbers.json", 18_926, "application/json"),
         "reports": [artifact("report.md", 11_049, "text/markdown"), artifact("report.html", 82_210, "text/html")],
         "keys": [

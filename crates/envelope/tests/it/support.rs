@@ -101,6 +101,7 @@ pub(crate) fn publication() -> Manifest<Publication> {
         grade: Grade { asked: Intent::Realism, given: Intent::Realism, shortfalls: vec![] },
         runs: vec![],
         warehouse_snapshot: std::collections::BTreeMap::new(),
+        queries: Vec::new(),
         numbers: artifact("numbers.json"),
         reports: vec![artifact("report.md")],
         keys: vec![],

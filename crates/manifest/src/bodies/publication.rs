@@ -112,6 +112,20 @@ pub struct Numbers {
     pub numbers: Vec<Number>,
 }
 
+/// A query of the Plan, and what it gave over the run's curated files.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PublishedQuery {
+    /// Its path in the repository.
+    pub path: String,
+    /// The digest of its text (`query_spec_digest`).
+    pub digest: Digest,
+    /// How many rows it gave.
+    pub rows: Count,
+    /// What it gave, as CSV: the same bytes whenever it is asked again.
+    pub result: Artifact,
+}
+
 /// Published numbers with their lineage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -128,8 +142,11 @@ pub struct Publication {
     pub grade: Grade,
     /// All runs of the published cases.
     pub runs: Vec<ListedRun>,
-    /// Versions of the warehouse's tables that hold the rows, by table; empty where rows are published as files.
+    /// Versions of the warehouse's tables that hold the rows, by table: the receipt of the commit.
     pub warehouse_snapshot: BTreeMap<String, Count>,
+    /// The queries that the pipeline pins, in its order, with their results.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub queries: Vec<PublishedQuery>,
     /// `numbers.json`.
     pub numbers: Artifact,
     /// `report.md` and `report.html`.
@@ -139,5 +156,6 @@ pub struct Publication {
 }
 
 body!(Publication, |publication| {
-    std::iter::once(&publication.numbers).chain(&publication.reports).chain(&publication.keys).collect()
+    let results = publication.queries.iter().map(|query| &query.result);
+    std::iter::once(&publication.numbers).chain(&publication.reports).chain(&publication.keys).chain(results).collect()
 });

@@ -136,6 +136,7 @@ impl Report {
         write_workloads(page, &self.lineage);
         page.leaf("h3", &[("id", "files")], "Curated files");
         artifacts(page, &self.lineage.files);
+        write_warehouse(page, &self.lineage);
         signatures(page, &self.lineage);
         for facts in &self.facts {
             write_facts(page, facts);
@@ -260,6 +261,28 @@ fn write_spec(page: &mut Writer, workload: &WorkloadLineage) {
             page.element("pre", &[("tabindex", "0")], |page| page.leaf("code", &[], spec));
         }),
         None => page.leaf("p", &[("class", "quiet")], SPEC_LEFT_OUT),
+    }
+}
+
+/// The versions of the warehouse's tables, and the queries that select numbers.
+fn write_warehouse(page: &mut Writer, lineage: &Lineage) {
+    if !lineage.snapshot.is_empty() {
+        page.leaf("h3", &[("id", "warehouse")], "Warehouse");
+        page.leaf("p", &[], "The curated files are in these versions of the tables:");
+        pairs(page, lineage.snapshot.iter().map(|(table, version)| (table.as_str(), version.as_str(), Face::Text)));
+    }
+    if lineage.queries.is_empty() {
+        return;
+    }
+    page.leaf("h3", &[("id", "queries")], "Queries");
+    for query in &lineage.queries {
+        page.element("details", &[], |page| {
+            page.leaf("summary", &[], &format!("{}: {} rows in {}", query.path, query.rows, query.result));
+            pairs(page, [("digest", query.digest.as_str(), Face::Code)]);
+            if let Some(text) = &query.text {
+                page.element("pre", &[("tabindex", "0")], |page| page.leaf("code", &[], text));
+            }
+        });
     }
 }
 

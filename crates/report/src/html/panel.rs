@@ -136,6 +136,12 @@ fn number(page: &mut Writer, measured: &Measured, full: bool) {
 fn steps(page: &mut Writer, lineage: &Lineage, case: &CaseSection, measured: &Measured) {
     page.element("ol", &[("class", "steps")], |page| {
         step(page, "Row", "in a curated file with the digest", &lineage.outcome_files);
+        if let Some((table, version)) = lineage.snapshot.iter().find(|(table, _)| *table == crate::Address::TABLE) {
+            page.element("li", &[], |page| {
+                page.leaf("strong", &[], "Warehouse");
+                page.text(&format!(" holds that file in `{table}` at version {version}"));
+            });
+        }
         step(page, "Summary", "lists that file; its signature vouches for it", lineage.summary_digest.as_slice());
         page.element("li", &[], |page| {
             let raw = format!("names {} raw artifacts by the list", lineage.evidence_count);

@@ -198,7 +198,7 @@ fn remarks(page: &mut Writer, case: &CaseSection) {
     }
     page.element("ul", &[("class", "remarks")], |page| {
         for remark in remarks.iter().take(MAX_REMARKS) {
-            page.element("li", &[], |page| page.prose(remark));
+            page.element("li", &[], |page| page.prose(&remark.in_full()));
         }
         if remarks.len() > MAX_REMARKS {
             page.leaf("li", &[], &format!("and {} more remarks; the Summary has all of them", remarks.len() - MAX_REMARKS));

@@ -170,7 +170,7 @@ fn write_remarks(page: &mut Writer, budget: &Budget<'_>, case: &CaseSection) {
         let mut shown = 0;
         for remark in remarks.iter().take(MAX_REMARKS) {
             if !budget.is_spent(page) {
-                page.element("li", &[], |page| page.prose(remark));
+                page.element("li", &[], |page| page.prose(&remark.in_full()));
                 shown += 1;
             }
         }

@@ -5,6 +5,7 @@ use assay_manifest::{Plan, RunId, Summary};
 use super::{MAX_GLYPHS, MIN_SWING, MIN_WIDTH, Paint, Screen, deviations};
 use crate::model::{self, CaseSection, PointSection};
 use crate::number::{grouped, percent};
+use crate::remark;
 use crate::serving::{self, Column, reach, throughput};
 use crate::text::{align_points, columns, fit, trials_glyphs};
 
@@ -54,9 +55,7 @@ impl Screen {
         self.serving_table(case);
         self.curve(case);
         self.paragraph(INDENT, LEGEND, Paint::Faint);
-        for remark in serving::remarks(case) {
-            self.paragraph("  · ", &remark, Paint::Faint);
-        }
+        self.brief_remarks(&remark::briefly(&serving::remarks(case), case.points.len(), "load"));
     }
 
     fn serving_table(&mut self, case: &CaseSection) {

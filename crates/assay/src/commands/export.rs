@@ -1,0 +1,175 @@
+//! `assay export`: the rows of a run as files for other programs.
+
+use std::path::{Path, PathBuf};
+
+use assay_lake::{Limits, Query, Reading};
+use assay_manifest::{CuratedFile, ExecutionPart, Summary};
+use assay_stage::{Exit, Failure};
+use assay_store::{Scratch, Store};
+use assay_verify::lake_failure;
+
+use crate::commands::opened::{Opened, Where};
+use crate::commands::query::write_new;
+use crate::output;
+
+/// The largest curated file, and the largest file of records, that is exported.
+const MAX_BYTES: u64 = 4 << 30;
+
+/// The most rows of a table that are written as text.
+const MAX_ROWS: u64 = 10_000_000;
+
+/// How rows are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// Comma-separated values with a header
+    Csv,
+    /// One JSON object a line
+    Json,
+    /// The curated files themselves, byte for byte
+    Parquet,
+}
+
+impl Format {
+    fn extension(self) -> &'static str {
+        match self {
+            Self::Csv => "csv",
+            Self::Json => "jsonl",
+            Self::Parquet => "parquet",
+        }
+    }
+}
+
+/// Writes the curated rows of a run, one file a table. The run's chain is verified first.
+#[derive(clap::Args)]
+pub(crate) struct Export {
+    /// The run's name, or its published folder
+    #[arg(value_name = "RUN|PATH")]
+    run: String,
+    /// How rows are written
+    #[arg(long, value_enum, default_value_t = Format::Csv)]
+    format: Format,
+    /// Only this table
+    #[arg(long, value_name = "TABLE")]
+    table: Option<String>,
+    /// The folder to make; `<run>-export` if left out. `-` writes one table to standard output
+    #[arg(long, value_name = "PATH")]
+    to: Option<PathBuf>,
+    /// Also copy the raw records of every attempt, one row a request; they are Parquet in every format
+    #[arg(long)]
+    records: bool,
+    #[command(flatten)]
+    place: Where,
+}
+
+impl Export {
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        let opened = self.place.open(&self.run)?;
+        let summary = opened.chain.one::<Summary>().ok_or_else(|| {
+            Failure::usage("not_published", format!("the run `{}` has no rows yet", opened.chain.run_id))
+                .hint("`assay run` with the same run id resumes it")
+        })?;
+        let files = self.chosen(&summary.body)?;
+        let exported = Exported::open(&opened, &summary.body.files)?;
+        if self.to.as_deref() == Some(Path::new("-")) {
+            let [file] = files.as_slice() else {
+                return Err(Failure::usage("several_tables", "standard output takes one table").hint("name it with `--table`"));
+            };
+            output::raw(&exported.rows(file, self.format)?)?;
+        } else {
+            self.write_folder(&opened, &files, &exported)?;
+        }
+        Ok(if opened.chain.is_established() { Exit::Done } else { Exit::Unestablished })
+    }
+
+    fn chosen<'a>(&self, summary: &'a Summary) -> Result<Vec<&'a CuratedFile>, Failure> {
+        let Some(table) = &self.table else { return Ok(summary.files.iter().collect()) };
+        let files: Vec<_> = summary.files.iter().filter(|file| file.table == *table).collect();
+        if files.is_empty() {
+            let tables: Vec<_> = summary.files.iter().map(|file| file.table.as_str()).collect();
+            return Err(Failure::usage("unknown_table", format!("the run has no rows in a table `{table}`"))
+                .hint(format!("it has {}", tables.join(", "))));
+        }
+        Ok(files)
+    }
+
+    fn write_folder(&self, opened: &Opened, files: &[&CuratedFile], exported: &Exported<'_>) -> Result<(), Failure> {
+        let folder = self.to.clone().unwrap_or_else(|| PathBuf::from(format!("{}-export", opened.chain.run_id)));
+        let made = std::fs::create_dir(&folder);
+        made.map_err(|error| {
+            Failure::usage("unwritable", format!("cannot make the folder `{}`", folder.display()))
+                .because(&error)
+                .hint("name a folder that is not there yet with `--to`")
+        })?;
+        for file in files {
+            let path = folder.join(format!("{}.{}", file.table, self.format.extension()));
+            write_new(&path, &exported.rows(file, self.format)?)?;
+            output::line(format!("{}  {} rows", path.display(), file.rows));
+        }
+        if self.records {
+            copy_records(opened, &folder)?;
+        }
+        if !opened.chain.is_established() {
+            output::talk("internally consistent; signer not established");
+        }
+        Ok(())
+    }
+}
+
+/// The curated files of a run, where a query can read them.
+struct Exported<'a> {
+    opened: &'a Opened,
+    store: Store,
+    scratch: Scratch,
+    files: &'a [CuratedFile],
+}
+
+impl<'a> Exported<'a> {
+    fn open(opened: &'a Opened, files: &'a [CuratedFile]) -> Result<Self, Failure> {
+        Ok(Self { opened, store: Store::open("memory:")?, scratch: Scratch::new(MAX_BYTES)?, files })
+    }
+
+    fn bytes(&self, file: &CuratedFile) -> Result<Vec<u8>, Failure> {
+        let (name, digest) = (&file.artifact.name, file.artifact.digest);
+        self.opened
+            .blobs
+            .get(&digest, MAX_BYTES)?
+            .ok_or_else(|| Failure::verification("artifact_absent", format!("the curated file `{name}` ({digest}) is not there")))
+    }
+
+    fn rows(&self, file: &CuratedFile, format: Format) -> Result<Vec<u8>, Failure> {
+        let bytes = self.bytes(file)?;
+        if format == Format::Parquet {
+            return Ok(bytes);
+        }
+        let failed = |error| lake_failure(error, Exit::Unexpected);
+        self.store.put(&bytes)?;
+        let query = Query::parse(&format!("SELECT * FROM {} ORDER BY row_id", file.table)).map_err(failed)?;
+        let of_table: Vec<_> = self.files.iter().filter(|other| other.artifact.digest == file.artifact.digest).cloned().collect();
+        let reading = Reading::of_files(&self.store, &of_table, &query, &self.scratch).map_err(failed)?;
+        let table = reading.ask(&query, Limits { rows: MAX_ROWS, ..Limits::default() }).map_err(failed)?;
+        Ok(if format == Format::Csv { table.csv() } else { table.json_lines() }.into_bytes())
+    }
+}
+
+/// Copies the records of every attempt of every shard: `records/<trial>-<attempt>-<shard>.parquet`.
+fn copy_records(opened: &Opened, folder: &Path) -> Result<(), Failure> {
+    let records = folder.join("records");
+    std::fs::create_dir(&records)
+        .map_err(|error| Failure::usage("unwritable", format!("cannot make `{}`", records.display())).because(&error))?;
+    for (_, part) in opened.chain.all::<ExecutionPart>() {
+        for attempt in &part.body.attempts {
+            let Some(artifact) = attempt.evidence.iter().find(|artifact| artifact.name.ends_with("/records.parquet")) else {
+                continue;
+            };
+            let bytes = opened.blobs.get(&artifact.digest, MAX_BYTES)?.ok_or_else(|| {
+                Failure::usage("no_evidence", "raw records stay in the store: a published folder does not hold them")
+                    .hint("name the run and its store with `--store` instead of a folder")
+            })?;
+            let name = format!("{}-{}-{}.parquet", attempt.trial_id, attempt.attempt + 1, part.body.shard.index);
+            let path = records.join(name);
+            write_new(&path, &bytes)?;
+            output::line(format!("{}  {}", path.display(), assay_report::bytes(bytes.len() as u64)));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,179 @@
+//! `assay query`: SQL over the warehouse, and how far what it read is verified.
+
+use std::io::{IsTerminal as _, Read as _};
+use std::path::{Path, PathBuf};
+
+use assay_lake::{Error, Lake, Limits, Query as Sql, Reading, ResultTable, Snapshot, Subjects};
+use assay_manifest::{Publication, RunId};
+use assay_stage::{Exit, Failure};
+use assay_store::{Scratch, Store};
+use assay_verify::lake_failure;
+
+use crate::commands::opened::Where;
+use crate::commands::subjects::{Signed, signed_summaries};
+use crate::output;
+
+/// What the files that a query reads may take on disk beside the store, in bytes.
+const MAX_SCRATCH_BYTES: u64 = 64 << 30;
+
+/// How a result is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// Columns for people
+    Table,
+    /// Comma-separated values with a header
+    Csv,
+    /// One JSON object a line
+    Json,
+    /// A Parquet file
+    Parquet,
+}
+
+/// Asks the warehouse in SQL. Every file that is read must be named by a signed Summary, unless `--unverified` says otherwise.
+///
+/// Tables and views: `runs`, `outcomes`, `serving`, and all that docs/tables.md lists. `SHOW`-like questions go to
+/// `information_schema.columns`.
+#[derive(clap::Args)]
+pub(crate) struct Query {
+    /// One `SELECT`; `-` reads it from standard input
+    #[arg(value_name = "SQL", required_unless_present = "file", conflicts_with = "file", allow_hyphen_values = true)]
+    sql: Option<String>,
+    /// The file that holds the query
+    #[arg(long, value_name = "PATH")]
+    file: Option<PathBuf>,
+    /// Ask the tables as they were when this run was published
+    #[arg(long, value_name = "RUN")]
+    at: Option<RunId>,
+    /// Also read files that no signed Summary names, and say which
+    #[arg(long)]
+    unverified: bool,
+    /// How the result is written
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+    /// Write the result to this file
+    #[arg(long, value_name = "PATH")]
+    output: Option<PathBuf>,
+    /// More rows than this are an error, never cut off
+    #[arg(long, value_name = "ROWS", default_value_t = Limits::default().rows)]
+    max_rows: u64,
+    #[command(flatten)]
+    place: Where,
+}
+
+impl Query {
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        if self.format == Format::Parquet && self.output.is_none() && std::io::stdout().is_terminal() {
+            return Err(Failure::usage("binary_output", "Parquet is nothing for a terminal").hint("name a file with `--output`"));
+        }
+        let query = Sql::parse(&self.text()?).map_err(failure)?;
+        let store = Store::open_existing(&self.place.store_uri()?)?;
+        let lake = Lake::open(&store).map_err(failure)?;
+        let snapshot = self.snapshot(&lake)?;
+        if snapshot.is_empty() {
+            return Err(Failure::usage("no_warehouse", format!("the store `{}` has no warehouse yet", store.uri()))
+                .hint("the first published run makes it"));
+        }
+        let signed = signed_summaries(&store, &self.place.trust)?;
+        let scratch = Scratch::new(MAX_SCRATCH_BYTES)?;
+        let reading = self.read(&lake, &snapshot, &signed.subjects, &query, &scratch)?;
+        let limits = Limits { rows: self.max_rows, ..Limits::default() };
+        let result = reading.ask(&query, limits).map_err(failure)?;
+        self.write(&result)?;
+        Ok(say(&reading, &signed))
+    }
+
+    fn text(&self) -> Result<String, Failure> {
+        let unreadable = |what: String| {
+            move |error: std::io::Error| Failure::usage("unreadable", format!("cannot read {what}")).because(&error)
+        };
+        // One byte more than a query may have, so that a longer one is refused and not cut.
+        let limit = assay_lake::MAX_SQL_BYTES as u64 + 1;
+        let mut text = String::new();
+        match (&self.file, self.sql.as_deref()) {
+            (Some(path), _) => {
+                let what = format!("the query `{}`", path.display());
+                let file = std::fs::File::open(path).map_err(unreadable(what.clone()))?;
+                file.take(limit).read_to_string(&mut text).map_err(unreadable(what))?;
+            }
+            (None, Some("-")) => {
+                let what = "the query from standard input".to_owned();
+                std::io::stdin().take(limit).read_to_string(&mut text).map_err(unreadable(what))?;
+            }
+            (None, sql) => sql.unwrap_or_default().clone_into(&mut text),
+        }
+        Ok(text)
+    }
+
+    /// The newest versions, or those that a run's Publication pins.
+    fn snapshot(&self, lake: &Lake) -> Result<Snapshot, Failure> {
+        let Some(run) = &self.at else { return lake.latest().map_err(failure) };
+        let opened = self.place.open(run.as_str())?;
+        let publication = opened.chain.one::<Publication>().ok_or_else(|| {
+            Failure::usage("not_published", format!("the run `{run}` is not published, so it pins no versions of the warehouse"))
+        })?;
+        Ok(publication.body.warehouse_snapshot.clone())
+    }
+
+    fn read(
+        &self,
+        lake: &Lake,
+        snapshot: &Snapshot,
+        subjects: &Subjects,
+        query: &Sql,
+        scratch: &Scratch,
+    ) -> Result<Reading, Failure> {
+        if self.unverified {
+            return Reading::unverified_too(lake, snapshot, subjects, query, scratch).map_err(failure);
+        }
+        Reading::trusted(lake, snapshot, subjects, query, scratch).map_err(|error| match error {
+            error @ Error::Unlisted { .. } => {
+                failure(error).hint("`--unverified` reads such files all the same, and says which they are")
+            }
+            error => failure(error),
+        })
+    }
+
+    fn write(&self, result: &ResultTable) -> Result<(), Failure> {
+        let bytes = match self.format {
+            Format::Table => result.text().into_bytes(),
+            Format::Csv => result.csv().into_bytes(),
+            Format::Json => result.json_lines().into_bytes(),
+            Format::Parquet => result.parquet().map_err(failure)?,
+        };
+        match &self.output {
+            Some(path) => write_new(path, &bytes),
+            None => output::raw(&bytes),
+        }
+    }
+}
+
+/// Writes a file that is not there yet.
+pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let write = || std::io::Write::write_all(&mut std::fs::File::create_new(path)?, bytes);
+    write().map_err(|error| Failure::usage("unwritable", format!("cannot write `{}`", path.display())).because(&error))
+}
+
+/// Says on standard error how far what was read is verified.
+fn say(reading: &Reading, signed: &Signed) -> Exit {
+    let files = reading.files().count();
+    for (run, failure) in &signed.refused {
+        output::talk(format!("unverified: the summary of run `{run}`: {}", failure.message));
+    }
+    for file in reading.unverified() {
+        let read = if file.read { "" } else { "; not read" };
+        output::talk(format!("unverified: {}{read}", file.reason));
+    }
+    let unverified = reading.unverified().iter().filter(|file| file.read).count();
+    let verified = format!("verified: {} of {files} files are named by signed Summaries", files.saturating_sub(unverified));
+    let runs = if signed.runs == 1 { "1 run".to_owned() } else { format!("{} runs", signed.runs) };
+    output::talk(format!("{verified} ({runs}; trust: {})", signed.trusted_by));
+    if signed.is_established {
+        return Exit::Done;
+    }
+    output::talk("internally consistent; signer not established");
+    Exit::Unestablished
+}
+
+fn failure(error: Error) -> Failure {
+    lake_failure(error, Exit::Usage)
+}

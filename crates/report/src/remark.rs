@@ -1,0 +1,154 @@
+//! Remarks: what the cells of a table only hint at. A report makes each in full; a terminal has room for the gist, and says it once
+//! for all loads and metrics that it is true of.
+
+use crate::text::{columns, fit, wrap};
+
+/// Remarks of a case in a terminal; the report has all of them.
+const MAX_BRIEF: usize = 12;
+
+/// Loads or metrics that a brief remark names.
+const MAX_NAMES: usize = 3;
+
+/// The widest line of a remark in a terminal: beyond it the eye loses the line.
+const MAX_COLUMNS: usize = 100;
+
+/// The lines of a remark in a terminal.
+const MAX_LINES: usize = 2;
+
+/// Something to say about a point, or about some of its metrics.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Remark {
+    /// What the point is called.
+    pub(crate) point: String,
+    /// The metrics that it is about; none where it is about the point.
+    pub(crate) metrics: Vec<String>,
+    /// Whether those are all metrics of the table.
+    pub(crate) is_of_all: bool,
+    /// What there is to say. Its gist comes first, and ends at a semicolon.
+    pub(crate) text: String,
+}
+
+impl Remark {
+    /// A remark on a point.
+    pub(crate) fn of_point(point: &str, text: String) -> Self {
+        Self { point: point.to_owned(), metrics: Vec::new(), is_of_all: false, text }
+    }
+
+    /// All of it: `64 streams, TTFT p99: no interval, ..`.
+    pub(crate) fn in_full(&self) -> String {
+        match (self.is_of_all, self.metrics.is_empty()) {
+            (true, _) => format!("{}, everything: {}", self.point, self.text),
+            (false, true) => format!("{}: {}", self.point, self.text),
+            (false, false) => format!("{}, {}: {}", self.point, self.metrics.join(", "), self.text),
+        }
+    }
+
+    fn gist(&self) -> &str {
+        self.text.split_once("; ").map_or(&self.text, |(gist, _)| gist)
+    }
+
+    /// Whether it differs from another in the point alone.
+    fn says_as(&self, other: &Self) -> bool {
+        let of_same = (self.is_of_all && other.is_of_all) || self.metrics == other.metrics;
+        of_same && self.gist() == other.gist()
+    }
+}
+
+/// The gist of the remarks of a case with so many points, for a terminal: one remark where several points have the same to say.
+/// `point_word` is what a point is called: `load`.
+pub(crate) fn briefly(remarks: &[Remark], points: usize, point_word: &str) -> Vec<String> {
+    let mut groups: Vec<(&Remark, Vec<&str>)> = Vec::new();
+    for remark in remarks {
+        match groups.iter_mut().find(|(known, _)| known.says_as(remark)) {
+            Some((_, at)) => at.push(&remark.point),
+            None => groups.push((remark, vec![&remark.point])),
+        }
+    }
+    let more = groups.len().saturating_sub(MAX_BRIEF);
+    let brief = groups.iter().take(MAX_BRIEF).map(|(remark, at)| {
+        let place = if points > 1 && at.len() == points { format!("every {point_word}") } else { names(at) };
+        let about = match (remark.is_of_all, remark.metrics.is_empty()) {
+            (true, _) => ", everything".to_owned(),
+            (false, true) => String::new(),
+            (false, false) => format!(", {}", names(&remark.metrics)),
+        };
+        format!("{place}{about}: {}", remark.gist())
+    });
+    brief.chain((more > 0).then(|| format!("and {more} more remarks, in the report"))).collect()
+}
+
+/// The first few of some names, and how many more there are.
+fn names<S: AsRef<str>>(names: &[S]) -> String {
+    let shown: Vec<&str> = names.iter().take(MAX_NAMES).map(AsRef::as_ref).collect();
+    match names.len().saturating_sub(MAX_NAMES) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+/// A remark on at most two lines that fit `width` columns; what does not fit is cut, and says so by its last character.
+pub(crate) fn lines(remark: &str, width: usize) -> Vec<String> {
+    let width = width.min(MAX_COLUMNS);
+    let mut lines = wrap(remark, width);
+    if lines.len() > MAX_LINES {
+        let rest = lines.split_off(MAX_LINES - 1).join(" ");
+        lines.push(fit(&rest, width));
+    }
+    // A word that is wider than a line keeps its line, and is cut like the rest.
+    lines.into_iter().map(|line| if columns(&line) > width { fit(&line, width) } else { line }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn remark(point: &str, metrics: &[&str], text: &str) -> Remark {
+        let metrics = metrics.iter().map(|name| (*name).to_owned()).collect();
+        Remark { point: point.to_owned(), metrics, is_of_all: false, text: text.to_owned() }
+    }
+
+    fn of_all(point: &str, text: &str) -> Remark {
+        Remark { is_of_all: true, ..remark(point, &["a", "b"], text) }
+    }
+
+    #[test]
+    fn what_several_points_have_to_say_is_said_once() {
+        let remarks = [
+            of_all("1 stream", "no interval, 3 samples; 5 are needed"),
+            remark("1 stream", &["TTFT p99"], "unstable; noise: 9.64 %"),
+            of_all("4 streams", "no interval, 3 samples; 5 are needed"),
+            remark("4 streams", &["TTFT p99"], "unstable; noise: 7 %"),
+            remark("4 streams", &[], "5 of 9 requests failed"),
+        ];
+        insta::assert_snapshot!(briefly(&remarks, 2, "load").join("\n"), @r"
+        every load, everything: no interval, 3 samples
+        every load, TTFT p99: unstable
+        4 streams: 5 of 9 requests failed
+        ");
+        assert_eq!(briefly(&remarks[..1], 1, "load"), ["1 stream, everything: no interval, 3 samples"]);
+        assert_eq!(briefly(&remarks[..2], 3, "load")[1], "1 stream, TTFT p99: unstable");
+    }
+
+    #[test]
+    fn a_long_list_is_counted() {
+        let many: Vec<Remark> = (0..20).map(|number| remark("p", &["a", "b", "c", "d", "e"], &format!("r{number}"))).collect();
+        let brief = briefly(&many, 1, "point");
+        assert_eq!((brief[0].as_str(), brief[12].as_str()), ("p, a, b, c and 2 more: r0", "and 8 more remarks, in the report"));
+        assert_eq!(brief.len(), 13);
+    }
+
+    #[test]
+    fn all_of_it_is_in_a_report() {
+        assert_eq!(of_all("p", "x; y").in_full(), "p, everything: x; y");
+        assert_eq!(remark("p", &["a", "b"], "x; y").in_full(), "p, a, b: x; y");
+        assert_eq!(Remark::of_point("p", "x".to_owned()).in_full(), "p: x");
+    }
+
+    #[test]
+    fn a_remark_has_two_lines_at_most() {
+        assert_eq!(lines("one two three", 100), ["one two three"]);
+        assert_eq!(lines("one two three", 7), ["one two", "three"]);
+        assert_eq!(lines("one two three four five", 7), ["one two", "three …"]);
+        assert_eq!(lines(&"x".repeat(300), 200), ["x".repeat(99) + "…"], "as wide as the terminal may be");
+    }
+}

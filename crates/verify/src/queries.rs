@@ -1,0 +1,143 @@
+//! Pinned queries: what each gives over a run's curated files, and the numbers that it publishes.
+//!
+//! A published query selects, joins and orders; the statistics were computed before. So each row of its result says which curated
+//! row it is, in the column `row_id`, and every value under the name of one of that row's columns is that row's value. Other columns
+//! may stand beside them: they are shown, and are no numbers.
+
+use std::collections::BTreeMap;
+
+use assay_lake::{Cell, Error, Limits, Query, Reading, ResultTable};
+use assay_manifest::{CuratedFile, Number, NumberSource, PinnedFile, RunId};
+use assay_stage::{Exit, Failure};
+use assay_store::{Scratch, Store};
+use assay_warehouse::{ROW_ID, Value};
+
+use crate::numbers::{NumberRows, number_in};
+
+/// The most rows that a published query may give: a report is read by people.
+const MAX_ROWS: u64 = 10_000;
+
+/// What a failure of the warehouse means to whoever started the command. A query that is wrong is a failure of kind `wrong_query`.
+pub fn lake_failure(error: Error, wrong_query: Exit) -> Failure {
+    let hint = error.hint().map(str::to_owned);
+    let (exit, code) = match &error {
+        Error::Refused(_) => (wrong_query, "query_refused"),
+        Error::BadQuery(_) | Error::NotOpened(_) => (wrong_query, "query"),
+        Error::OverLimit { .. } => (wrong_query, "query_too_large"),
+        Error::Failed(_) => (wrong_query, "query_failed"),
+        error if error.fails_verification() => (Exit::Verification, "warehouse"),
+        Error::NoRunRows { .. } | Error::NoVersion { .. } => (Exit::Verification, "warehouse"),
+        Error::GaveUp(_) | Error::Write(_) => (Exit::Unexpected, "warehouse"),
+        _ => (Exit::Environment, "warehouse"),
+    };
+    Failure { hint, ..Failure::of(exit, code, &error) }
+}
+
+/// Asks a query of the Plan over a run's curated files, which lie in `store`. Its failures name the query's file.
+pub fn ask(
+    query: &PinnedFile,
+    text: &[u8],
+    files: &[CuratedFile],
+    store: &Store,
+    scratch: &Scratch,
+) -> Result<ResultTable, Failure> {
+    let limits = Limits { rows: MAX_ROWS, ..Limits::default() };
+    let named = |failure: Failure| Failure { message: format!("`{}`: {}", query.path, failure.message), ..failure };
+    let asked = || {
+        let wrong = |error: Error| lake_failure(error, Exit::Definition);
+        let sql = std::str::from_utf8(text).map_err(|_| Failure::definition("query", "it is not UTF-8 text"))?;
+        let parsed = Query::parse(sql).map_err(wrong)?;
+        let reading = Reading::of_files(store, files, &parsed, scratch).map_err(wrong)?;
+        let result = reading.ask(&parsed, limits).map_err(wrong)?;
+        row_id_column(&result).map(|_| result)
+    };
+    asked().map_err(named)
+}
+
+/// Whether a query can be published, as far as that is known before anything was measured: over tables without rows.
+pub fn check_query(path: &str, text: &[u8]) -> Result<(), Failure> {
+    let artifact = assay_manifest::Artifact {
+        name: path.to_owned(),
+        digest: assay_manifest::Digest::of(text),
+        size: assay_manifest::Count(text.len() as u64),
+        media_type: "application/sql".to_owned(),
+    };
+    let query = PinnedFile { path: path.to_owned(), origin: path.to_owned(), executable: false, artifact };
+    let (store, scratch) = (Store::open("memory:")?, Scratch::new(0)?);
+    ask(&query, text, &[], &store, &scratch).map(|_| ())
+}
+
+fn row_id_column(result: &ResultTable) -> Result<usize, Failure> {
+    let mut found = result.columns.iter().enumerate().filter(|(_, column)| column.name == ROW_ID).map(|(index, _)| index);
+    match (found.next(), found.next()) {
+        (Some(index), None) => Ok(index),
+        (Some(_), Some(_)) => Err(Failure::definition("query_without_rows", "it gives several columns `row_id`")
+            .hint("select one: that of the row whose values are published")),
+        _ => Err(Failure::definition("query_without_rows", "it gives no column `row_id`")
+            .hint("select `row_id` too: a published number's address is the row that it stands in")),
+    }
+}
+
+/// The numbers that a query's result publishes, row by row. Fails where a row is none of the run's, or a value under the name of one
+/// of its columns is not the row's.
+pub fn numbers_of(run_id: &RunId, query: &PinnedFile, result: &ResultTable, rows: &NumberRows) -> Result<Vec<Number>, Failure> {
+    let id_column = row_id_column(result)?;
+    let refuse = |message: String, hint: &str| {
+        Err(Failure::definition("query_changes_rows", format!("`{}`: {message}", query.path)).hint(hint))
+    };
+    let mut numbers = Vec::new();
+    for cells in &result.rows {
+        let Some(Cell::Text(id)) = cells.get(id_column) else {
+            return refuse("a row has no `row_id`".to_owned(), "an outer join may have made it; select rows that are there");
+        };
+        let Some((file, row)) = rows.by_id(id) else {
+            let hint = "published rows are those of `outcome_fact`, `serving_outcome_fact` and `training_outcome_fact`";
+            return refuse(format!("`row_id` {id} is no row of this run that holds numbers"), hint);
+        };
+        for (column, cell) in result.columns.iter().zip(cells) {
+            let Some(value) = row.get(&column.name) else { continue };
+            if !is_same(cell, value) {
+                let message = format!("the row {id} holds another `{}` than the query gives", column.name);
+                return refuse(message, "give a column that you compute a name of its own: statistics are not made by queries");
+            }
+            let number = number_in(run_id, *file, row, &column.name);
+            numbers.extend(number.map(|number| Number {
+                source: NumberSource::Query,
+                query: Some(query.artifact.clone()),
+                ..number
+            }));
+        }
+    }
+    Ok(numbers)
+}
+
+fn is_same(cell: &Cell, value: &Value) -> bool {
+    match (cell, value) {
+        (Cell::Null, Value::Null) => true,
+        (Cell::Bool(cell), Value::Bool(value)) => cell == value,
+        (Cell::Int(cell), Value::Int(value)) => cell == value,
+        (Cell::Int(cell), Value::Instant(value)) => *cell == value.unix_ns(),
+        (Cell::Float(cell), Value::Float(value)) => cell.to_bits() == value.to_bits(),
+        (Cell::Text(cell), Value::Text(value)) => cell == value,
+        _ => false,
+    }
+}
+
+/// All published numbers: those of the Summary's statistics, then what queries select besides, each once. A number that several
+/// queries select is the first one's.
+pub fn with_queries(numbers: Vec<Number>, selected: impl IntoIterator<Item = Number>) -> Vec<Number> {
+    let mut numbers = numbers;
+    let mut places: BTreeMap<String, usize> =
+        numbers.iter().enumerate().map(|(place, number)| (number.address.clone(), place)).collect();
+    for number in selected {
+        match places.get(&number.address).and_then(|place| numbers.get_mut(*place)) {
+            Some(known) if known.source == NumberSource::Query => {}
+            Some(known) => *known = number,
+            None => {
+                places.insert(number.address.clone(), numbers.len());
+                numbers.push(number);
+            }
+        }
+    }
+    numbers
+}

@@ -1,0 +1,52 @@
+//! The pipeline's queries, asked over the run's curated files.
+//!
+//! They see this run alone: a reader who has the published folder can ask them again. `assay query` sees all runs.
+
+use std::collections::BTreeMap;
+
+use assay_manifest::{Count, Number, PinnedFile, Plan, PublishedQuery, Summary};
+use assay_stage::{Context, Failure};
+use assay_store::Scratch;
+use assay_verify::{NumberRows, ask, numbers_of};
+
+/// The largest query.
+const MAX_QUERY_BYTES: u64 = 1 << 20;
+
+/// What the queries gave, together.
+pub(crate) struct Asked {
+    pub(crate) published: Vec<PublishedQuery>,
+    pub(crate) numbers: Vec<Number>,
+    /// The queries' texts, by path.
+    pub(crate) texts: BTreeMap<String, String>,
+}
+
+/// Asks every query of the plan, in the pipeline's order.
+pub(crate) fn ask_all(
+    ctx: &Context,
+    plan: &Plan,
+    summary: &Summary,
+    rows: &NumberRows,
+    scratch: &Scratch,
+) -> Result<Asked, Failure> {
+    let mut asked = Asked { published: Vec::new(), numbers: Vec::new(), texts: BTreeMap::new() };
+    for query in &plan.queries {
+        ctx.check_cancelled()?;
+        let text = ctx.get(&query.artifact, MAX_QUERY_BYTES)?;
+        let result = ask(query, &text, &summary.files, ctx.store(), scratch)?;
+        asked.numbers.extend(numbers_of(ctx.run_id(), query, &result, rows)?);
+        asked.texts.insert(query.path.clone(), String::from_utf8_lossy(&text).into_owned());
+        asked.published.push(PublishedQuery {
+            path: query.path.clone(),
+            digest: query.artifact.digest,
+            rows: Count(result.rows.len() as u64),
+            result: ctx.put(result_name(query), "text/csv", result.csv().as_bytes())?,
+        });
+    }
+    Ok(asked)
+}
+
+/// Where a result lies in the published folder: `results/queries/latency.csv` for `queries/latency.sql`.
+fn result_name(query: &PinnedFile) -> String {
+    let path = query.path.strip_suffix(".sql").unwrap_or(&query.path);
+    format!("results/{path}.csv")
+}
