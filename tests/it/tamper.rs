@@ -104,7 +104,7 @@ fn field_changes(bytes: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-fn canonical(document: &Value) -> Vec<u8> {
+pub(crate) fn canonical(document: &Value) -> Vec<u8> {
     assay_manifest::canonical_value(document).expect("a document of this kind is canonical")
 }
 
@@ -228,13 +228,13 @@ fn base64_encode(bytes: &[u8]) -> String {
     base64::engine::general_purpose::STANDARD.encode(bytes)
 }
 
-fn local_key(role: Role) -> SecretKey {
+pub(crate) fn local_key(role: Role) -> SecretKey {
     let text = fs::read_to_string(measured().key(role.as_str())).expect("a local key");
     SecretKey::decrypt(&text, b"").expect("the keys of tests have no password")
 }
 
 /// The trust that the fixture's own policy gives.
-fn local_trust() -> &'static Trust {
+pub(crate) fn local_trust() -> &'static Trust {
     static TRUST: LazyLock<Trust> = LazyLock::new(|| {
         let signers = Role::RUN.map(|role| TrustedSigner::new(format!("local-{role}"), local_key(role).public_key(), [role]));
         Trust::Policy(TrustPolicy { name: "local".to_owned(), digest: None, signers: signers.into() })

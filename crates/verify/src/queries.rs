@@ -141,3 +141,70 @@ pub fn with_queries(numbers: Vec<Number>, selected: impl IntoIterator<Item = Num
     }
     numbers
 }
+
+#[cfg(test)]
+mod tests {
+    use assay_manifest::{Count, Digest};
+
+    use super::*;
+
+    fn number(address: &str, source: NumberSource, unit: &str) -> Number {
+        Number {
+            address: address.to_owned(),
+            benchmark_case_id: "w.t.default".to_owned(),
+            point_id: "one".to_owned(),
+            metric: "rate".to_owned(),
+            statistic: "median".to_owned(),
+            value: 1.0,
+            unit: unit.to_owned(),
+            n: Count(5),
+            source,
+            query: None,
+            file: Digest::of(b"file"),
+        }
+    }
+
+    #[test]
+    fn a_number_is_published_once_and_is_its_first_query_s() {
+        let (rows, query) = (NumberSource::Rows, NumberSource::Query);
+        let base = vec![number("a", rows, "base"), number("b", rows, "base")];
+        let selected = [
+            number("b", query, "first"),
+            number("c", query, "first"),
+            number("b", query, "second"),
+            number("c", query, "second"),
+        ];
+        let all = with_queries(base, selected);
+        let said: Vec<_> = all.iter().map(|number| (number.address.as_str(), number.source, number.unit.as_str())).collect();
+        assert_eq!(said, [("a", rows, "base"), ("b", query, "first"), ("c", query, "first")]);
+    }
+
+    #[test]
+    fn a_cell_is_its_row_s_value_to_the_last_bit() {
+        assert!(is_same(&Cell::Float(0.1), &Value::Float(0.1)));
+        assert!(!is_same(&Cell::Float(0.1 + 0.2), &Value::Float(0.3)));
+        assert!(!is_same(&Cell::Float(0.0), &Value::Float(-0.0)), "zero has a sign");
+        assert!(!is_same(&Cell::Float(1.0), &Value::Int(1)), "another type is another value");
+        assert!(is_same(&Cell::Null, &Value::Null) && !is_same(&Cell::Null, &Value::Int(0)));
+        assert!(is_same(&Cell::Int(7), &Value::Instant(assay_manifest::Instant::from_unix_ns(7))));
+    }
+
+    #[test]
+    fn a_query_is_checked_before_there_are_rows() {
+        let code = |sql: &str| check_query("queries/q.sql", sql.as_bytes()).map_err(|failure| failure.code);
+        assert_eq!(code("SELECT row_id, value FROM outcome_fact"), Ok(()));
+        assert_eq!(code("SELECT value FROM outcome_fact"), Err("query_without_rows".to_owned()));
+        assert_eq!(code("SELECT a.row_id, b.row_id FROM outcome_fact a, outcome_fact b"), Err("query_without_rows".to_owned()));
+        assert_eq!(code("DROP TABLE outcome_fact"), Err("query_refused".to_owned()));
+        let failure = check_query("queries/q.sql", b"\xff").expect_err("no text");
+        assert_eq!((failure.exit, failure.message.as_str()), (Exit::Definition, "`queries/q.sql`: it is not UTF-8 text"));
+    }
+
+    #[test]
+    fn failures_of_the_warehouse_keep_their_kind() {
+        let exit = |error: Error| lake_failure(error, Exit::Usage).exit;
+        assert_eq!(exit(Error::Refused(String::new())), Exit::Usage);
+        assert_eq!(exit(Error::Missing { table: "t", digest: Digest::of(b"") }), Exit::Verification);
+        assert_eq!(exit(Error::Contended { table: "t", attempts: 3 }), Exit::Environment);
+    }
+}
