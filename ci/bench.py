@@ -1,4 +1,5 @@
-"""The figures that have a bar, measured as whole processes. Started by ci/bench; needs nothing but Python, git and openssl.
+"""The figures that have a bar, measured as whole processes. Started by ci/bench; needs nothing but Python, git and openssl, and
+DuckDB for `reduce`. What benchmarks beside the code measure is read in bench_examples.py.
 
 Every figure is the median of at least five samples, shown with the smallest and the largest, and stands beside what it is compared
 with, measured in the same run. Samples of what is compared with each other are taken in turn, so that a disturbance falls on both.
@@ -10,11 +11,15 @@ import os
 import pathlib
 import platform
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+
+sys.dont_write_bytecode = True
+import bench_examples  # noqa: E402, after the line that keeps the folder clean
 
 SAMPLES = 7
 # What is too short for a few samples to settle.
@@ -57,6 +62,9 @@ class Table:
         self.rows.append((name, str(value), bar, "" if ratio is None else f"{ratio:.2f}", verdict, method))
         print(f"  {name}: {value}", file=sys.stderr)
 
+    def skip(self, name, why):
+        self.rows.append((name, why, "", "", "", "none"))
+
     def show(self):
         head = ("figure", "measured: median (min .. max)", "bar", "of it", "")
         widths = [max(len(str(row[column])) for row in [head, *self.rows]) for column in range(len(head))]
@@ -71,7 +79,8 @@ class Place:
     """A repository, keys and a store in a scratch folder, and the programs that are measured there."""
 
     def __init__(self, folder, binaries):
-        self.folder, self.binaries = folder, binaries
+        self.folder, self.binaries = folder, binaries.resolve()
+        self.root = pathlib.Path(__file__).resolve().parent.parent
         self.environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(folder / "home"),
@@ -146,6 +155,11 @@ spec:
 
 
 def chain(place, table):
+    """The chain's overhead, the verification of such a run, and hashing, which is a verification less that one."""
+    hashing(place, table, verify(place, table, overhead(place, table)))
+
+
+def overhead(place, table):
     """The chain's overhead; gives a repository that holds such a run, for verify."""
     template = place.repository("empty", ["empty"])
     configs = {n: place.config(n) for n in SCRYPT_NS}
@@ -311,20 +325,48 @@ def machine():
     return f"{model}, {len(os.sched_getaffinity(0))} CPUs, Linux {platform.release()}, load {load:.2f}{busy}"
 
 
+# What is measured, in this order, and what of the workspace that needs.
+FIGURES = {
+    "start": (start, ["--bins"]),
+    "chain": (chain, ["--bins"]),
+    "plan": (plan, ["--bins"]),
+    "client": (bench_examples.client, ["--example", "bench"]),
+    "ttft": (bench_examples.ttft, ["--example", "ttft_error", "--bin", "assay-simulator"]),
+    "reduce": (bench_examples.reduce, ["--example", "reduce_bench"]),
+    "report": (bench_examples.report, ["--example", "report_bench"]),
+    "warehouse": (bench_examples.warehouse, ["--example", "commit_bench"]),
+}
+
+
+def figures(text):
+    names = text.split(",")
+    unknown = [name for name in names if name not in FIGURES]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"`{unknown[0]}` is none of {', '.join(FIGURES)}")
+    return names
+
+
 def main():
     parser = argparse.ArgumentParser(prog="ci/bench", description="Measures what has a bar.")
     parser.add_argument("binaries", type=pathlib.Path, help=argparse.SUPPRESS)
+    parser.add_argument("--only", type=figures, default=list(FIGURES), metavar="NAME,..", help=f"some of {', '.join(FIGURES)}")
     parser.add_argument("--build", action="store_true", help="also the cold build, which takes minutes")
+    parser.add_argument("--targets", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
+    if asked.targets:
+        # For cargo.
+        print(*dict.fromkeys(" ".join(FIGURES[name][1]) for name in asked.only))
+        return
+    # As an exit, so that what is running is ended and the folder is removed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     print(f"machine: {machine()}\n")
     table = Table()
     # Beside the repository's target folder and not in /tmp, which may be memory and small.
     with tempfile.TemporaryDirectory(prefix="assay-bench-", dir=asked.binaries) as folder:
-        place = Place(pathlib.Path(folder), asked.binaries)
-        start(place, table)
-        small_verify = verify(place, table, chain(place, table))
-        plan(place, table)
-        hashing(place, table, small_verify)
+        place = Place(pathlib.Path(folder).resolve(), asked.binaries)
+        for name, (measure, _) in FIGURES.items():
+            if name in asked.only:
+                measure(place, table)
     if asked.build:
         build(table)
     print(file=sys.stderr)

@@ -10,6 +10,10 @@ target=${CARGO_TARGET_DIR:-$root/target}
 # Where scripts keep what tests need from elsewhere: outside of the repository, so that it survives `git clean`.
 cache=${ASSAY_CI_CACHE:-${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/assay-ci}
 
+# The programs of other projects that Assay is compared with, by what the folder is made from, so that a change of it installs them
+# anew.
+foreign=$cache/foreign-$(cat "$root"/tests/foreign/* | cksum | cut -d ' ' -f 1)
+
 in_ci() { [ "${CI:-}" = true ]; }
 
 say() { printf '%s\n' "$*" >&2; }
@@ -57,6 +61,19 @@ have() {
     { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends "$@"; } >&2 || return 1
     command -v "$program" >/dev/null
 }
+
+# A virtual environment knows its own path, so it is made where it is used; the mark comes last, so that a broken installation is
+# never taken for a whole one.
+install_foreign() {
+    [ -e "$foreign/complete" ] && return 0
+    have openssl openssl && have python3 python3 python3-venv && have node nodejs && have npm npm || return 1
+    rm -rf "$foreign"
+    mkdir -p "$foreign"
+    sh tests/foreign/install.sh "$foreign" >&2 && loads && touch "$foreign/complete"
+}
+
+# Whether this machine's Node is new enough for what was installed.
+loads() { (cd "$foreign" && node --input-type=module --eval 'await import("@sigstore/verify")'); }
 
 # need PROGRAM PACKAGE...: ends the script with words that help, where a program is neither there nor to be installed.
 need() {

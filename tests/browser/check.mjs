@@ -1,8 +1,11 @@
-// Opens a report in headless Chromium and asserts what a reader needs of it: node check.mjs REPORT.html [SCREENSHOTS_FOLDER]
+// Opens a report in headless Chromium and asserts what a reader needs of it:
+//
+//     node check.mjs [--empty] REPORT.html [SCREENSHOTS_FOLDER]
 //
 // At a telephone's width and a desk's, light and dark: nothing fails, nothing is requested, nothing is cut off, every link
-// arrives, every picture has a name, all text can be read, and the keyboard reaches the numbers. Exits with 1 and one line for each
-// finding. With a folder it leaves screenshots there, for the eyes that no assertion replaces.
+// arrives, every picture has a name, all text can be read, and the keyboard reaches the numbers, and all else that can be used.
+// `--empty` is for a run of which no trial counts: such a page has no number and no picture, and says so. Exits with 1 and one
+// line for each finding. With a folder it leaves screenshots there, for the eyes that no assertion replaces.
 
 import { mkdtempSync, mkdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -26,9 +29,11 @@ const FLAGS = [
   "--disable-sync",
 ];
 
-const [report, shots] = process.argv.slice(2);
+const given = process.argv.slice(2);
+const isEmpty = given[0] === "--empty";
+const [report, shots] = isEmpty ? given.slice(1) : given;
 if (!report) {
-  console.error("usage: node check.mjs REPORT.html [SCREENSHOTS_FOLDER]");
+  console.error("usage: node check.mjs [--empty] REPORT.html [SCREENSHOTS_FOLDER]");
   process.exit(2);
 }
 const address = pathToFileURL(resolve(report)).href;
@@ -45,6 +50,7 @@ try {
   for (const width of WIDTHS) {
     for (const scheme of SCHEMES) await look(browser, width, scheme);
   }
+  await keys(browser);
   await toggles(browser);
   await prints(browser);
   await browser.close();
@@ -81,9 +87,24 @@ async function look(browser, width, scheme) {
   for (const picture of seen.nameless) expect(false, `a picture has no name: ${picture}`);
   for (const heading of seen.headings) expect(false, `headings do not nest: ${heading}`);
   for (const text of seen.faint) expect(false, `contrast ${text}`);
-  expect(seen.pictures > 0, "there is no picture");
-  expect(seen.links > 0, "no number links to its lineage");
+  if (isEmpty) {
+    expect(seen.pictures === 0, "a run without a number has a picture");
+    expect(seen.links === 0, "a run without a number links to one");
+    const says = seen.sentences.length > 0 && seen.sentences.every((sentence) => sentence.includes("no number"));
+    expect(says, `it does not begin by saying that there is no number: "${seen.sentences.join(" ")}"`);
+  } else {
+    expect(seen.pictures > 0, "there is no picture");
+    expect(seen.links > 0, "no number links to its lineage");
+    await follows(page, where, expect);
+  }
+  const beyond = requests.filter((request) => !request.startsWith(address));
+  expect(beyond.length === 0, `the page requests ${beyond.join(", ")}`);
+  for (const error of errors) expect(false, `console: ${error}`);
+  await page.close();
+}
 
+// A reader without a mouse comes to the first number, and from there to where it comes from.
+async function follows(page, where, expect) {
   const reached = await tabsToNumber(page);
   expect(reached !== null && reached.outlined, `the keyboard reaches no number within ${MAX_TABS} tabs, or its focus cannot be seen`);
   if (reached) {
@@ -93,11 +114,37 @@ async function look(browser, width, scheme) {
       return target !== null && target.getBoundingClientRect().width > 0;
     });
     expect(shown, "the first number does not open its lineage");
-    if (shots) await page.screenshot({ path: join(shots, `${width}-${scheme}-lineage.png`) });
+    if (shots) await page.screenshot({ path: join(shots, `${where.replace(/[^0-9a-z]+/g, "-")}-lineage.png`) });
   }
-  const beyond = requests.filter((request) => !request.startsWith(address));
-  expect(beyond.length === 0, `the page requests ${beyond.join(", ")}`);
-  for (const error of errors) expect(false, `console: ${error}`);
+}
+
+// Tab comes to everything that can be used, and each shows that it has the focus.
+async function keys(browser) {
+  const { page } = await open(browser, 1280, "light");
+  const wanted = await page.evaluate(() => {
+    // Of a group of radio buttons Tab reaches one; the arrows do the rest.
+    const usable = "a[href], button, summary, input:not([type=radio]), input[type=radio]:checked";
+    const shown = [...document.querySelectorAll(usable)].filter((element) => element.checkVisibility());
+    shown.forEach((element, place) => (element.dataset.place = place));
+    return shown.map((element) => element.outerHTML.slice(0, 90).replace(/\s+/g, " "));
+  });
+  const missing = new Map(wanted.entries());
+  const unseen = [];
+  // Parts that can be scrolled take the focus too.
+  for (let tab = 0; tab < 2 * wanted.length + MAX_TABS && missing.size > 0; tab += 1) {
+    await page.keyboard.press("Tab");
+    const focused = await page.evaluate(() => {
+      const { place } = document.activeElement.dataset;
+      if (place === undefined) return null;
+      // A style of none keeps its width.
+      const style = getComputedStyle(document.activeElement);
+      return { place: Number(place), outlined: style.outlineStyle !== "none" && style.outlineWidth !== "0px" };
+    });
+    if (focused && missing.delete(focused.place) && !focused.outlined) unseen.push(wanted[focused.place]);
+  }
+  const some = (list) => `${list.length} of ${wanted.length}: ${list.slice(0, 3).join(", ")}`;
+  if (missing.size > 0) findings.push(`the keyboard does not reach ${some([...missing.values()])}`);
+  if (unseen.length > 0) findings.push(`the focus cannot be seen on ${some(unseen)}`);
   await page.close();
 }
 
@@ -134,7 +181,8 @@ async function tabsToNumber(page) {
     const found = await page.evaluate(() => {
       const focused = document.activeElement;
       if (!focused?.matches("a.number")) return null;
-      return { outlined: parseFloat(getComputedStyle(focused).outlineWidth) > 0 };
+      const style = getComputedStyle(focused);
+      return { outlined: style.outlineStyle !== "none" && style.outlineWidth !== "0px" };
     });
     if (found) return found;
   }
@@ -171,19 +219,19 @@ function inspect(least) {
   }
 
   const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-  const rgba = (color) => {
+  // A page has thousands of texts, few colours and fewer backgrounds.
+  const once = (make, known = new Map()) => (key) => known.get(key) ?? known.set(key, make(key)).get(key);
+  const rgba = once((color) => {
     canvas.clearRect(0, 0, 1, 1);
     canvas.fillStyle = color;
     canvas.fillRect(0, 0, 1, 1);
     const [red, green, blue, alpha] = canvas.getImageData(0, 0, 1, 1).data;
     return [red, green, blue, alpha / 255];
-  };
+  });
   const over = (front, back) => front.slice(0, 3).map((part, index) => part * front[3] + back[index] * (1 - front[3]));
-  const behind = (element) => {
-    const layers = [];
-    for (let each = element; each; each = each.parentElement) layers.push(rgba(getComputedStyle(each).backgroundColor));
-    return layers.reverse().reduce((back, front) => over(front, back), [255, 255, 255]);
-  };
+  const behind = once((element) =>
+    element === null ? [255, 255, 255] : over(rgba(getComputedStyle(element).backgroundColor), behind(element.parentElement)),
+  );
   const light = (color) => {
     const [red, green, blue] = color.map((part) => (part / 255 <= 0.04045 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4));
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
@@ -205,6 +253,7 @@ function inspect(least) {
     if (found < least && !faint.has(key)) faint.set(key, `${found.toFixed(2)} of ${key} "${node.textContent.trim().slice(0, 40)}"`);
   }
   return {
+    sentences: [...document.querySelectorAll(".sentences li")].map((sentence) => sentence.textContent.trim()),
     overflow,
     wide: wide ? short(wide) : "",
     dead,

@@ -1,11 +1,17 @@
 //! The pages are followed word by word: every command in them runs, every file in them is written as it stands.
 
+use std::collections::BTreeSet;
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
-use crate::support::{Fixture, binary};
+use serde_json::Value;
 
-/// A fenced block that says what is to be done with it: `sh run`, or `yaml file=PATH`.
+use crate::pipeline::{list, text};
+use crate::support::{Fixture, Ran, binary, files_under};
+
+/// A fenced block that says what is to be done with it: `sh run`, `sh beside`, `sql ask` or `yaml file=PATH`.
 struct Block {
     what: String,
     body: String,
@@ -22,22 +28,64 @@ fn blocks(page: &str) -> Vec<Block> {
     blocks
 }
 
-fn follow(fixture: &Fixture, folder: &Path, block: &Block) {
-    if let Some(path) = block.what.strip_prefix("file=") {
-        let path = folder.join(path);
-        std::fs::create_dir_all(path.parent().expect("a file lies in a folder")).expect("a folder");
-        std::fs::write(&path, &block.body).expect("a file");
-        let mode = if block.body.starts_with("#!") { 0o755 } else { 0o644 };
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("a mode");
-        return;
+/// Somebody who does what a page says, in a folder of their own.
+struct Reader<'a> {
+    fixture: &'a Fixture,
+    folder: PathBuf,
+    /// What runs in a terminal of its own: it ends when the reader has done with the page.
+    beside: Vec<Child>,
+}
+
+impl<'a> Reader<'a> {
+    fn new(fixture: &'a Fixture) -> Self {
+        let folder = fixture.root().join("reader");
+        std::fs::create_dir(&folder).expect("a folder for the reader");
+        Self { fixture, folder, beside: Vec::new() }
     }
-    assert_eq!(block.what, "run", "a block says `run` or `file=PATH`");
-    let binaries = binary("assay").parent().expect("binaries lie in a folder").to_owned();
-    let path = format!("{}:{}", binaries.display(), std::env::var("PATH").expect("a PATH"));
-    let mut shell = fixture.command(Path::new("sh"));
-    let ran = shell.args(["-euc", &block.body]).current_dir(folder).env("PATH", path).output().expect("sh runs");
-    let said = String::from_utf8_lossy(&ran.stderr);
-    assert!(ran.status.success(), "{}\nended with {}:\n{said}", block.body, ran.status);
+
+    fn follow(&mut self, block: &Block) {
+        match block.what.as_str() {
+            "run" => self.run(&block.body),
+            "beside" => {
+                let child = self.shell(&format!("exec {}", block.body)).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+                self.beside.push(child.expect("sh runs"));
+            }
+            "ask" => {}
+            what => self.write(what.strip_prefix("file=").expect("a block says what is to be done with it"), &block.body),
+        }
+    }
+
+    fn run(&self, commands: &str) {
+        let ran = self.shell(commands).output().expect("sh runs");
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert!(ran.status.success(), "{commands}\nended with {}:\n{said}", ran.status);
+    }
+
+    /// A shell that ends at the first failure, with this workspace's binaries on its path.
+    fn shell(&self, commands: &str) -> Command {
+        let binaries = binary("assay").parent().expect("binaries lie in a folder").to_owned();
+        let path = format!("{}:{}", binaries.display(), std::env::var("PATH").expect("a PATH"));
+        let mut shell = self.fixture.command(Path::new("sh"));
+        shell.args(["-euc", commands]).current_dir(&self.folder).env("PATH", path);
+        shell
+    }
+
+    fn write(&self, path: &str, body: &str) {
+        let path = self.folder.join(path);
+        std::fs::create_dir_all(path.parent().expect("a file lies in a folder")).expect("a folder");
+        std::fs::write(&path, body).expect("a file");
+        let mode = if body.starts_with("#!") { 0o755 } else { 0o644 };
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("a mode");
+    }
+}
+
+impl Drop for Reader<'_> {
+    fn drop(&mut self) {
+        for child in &mut self.beside {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
 }
 
 #[test]
@@ -46,11 +94,60 @@ fn adding_a_workload_is_followed_to_its_end() {
     let blocks = blocks(page);
     assert!(blocks.len() >= 8, "the page has its steps");
     let fixture = Fixture::new();
-    let folder = tempfile::tempdir().expect("a folder");
+    let mut reader = Reader::new(&fixture);
     for block in &blocks {
-        follow(&fixture, folder.path(), block);
+        reader.follow(block);
     }
-    assert!(folder.path().join("my-benchmarks/.assay/published/claimed/report.html").is_file());
+    assert!(reader.folder.join("my-benchmarks/.assay/published/claimed/report.html").is_file());
+}
+
+/// Only the port is another than the page's, which somebody may be using.
+#[test]
+fn benchmarking_an_endpoint_is_followed_to_its_end() {
+    const ADDRESS: &str = "127.0.0.1:8000";
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").to_string();
+    let page = include_str!("../../docs/serving.md").replace(ADDRESS, &free);
+    let blocks = blocks(&page);
+    assert!(blocks.len() >= 7, "the page has its steps");
+    let fixture = Fixture::new();
+    let mut reader = Reader::new(&fixture);
+    for block in &blocks {
+        reader.follow(block);
+    }
+    let published = reader.folder.join("my-serving/.assay/published");
+    for run in ["first-look", "first"] {
+        assert!(published.join(run).join("report.html").is_file(), "{run}");
+    }
+    let question = blocks.iter().find(|block| block.what == "ask").expect("the page asks the raw records");
+    raw_records_answer(&reader.folder.join("my-serving"), &published.join("first"), &question.body);
+    drop(reader);
+    assert_eq!(fixture.leftovers(), [""; 0]);
+}
+
+/// The query over the raw records gives the trial's number to the last digit, where DuckDB is installed (see `foreign.rs`).
+#[expect(clippy::print_stdout, reason = "a test that looks at less says so")]
+fn raw_records_answer(repository: &Path, published: &Path, sql: &str) {
+    const ASK: &str = "import duckdb, json, sys; print(json.dumps(duckdb.execute(sys.argv[1]).fetchall()))";
+    let Some(folder) = std::env::var_os("ASSAY_TEST_FOREIGN").map(PathBuf::from) else {
+        println!("ASSAY_TEST_FOREIGN is not set: nobody has asked the raw records");
+        return;
+    };
+    let summary: Value =
+        serde_json::from_slice(&std::fs::read(published.join("chain/summary.json")).expect("the summary")).expect("JSON");
+    let points = list(&summary["body"]["points"]).iter();
+    let point = points.clone().find(|point| point["point_id"] == "concurrency-8").expect("the point of the page's query");
+    let metric = list(&point["metrics"]).iter().find(|metric| metric["metric"] == "ttft_ms_p99").expect("the page's metric");
+    let trial = list(&metric["trials"])
+        .iter()
+        .find(|trial| text(&trial["trial_id"]).rsplit('.').next() == Some("t0"))
+        .expect("it counts");
+    let mut python = Command::new(folder.join("venv/bin/python"));
+    let answer = Ran::of(python.args(["-c", ASK, sql]).current_dir(repository).output().expect("python runs")).success().json();
+    // The query names every attempt of the trial, and a busy machine may have spoilt one.
+    if trial["attempt"] == 0 {
+        let [row] = &list(&answer)[..] else { panic!("one row, as every request was answered: {answer}") };
+        assert_eq!((row[2].to_string().as_str(), &row[3]), (text(&trial["n"]), &trial["value"]), "{answer}");
+    }
 }
 
 /// The README's path after the build: the quickstart pipeline of this repository, then the two commands that its run prints.
@@ -59,7 +156,7 @@ fn the_readme_s_path_ends_in_a_proved_number() {
     assert!(include_str!("../../README.md").contains("`assay run pipelines/quickstart.yaml`"));
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository");
     let fixture = Fixture::without_keys();
-    for folder in ["pipelines", "workloads"] {
+    for folder in ["pipelines", "queries", "workloads"] {
         crate::support::copy_folder(&root.join(folder), &fixture.repo().join(folder));
     }
     fixture.commit("the shipped definitions");
@@ -75,14 +172,53 @@ fn the_readme_s_path_ends_in_a_proved_number() {
     }
 }
 
+/// Every page that a reader may open: this repository's first one, and all below `docs`.
+fn pages(root: &Path) -> Vec<PathBuf> {
+    let docs = files_under(&root.join("docs")).into_iter().filter(|path| path.extension().is_some_and(|kind| kind == "md"));
+    docs.chain([root.join("README.md")]).collect()
+}
+
+/// The lines of a page that are not in a fenced block.
+fn prose(page: &str) -> impl Iterator<Item = &str> {
+    let mut is_fenced = false;
+    page.lines().filter(move |line| {
+        let is_fence = line.starts_with("```");
+        is_fenced ^= is_fence;
+        !is_fenced && !is_fence
+    })
+}
+
+/// Where the headings of a page can be linked to: in lower case, words joined by hyphens, without other punctuation.
+fn anchors(page: &str) -> BTreeSet<String> {
+    let headings = prose(page).filter_map(|line| line.strip_prefix('#')).map(|line| line.trim_start_matches('#').trim());
+    let anchor = |heading: &str| {
+        let kept = heading.to_lowercase().replace(' ', "-");
+        kept.chars().filter(|each| each.is_alphanumeric() || "-_".contains(*each)).collect()
+    };
+    headings.map(anchor).collect()
+}
+
 #[test]
 fn links_in_the_pages_arrive() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository");
-    for page in ["README.md", "docs/architecture.md", "docs/provenance.md", "docs/adding-a-workload.md"] {
-        let text = std::fs::read_to_string(root.join(page)).expect(page);
-        let folder = root.join(page).parent().expect("a folder").to_owned();
-        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-            assert!(folder.join(target).exists(), "{page} links to `{target}`, which is not there");
+    let pages = pages(root);
+    assert!(pages.len() >= 10, "{pages:?}");
+    let mut followed = 0;
+    for page in pages {
+        let read = |path: &Path| std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let text = read(&page);
+        for target in prose(&text).flat_map(|line| line.split("](").skip(1)).filter_map(|rest| rest.split(')').next()) {
+            if target.contains("://") {
+                continue;
+            }
+            let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let folder = page.parent().expect("a page lies in a folder");
+            let arrives = if path.is_empty() { page.clone() } else { folder.join(path) };
+            assert!(arrives.exists(), "{} links to `{target}`, which is not there", page.display());
+            let has_it = || anchors(&read(&arrives)).contains(anchor);
+            assert!(anchor.is_empty() || has_it(), "{} links to `{target}`, a heading that is not there", page.display());
+            followed += 1;
         }
     }
+    assert!(followed > 50, "{followed} links");
 }

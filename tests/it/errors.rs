@@ -556,11 +556,12 @@ fn output_that_nobody_reads_is_no_failure() {
 #[test]
 fn every_command_has_its_help() {
     let fixture = Fixture::bare();
-    let commands: [&[&str]; 13] = [
+    let commands: [&[&str]; 14] = [
         &[],
         &["run"],
         &["verify"],
         &["trace"],
+        &["push"],
         &["validate"],
         &["plan"],
         &["bench"],

@@ -2,10 +2,14 @@
 //!
 //! One binary, so that it is linked once. Every test has a repository, a home and a store of its own.
 
+mod bench;
+mod branch;
+mod browser;
 mod by_hand;
 mod docs;
 mod errors;
 mod foreign;
+mod git_https;
 mod hostile;
 mod kills;
 mod life;
@@ -15,3 +19,4 @@ mod serving;
 mod support;
 mod tamper;
 mod trust;
+mod warehouse;

@@ -7,6 +7,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::sync::OnceLock;
 
+use assay_warehouse::TELEMETRY_SLICE_FACT;
 use assay_warehouse::records::RecordFile;
 use serde_json::{Value, json};
 
@@ -173,6 +174,10 @@ fn every_load_is_offered_as_asked_and_accounted_for() {
         let [attempt] = &shards[..] else { panic!("one shard: {shards:#?}") };
         let serving = &attempt["serving"];
         assert_eq!((text(&serving["input_tokens"]), text(&serving["output_tokens"])), ("400", "200"), "20 requests: {trial_id}");
+        let client = &serving["client"];
+        let has_pressure = fs::read_to_string("/proc/pressure/cpu").is_ok();
+        assert_eq!((client["cpu_pressure"].is_f64(), client["cpu_pressure_us"].is_string()), (has_pressure, has_pressure));
+        assert!(client["cpu_pressure"].as_f64().is_none_or(|share| (0.0..=1.0).contains(&share)), "{client}");
         let is_open = !trial_id.starts_with("closed.");
         let records: Vec<_> = records(fixture, attempt).records().expect("rows").map(|row| row.expect("a record")).collect();
         let indices: BTreeSet<_> = records.iter().map(|record| record.global_index).collect();
@@ -316,6 +321,14 @@ fn requests_that_fail_are_rows_with_their_outcome() {
     let fixture = chat(5, &targets.each_ref().map(String::as_str), 0);
     let ran = fixture.run("one").exits(30);
     assert!(ran.stdout.contains("report "), "there is a report all the same:\n{}\n{}", ran.stdout, ran.stderr);
+    assert!(ran.stdout.contains("30 of 30 requests failed, in attempts that do not count"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("5 http_error; most often `429: {}`"), "{}", ran.stdout);
+    let why = "chat.fails.default.concurrency-1.t0: attempt 1 does not count: none of 5 requests was answered";
+    assert!(ran.stderr.contains(why), "{}", ran.stderr);
+    for name in ["report.html", "report.md"] {
+        let text = fs::read_to_string(fixture.published("one").join(name)).expect("a report");
+        assert!(text.contains("30 of 30 requests failed") && !text.contains("0 of 0"), "{name}");
+    }
     let summary = fixture.manifest("one", "reduce");
     assert_eq!(text(&summary["body"]["status"]), "failed");
     let excluded = points(&fixture, "one");
@@ -400,6 +413,179 @@ fn a_secret_header_reaches_the_endpoint_and_no_file() {
 }
 
 #[test]
+fn a_secret_that_an_endpoint_repeats_is_masked_and_the_attempt_does_not_count() {
+    const SECRET: &str = "a-secret-that-is-repeated";
+    let script = |request: &Request| {
+        let given = header(&request.head, "authorization").unwrap_or_default().to_owned();
+        if !request.head.starts_with("POST /v1/chat/completions ") {
+            return (answer("404 Not Found", "{}"), Then::KeepAlive);
+        }
+        match request.number % 3 {
+            0 => {
+                let body = json!({"error": {"message": format!("Incorrect API key provided: {}", given.replace("Bearer ", ""))}});
+                (answer("401 Unauthorized", &body.to_string()), Then::KeepAlive)
+            }
+            // What is kept of an error ends in the middle of the secret.
+            1 => (answer("401 Unauthorized", &format!("{}{given}", "x".repeat(185))), Then::KeepAlive),
+            _ => {
+                let delta = json!({"choices": [{"index": 0, "delta": {"content": given}, "finish_reason": "stop"}]});
+                let mut wire = begun_stream(&[TOKEN, &delta.to_string(), "[DONE]"]);
+                wire.extend_from_slice(b"0\r\n\r\n");
+                (wire, Then::KeepAlive)
+            }
+        }
+    };
+    let server = Server::start(MODEL, script);
+    let mut fixture = Fixture::bare();
+    workload(&fixture, "chat", "mode: closed, concurrency: [1], requests: 6", "D(20,10)", "  capture: full\n");
+    // An address may end in its version: the models are asked for below it all the same.
+    let target =
+        format!("{{name: echo, kind: endpoint, url: '{}/v1', headers: {{authorization: {{from_env: GUARD}}}}}}", server.url());
+    fixture.write(PIPELINE, &pipeline(&["chat"], &[&target], 1, 0, ""));
+    fixture.commit("an echo");
+    fixture.set("GUARD", format!("Bearer {SECRET}"));
+    let ran = fixture.run("one").exits(30);
+    let found = fixture.manifest("one", "provision");
+    assert_eq!(found["body"]["targets"][0]["models"], json!([MODEL]));
+
+    let part = fixture.manifest("one", "execute");
+    let attempt = &part["body"]["attempts"][0];
+    let reasons: Vec<_> = list(&attempt["validity"]["reasons"]).iter().map(|reason| text(&reason["code"])).collect();
+    assert_eq!(reasons, ["secret_in_output"]);
+    let said = "does not count: the endpoint sent a secret of the target's headers back, which was masked";
+    assert!(ran.stderr.contains(said), "{}", ran.stderr);
+    assert_eq!(attempt["serving"]["outcomes"], json!({"http_error": "4", "ok": "2"}));
+    let rows = records(&fixture, attempt).records().expect("rows").map(|row| row.expect("a record"));
+    let errors: Vec<_> = rows.map(|record| record.error.unwrap_or_default()).collect();
+    let cut = format!("{}Bearer [secret]", "x".repeat(185));
+    assert_eq!(errors, ["Incorrect API key provided: [secret]", &cut, ""].repeat(2));
+    let answers = list(&attempt["evidence"]).iter().find(|artifact| text(&artifact["name"]).ends_with("answers.jsonl"));
+    let answers = fs::read(blob(&fixture.store(), text(&answers.expect("answers")["digest"]))).expect("the answers");
+    assert_eq!(String::from_utf8_lossy(&answers).matches("[secret]").count(), 2);
+
+    for path in files_under(&fixture.root()) {
+        let bytes = fs::read(&path).expect("a file of the fixture");
+        let holds = |what: &str| bytes.windows(what.len()).any(|window| window == what.as_bytes());
+        assert!(!holds(SECRET), "{} holds the secret", path.display());
+    }
+}
+
+#[test]
+fn a_process_that_ends_before_it_is_ready_is_not_waited_for() {
+    const SECRET: &str = "a-secret-of-the-process";
+    let target = "{name: own, kind: process, url: 'http://127.0.0.1:9', ready: {http: /health, timeout: 24h}, \
+                  env: {TOKEN: {from_env: GUARD}}, command: [sh, -c, 'echo no such model; echo $TOKEN; exit 3']}";
+    let mut fixture = chat(5, &[target], 0);
+    fixture.set("GUARD", SECRET);
+    let ran = fixture.run("one").refuses(30, "target_ended");
+    let said = "target `own` ended before it was ready: exit code 3; the end of its log:\nno such model\n[secret]";
+    assert!(ran.stderr.contains(said), "{}", ran.stderr);
+    assert!(!ran.stderr.contains(SECRET), "{}", ran.stderr);
+
+    // What is never started is not waited for either.
+    fixture.unset("GUARD");
+    let ran = fixture.run("two").refuses(30, "secret_absent");
+    assert!(!ran.stderr.contains("retry"), "it is not tried again: {}", ran.stderr);
+    assert_eq!(fixture.leftovers(), [""; 0]);
+}
+
+#[test]
+fn every_trial_begins_with_an_empty_cache_where_the_pipeline_says_so() {
+    let fixture = Fixture::bare();
+    workload(&fixture, "chat", "mode: closed, concurrency: [2], requests: 10", "D(20,10)", "  cache: shared\n");
+    fixture.write(PIPELINE, &pipeline(&["chat"], &[SIMULATOR], 2, ENOUGH, "  isolation: flush\n  shards: 2\n"));
+    fixture.commit("a flush before each trial");
+    fixture.run("one").success();
+    let counted = counted(&fixture, "one");
+    assert_eq!(counted.len(), 2);
+    for (trial_id, shards) in counted {
+        let flushed: Vec<_> = shards.iter().map(|shard| text(&shard["serving"]["cache_flushed"])).collect();
+        assert_eq!(flushed, ["/reset_prefix_cache"; 2], "{trial_id}: every shard knows what the first did for all");
+    }
+    fixture.assay(&["verify", "one", "--recompute"]).success();
+}
+
+#[test]
+fn an_endpoint_that_cannot_empty_its_cache_is_not_measured() {
+    let script = |request: &Request| {
+        let is_load = request.head.starts_with("POST /v1/");
+        (if is_load { good_stream() } else { answer("404 Not Found", "{}") }, Then::KeepAlive)
+    };
+    let server = Server::start(MODEL, script);
+    let fixture = chat(5, &[&endpoint("plain", &server, "")], 0);
+    let plain = pipeline(&["chat"], &[&endpoint("plain", &server, "")], 1, 0, "");
+    fixture.write(PIPELINE, &(plain + "  isolation: flush\n  shards: 2\n"));
+    fixture.commit("a flush that nobody takes");
+    let ran = fixture.run("one").refuses(30, "cannot_flush");
+    assert!(ran.stderr.contains("`VLLM_SERVER_DEV_MODE=1`"), "the remedy is told: {}", ran.stderr);
+    assert!(!ran.stderr.contains("retry"), "it is not tried again: {}", ran.stderr);
+    assert_eq!(server.asked(), 2, "it was asked for a flush in two ways, by one shard, and for nothing else");
+}
+
+#[test]
+fn a_restarted_target_is_another_process_in_every_trial() {
+    const TRIALS: usize = 3;
+    let fixture = Fixture::bare();
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
+    let (simulator, pids) = (binary("assay-simulator").display().to_string(), fixture.root().join("pids"));
+    // The shell becomes the simulator, and so has its process id.
+    let start =
+        format!("echo $$ >> {}; exec {simulator} --listen 127.0.0.1:{port} --model {MODEL} --profile fast", pids.display());
+    let target = format!(
+        "{{name: own, kind: process, url: 'http://127.0.0.1:{port}', ready: {{http: /health, timeout: 60s}}, \
+         command: [sh, -c, '{start}']}}"
+    );
+    workload(&fixture, "chat", "mode: closed, concurrency: [1], requests: 5", "D(20,10)", "");
+    let trials = TRIALS.try_into().expect("it fits");
+    fixture.write(PIPELINE, &pipeline(&["chat"], &[&target], trials, ENOUGH, "  isolation: restart_target\n"));
+    fixture.commit("a restart before each trial");
+    fixture.run("one").success();
+
+    let pids = fs::read_to_string(pids).expect("the process ids");
+    let distinct: BTreeSet<_> = pids.lines().collect();
+    assert_eq!((pids.lines().count(), distinct.len()), (TRIALS, TRIALS), "one process for each trial: {pids}");
+    let environments: Vec<_> =
+        fixture.pointers("one", "provision").iter().map(|pointer| pointer.load(&fixture.store())).collect();
+    let blocks: BTreeSet<_> = environments.iter().map(|found| found["body"]["block"]["index"].as_u64()).collect();
+    assert_eq!(blocks, (0..TRIALS as u64).map(Some).collect(), "each trial has an environment of its own");
+    assert_eq!(counted(&fixture, "one").len(), TRIALS);
+    assert_eq!(fixture.leftovers(), [""; 0]);
+}
+
+#[test]
+fn declared_hardware_is_in_every_report() {
+    let server = Server::start(MODEL, |_| (good_stream(), Then::KeepAlive));
+    let fixture = chat(5, &[&endpoint("far", &server, ", hardware: {gpu_model: NVIDIA H200, gpu_count: 8}")], ENOUGH);
+    let ran = fixture.run("one").success();
+    assert!(ran.stdout.contains("8 x NVIDIA H200 (declared)"), "{}", ran.stdout);
+    for name in ["report.html", "report.md"] {
+        let text = fs::read_to_string(fixture.published("one").join(name)).expect("a report");
+        assert!(text.contains("8 x NVIDIA H200 (declared)"), "{name}");
+    }
+}
+
+#[test]
+fn a_plan_says_how_long_its_loads_take() {
+    let planned = |load: &str| {
+        let fixture = Fixture::bare();
+        workload(&fixture, "chat", load, "D(20,10)", "");
+        fixture.write(PIPELINE, &pipeline(&["chat"], &[SIMULATOR], 3, 0, ""));
+        fixture.commit("a load");
+        let shown = fixture.assay(&["plan", PIPELINE]).success().stdout;
+        shown.lines().skip(1).take_while(|line| !line.starts_with("workload")).collect::<Vec<_>>().join("\n")
+    };
+    // Three trials of two loads, each with a warm-up; the last answers of each have half a minute.
+    insta::assert_snapshot!(planned("mode: closed, concurrency: [1, 2], duration: 50s, warmup: 10s"), @r"
+    about 6 min of trials, by their loads
+    at most 9 min of trials
+    ");
+    insta::assert_snapshot!(planned("mode: closed, concurrency: [1], requests: 100"), @r"
+    how long is unknown before a first run: a closed loop of so many requests takes as long as their answers
+    at most 90 min of trials, if every one runs into its time limit
+    ");
+}
+
+#[test]
 fn a_model_that_is_not_served_is_named() {
     let server = Server::start("another-model", |_| (good_stream(), Then::KeepAlive));
     let fixture = chat(5, &[&endpoint("other", &server, "")], 0);
@@ -410,6 +596,7 @@ fn a_model_that_is_not_served_is_named() {
         ran.stderr
     );
     assert_eq!(server.asked(), 0, "nothing is measured");
+    assert!(!ran.stderr.contains("retry"), "it is not tried again: {}", ran.stderr);
 }
 
 #[test]
@@ -434,5 +621,30 @@ fn embeddings_and_whole_completions_are_measured() {
         let tokens = (text(&attempt["serving"]["input_tokens"]), text(&attempt["serving"]["output_tokens"]));
         assert_eq!(tokens, (input, output), "{name}");
     }
+    fixture.assay(&["verify", "one", "--recompute"]).success();
+}
+
+#[test]
+fn what_was_recorded_during_a_trial_is_in_rows() {
+    let fixture = Fixture::bare();
+    // Four seconds, of which the recorder reads every one.
+    workload(&fixture, "slow", "mode: open, rate: [10], arrival: constant, requests: 40", "D(20,10)", "");
+    fixture.write(PIPELINE, &pipeline(&["slow"], &[SIMULATOR], 1, ENOUGH, ""));
+    fixture.commit("a slow load");
+    fixture.run("one").success();
+
+    let summary = fixture.manifest("one", "reduce");
+    let is_it = |file: &&Value| file["table"] == TELEMETRY_SLICE_FACT.name;
+    let file = list(&summary["body"]["files"]).iter().find(is_it).expect("the table is among the files");
+    let bytes = fs::read(blob(&fixture.store(), text(&file["artifact"]["digest"]))).expect("it is in the store");
+    let rows = assay_warehouse::read(&TELEMETRY_SLICE_FACT, bytes).expect("a curated file");
+    let scopes: BTreeSet<_> =
+        rows.iter().filter_map(|row| Some((row.text("scope_kind")?, row.text("scope_id")?, row.text("source")?))).collect();
+    assert_eq!(scopes, [("endpoint", "simulator", "endpoint/simulator"), ("host", "local", "host")].into());
+    let metrics: BTreeSet<_> = rows.iter().filter_map(|row| row.text("metric")).collect();
+    for metric in ["context_switches", "memory_available_bytes", "vllm:generation_tokens_total", "vllm:num_requests_running"] {
+        assert!(metrics.contains(metric), "{metric} is missing in {metrics:#?}");
+    }
+    assert!(!metrics.iter().any(|metric| metric.contains("_bucket")), "{metrics:#?}");
     fixture.assay(&["verify", "one", "--recompute"]).success();
 }

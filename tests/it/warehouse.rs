@@ -278,12 +278,15 @@ fn a_finished_run_adds_nothing_again() {
 fn a_run_is_exported_in_every_format() {
     let fixture = measured();
     let folder = tempfile::tempdir().expect("a folder");
+    // Trials this short have rows of `telemetry_slice_fact` only where the recorder came by.
+    let tables = list(&fixture.manifest("one", "reduce")["body"]["files"]).len();
+    assert!(tables == 7 || tables == 8, "{tables} tables");
     for (format, extension) in [("csv", "csv"), ("json", "jsonl"), ("parquet", "parquet")] {
         let to = folder.path().join(format);
         let to = to.to_str().expect("UTF-8");
         fixture.assay(&["export", "one", "--format", format, "--to", to]).success();
         let made = fs::read_dir(to).expect("the folder is made").count();
-        assert_eq!(made, 7, "a file for each table with rows");
+        assert_eq!(made, tables, "a file for each table with rows");
         let file = folder.path().join(format).join(format!("outcome_fact.{extension}"));
         let bytes = fs::read(file).expect("the table's file");
         match format {
@@ -307,7 +310,7 @@ fn a_run_is_exported_in_every_format() {
     let one = fixture.assay(&["export", "one", "--table", "workload_dim", "--to", "-"]).success();
     assert_eq!(one.stdout.lines().count(), 3, "a header and two workloads");
     fixture.assay(&["export", "one", "--to", "-"]).refuses(2, "several_tables");
-    fixture.assay(&["export", "one", "--table", "telemetry_slice_fact"]).refuses(2, "unknown_table");
+    fixture.assay(&["export", "one", "--table", "training_outcome_fact"]).refuses(2, "unknown_table");
 }
 
 #[test]

@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use assay_manifest::InputRef;
+use assay_manifest::{AttemptStatus, InputRef, Reason};
 use assay_runner::{Observer, Run, StageCall};
 use assay_stage::{Event, Failure, StageName};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::output;
+
+/// The longest reason that is shown: the report has all of it.
+const MAX_WHY: usize = 160;
 
 /// Shows how far a run is.
 pub(crate) struct Progress {
@@ -46,7 +49,8 @@ impl Progress {
     fn say(&self, text: &str) {
         match &self.bar {
             _ if self.as_json => {}
-            Some(bar) => bar.println(text),
+            // It writes to the terminal itself, and texts of strangers may stand in it.
+            Some(bar) => bar.println(output::harmless(text)),
             None => output::talk(text),
         }
     }
@@ -63,6 +67,21 @@ impl Drop for Progress {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
+    }
+}
+
+/// Why an attempt does not count, on one line: the first reason, and how many more there are. Its status where nobody gave one.
+fn why_not(status: AttemptStatus, reasons: &[Reason]) -> String {
+    let Some((first, others)) = reasons.split_first() else { return status.to_string() };
+    let text = if first.detail.is_empty() { &first.code } else { &first.detail };
+    let mut shown: String = text.chars().take(MAX_WHY).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    match others.len() {
+        0 => shown,
+        1 => format!("{shown}, and another reason"),
+        more => format!("{shown}, and {more} more reasons"),
     }
 }
 
@@ -94,8 +113,8 @@ impl Observer for Progress {
                 let (trials, under_way) = (self.trial.clone(), format!("{sent} sent, {in_flight} in flight{failed}"));
                 self.show(format!("{} {trials}: {trial} · {under_way}, {token_events} token events", call.stage));
             }
-            Event::TrialFinished { trial, attempt, status, valid: false, .. } => {
-                self.say(&format!("  {trial}: attempt {} does not count ({status})", attempt + 1));
+            Event::TrialFinished { trial, attempt, status, valid: false, reasons, .. } => {
+                self.say(&format!("  {trial}: attempt {} does not count: {}", attempt + 1, why_not(*status, reasons)));
             }
             Event::Note { message } if call.stage != StageName::Record => self.say(&format!("  {message}")),
             _ => {}
@@ -110,5 +129,25 @@ impl Observer for Progress {
             Ok(reference) => self.say(&format!("  {:<14} {:>8}  {}", name(call), took, reference.manifest.short())),
             Err(failure) => self.say(&format!("  {:<14} {:>8}  failed: {}", name(call), took, failure.code)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_attempt_that_does_not_count_says_why() {
+        let late = Reason::new("client_late", "1 % of the requests were sent more than 26 ms later than intended");
+        let other = Reason::new("x", "y");
+        let said = |reasons: &[&Reason]| {
+            why_not(AttemptStatus::Completed, &reasons.iter().map(|reason| (*reason).clone()).collect::<Vec<_>>())
+        };
+        assert_eq!(said(&[]), "completed");
+        assert_eq!(said(&[&late]), "1 % of the requests were sent more than 26 ms later than intended");
+        assert_eq!(said(&[&other, &late]), "y, and another reason");
+        assert_eq!(said(&[&other, &late, &late]), "y, and 2 more reasons");
+        assert_eq!(said(&[&Reason::new("interrupted", "")]), "interrupted");
+        assert_eq!(said(&[&Reason::new("x", "é".repeat(300))]), "é".repeat(160) + "…");
     }
 }

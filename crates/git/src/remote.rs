@@ -1,36 +1,138 @@
-//! Fetching one commit from a remote, through the `git` program: it knows the user's keys, proxies and credential helpers.
+//! Remotes: how one is reached, why it could not be, and fetching one commit from it.
 
-use std::fs::File;
-use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use assay_process::{Cancel, Command, Output, Spawner};
+use assay_process::{Cancel, Spawner};
 
+use crate::address::{MAX_TEXT, check_url, parse_url};
+use crate::program::Git;
 use crate::{Commit, Error, Repository};
 
-/// How long a fetch may take. Longer than one commit of a large repository needs over a slow line.
-pub const FETCH_LIMIT: Duration = Duration::from_secs(15 * 60);
-/// How much of what git said goes into an error: its last lines say what failed.
-const MAX_SAID_BYTES: u64 = 4 << 10;
-/// The longest address or revision.
-const MAX_TEXT: usize = 2_048;
-/// The protocols that may be used. `ext` and other helpers run programs that the address names, and `http` proves nothing.
-const PROTOCOLS: [&str; 4] = ["https", "ssh", "git", "file"];
+/// How long one call of git may take that reaches a remote. Longer than one commit of a large repository needs over a slow line.
+pub const REMOTE_LIMIT: Duration = Duration::from_secs(15 * 60);
 /// Where the fetched commit is kept in the scratch repository.
 const FETCHED_REF: &str = "refs/assay/source";
-/// What of the user's `GIT_` environment a fetch may see: how to reach remotes. Not what redirects git to another repository.
-const KEPT: [&str; 9] = [
-    "GIT_ASKPASS",
-    "GIT_CONFIG_GLOBAL",
-    "GIT_CONFIG_NOSYSTEM",
-    "GIT_CONFIG_SYSTEM",
-    "GIT_PROXY_COMMAND",
-    "GIT_SSH",
-    "GIT_SSH_COMMAND",
-    "GIT_SSL_CAINFO",
-    "GIT_SSL_CAPATH",
-];
+/// The most settings that a checkout may have about reaching remotes: some for each of a hundred hosts.
+const MAX_SETTINGS: usize = 400;
+/// The settings of a checkout that say how remotes are reached. What else it says (hooks, filters, work trees) concerns it alone.
+const SETTINGS: [&str; 7] = ["http.", "credential.", "url.", "ssh.", "core.sshcommand", "core.askpass", "core.gitproxy"];
+/// Answers git's question for credentials from its environment, which no list of processes shows.
+const CREDENTIAL_HELPER: &str =
+    r#"!f() { test "$1" = get && printf 'username=%s\npassword=%s\n' "$ASSAY_REMOTE_USER" "$ASSAY_REMOTE_PASSWORD"; }; f"#;
+
+/// A remote and how it is reached.
+#[derive(Clone)]
+pub struct Remote {
+    /// Its address without credentials, as it may be shown and recorded.
+    url: String,
+    /// Its address as git gets it, in a list of processes: without credentials too.
+    given: String,
+    /// Settings for git, by name.
+    settings: Vec<(String, String)>,
+    /// User and password that stood in the address of a checkout's remote.
+    credentials: Option<(String, String)>,
+}
+
+impl std::fmt::Debug for Remote {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Remote").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+impl Remote {
+    /// The remote at an address, reached as git reaches it outside of any checkout. An address with credentials is refused.
+    pub fn at(url: &str) -> Result<Self, RemoteError> {
+        Ok(Self { url: check_url(url)?, given: url.to_owned(), settings: Vec::new(), credentials: None })
+    }
+
+    /// The remote that the checkout around `folder` knows by this name, reached as the checkout says. Credentials in its address are
+    /// taken out of it and handed to git where nobody sees them.
+    pub fn named(folder: &Path, name: &str) -> Result<Self, RemoteError> {
+        let repository = Repository::discover(folder)?;
+        // Without the slash that libgit2 puts at its end.
+        let root: PathBuf = repository.worktree().unwrap_or(folder).components().collect();
+        let no_such_remote = || RemoteError::NoSuchRemote { name: name.to_owned(), checkout: root.clone() };
+        let address = repository.remote_address(name).ok_or_else(no_such_remote)?;
+        let settings = repository.local_settings(&SETTINGS, MAX_SETTINGS);
+        let address = as_address(&address, &root);
+        let parsed = parse_url(&address)?;
+        let url = parsed.redacted();
+        let mut remote = Self { given: url.clone(), url, settings, credentials: None };
+        match (parsed.scheme, parsed.user, parsed.password) {
+            ("ssh", _, None) | (_, None, None) => {}
+            ("https", user, password) => remote.authenticate(parsed.host, user, password),
+            _ => return Err(RemoteError::SecretInUrl { url: remote.url }),
+        }
+        Ok(remote)
+    }
+
+    fn authenticate(&mut self, host: &str, user: Option<&str>, password: Option<&str>) {
+        let user = percent_decoded(user.unwrap_or_default());
+        let setting = |name: &str, value: &str| (format!("credential.https://{host}.{name}"), value.to_owned());
+        if let Some(password) = password {
+            // An empty helper forgets those before it, which would be asked first.
+            self.settings.extend([setting("helper", ""), setting("helper", CREDENTIAL_HELPER)]);
+            self.credentials = Some((user, percent_decoded(password)));
+        } else {
+            self.settings.push(setting("username", &user));
+        }
+    }
+
+    /// The address, without credentials.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The address as git gets it.
+    pub(crate) fn given(&self) -> &str {
+        &self.given
+    }
+
+    /// The variables of git's environment that say how the remote is reached. `taken` settings are there already.
+    pub(crate) fn environment(&self, taken: usize) -> Vec<(String, String)> {
+        let count = ("GIT_CONFIG_COUNT".to_owned(), (taken + self.settings.len()).to_string());
+        let settings = self.settings.iter().enumerate().flat_map(|(index, (name, value))| {
+            let number = taken + index;
+            [(format!("GIT_CONFIG_KEY_{number}"), name.clone()), (format!("GIT_CONFIG_VALUE_{number}"), value.clone())]
+        });
+        let credentials = self.credentials.iter().flat_map(|(user, password)| {
+            [("ASSAY_REMOTE_USER".to_owned(), user.clone()), ("ASSAY_REMOTE_PASSWORD".to_owned(), password.clone())]
+        });
+        std::iter::once(count).chain(settings).chain(credentials).collect()
+    }
+
+    /// What git said, without what must not be shown.
+    pub(crate) fn without_secrets(&self, said: &str) -> String {
+        let said = said.replace(&self.given, &self.url);
+        match &self.credentials {
+            Some((_, password)) if !password.is_empty() => said.replace(password, "***"),
+            _ => said,
+        }
+    }
+}
+
+/// A path of this machine, as `git clone` leaves it in a checkout, as an address.
+fn as_address(text: &str, root: &Path) -> String {
+    let is_path = text.starts_with('/') || text.starts_with("./") || text.starts_with("../");
+    if is_path { format!("file://{}", root.join(text).display()) } else { text.to_owned() }
+}
+
+/// The text with `%40` and the like read. What is no escape stays.
+fn percent_decoded(text: &str) -> String {
+    let mut decoded = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let escaped = after.get(..2).and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
+        let (byte, after) = match escaped.filter(|_| *first == b'%') {
+            Some(byte) => (byte, after.get(2..).unwrap_or_default()),
+            None => (*first, after),
+        };
+        decoded.push(byte);
+        rest = after;
+    }
+    String::from_utf8_lossy(&decoded).into_owned()
+}
 
 /// A commit that was fetched, and the scratch repository that holds it.
 pub struct Fetched {
@@ -42,7 +144,7 @@ pub struct Fetched {
     pub url: String,
 }
 
-/// Why a commit could not be fetched.
+/// Why a remote could not be reached, or did not give what it was asked for.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
     /// The address is not one that git may be given.
@@ -59,6 +161,17 @@ pub enum RemoteError {
         /// The address, without credentials.
         url: String,
     },
+    /// The checkout knows no remote of that name.
+    #[error("the checkout `{}` has no remote `{name}`", checkout.display())]
+    NoSuchRemote {
+        /// The name.
+        name: String,
+        /// The root of the checkout.
+        checkout: PathBuf,
+    },
+    /// The checkout that is to know the remote cannot be read.
+    #[error(transparent)]
+    Checkout(#[from] Error),
     /// The revision is not one that a remote can be asked for.
     #[error("`{rev}` is not a revision of a remote: expected a branch, a tag, or a whole commit id")]
     Rev {
@@ -94,17 +207,21 @@ pub enum RemoteError {
         /// The address, without credentials.
         url: String,
     },
-    /// The fetch took too long.
-    #[error("fetching from `{url}` took longer than {limit:?}")]
+    /// Git took too long.
+    #[error("{doing} `{url}` took longer than {limit:?}")]
     TimedOut {
+        /// What git was doing, such as `fetching from`.
+        doing: &'static str,
         /// The address, without credentials.
         url: String,
         /// The limit.
         limit: Duration,
     },
-    /// The fetch was cancelled.
-    #[error("fetching from `{url}` was cancelled")]
+    /// It was cancelled.
+    #[error("{doing} `{url}` was cancelled")]
     Cancelled {
+        /// What git was doing, such as `fetching from`.
+        doing: &'static str,
         /// The address, without credentials.
         url: String,
     },
@@ -118,13 +235,100 @@ pub enum RemoteError {
     },
 }
 
+/// What kept git from a remote, as far as its words tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Obstacle {
+    HostKey,
+    Authentication,
+    NoRepository,
+    Unreachable,
+}
+
+impl Obstacle {
+    /// Reads the words of git, ssh and curl, in English since the environment asks for it. Those of servers are what the large hosts say.
+    fn of(said: &str) -> Option<Self> {
+        let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
+        if has(&["Host key verification failed"]) {
+            Some(Self::HostKey)
+        } else if has(&[
+            "Authentication failed",
+            "could not read Username",
+            "could not read Password",
+            "Permission denied (",
+            "terminal prompts disabled",
+            "returned error: 401",
+            "returned error: 403",
+            "Access denied",
+            "Permission to ",
+            "insufficient permission",
+        ]) {
+            Some(Self::Authentication)
+        } else if has(&[
+            "does not appear to be a git repository",
+            "Repository not found",
+            "returned error: 404",
+            "' not found",
+            "does not exist",
+            "No such file or directory",
+        ]) {
+            Some(Self::NoRepository)
+        } else if has(&[
+            "unable to access",
+            "unable to connect",
+            "Could not read from remote",
+            "timed out",
+            "hung up",
+            "early EOF",
+        ]) {
+            Some(Self::Unreachable)
+        } else {
+            None
+        }
+    }
+}
+
 impl RemoteError {
+    /// A stable word for it.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Url { .. } => "remote_address",
+            Self::SecretInUrl { .. } => "secret_in_address",
+            Self::NoSuchRemote { .. } => "no_such_remote",
+            Self::Checkout(_) => "checkout",
+            Self::Rev { .. } => "revision",
+            Self::Run(_) => "git_absent",
+            Self::Scratch { .. } => "scratch",
+            Self::Git { said, .. } => match Obstacle::of(said) {
+                Some(Obstacle::HostKey) => "unknown_host",
+                Some(Obstacle::Authentication) => "authentication",
+                Some(Obstacle::NoRepository) => "no_repository",
+                Some(Obstacle::Unreachable) => "unreachable",
+                None => "git_failed",
+            },
+            Self::Sha256Remote { .. } => "sha256_remote",
+            Self::TimedOut { .. } => "remote_timeout",
+            Self::Cancelled { .. } => "cancelled",
+            Self::Unreadable { .. } => "remote_unreadable",
+        }
+    }
+
     /// What a person can do about it, where there is something.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
+            Self::Url { .. } => Some("a path of this machine is written `file:///path`"),
             Self::SecretInUrl { .. } => Some("leave it out, and configure a credential helper or an ssh key for git"),
+            Self::NoSuchRemote { .. } => Some("`git remote -v` lists what there is; `git remote add NAME ADDRESS` adds one"),
+            Self::Checkout(error) => error.hint(),
             Self::Rev { .. } => Some("expressions such as `main~1` need a local clone; name it with `--repo PATH`"),
             Self::Run(_) => Some("install the `git` program"),
+            Self::Git { said, .. } => Obstacle::of(said).map(|obstacle| match obstacle {
+                Obstacle::HostKey => "connect once by hand with `ssh` and compare its key with what its owner says",
+                Obstacle::Authentication => {
+                    "git is asked no question here: give it a credential helper, or ssh an agent with a key"
+                }
+                Obstacle::NoRepository => "compare the address; many hosts say the same of a repository that you may not see",
+                Obstacle::Unreachable => "look at the network, the proxy and the address, and try again",
+            }),
             _ => None,
         }
     }
@@ -134,114 +338,18 @@ impl RemoteError {
 ///
 /// The user's own git configuration applies: keys, proxies, credential helpers. Git never asks a question.
 pub fn fetch_remote(url: &str, rev: &str, into: &Path, spawner: &Spawner, cancel: &Cancel) -> Result<Fetched, RemoteError> {
-    let recorded = check_url(url)?;
+    let remote = Remote::at(url)?;
     check_rev(rev)?;
-    let git = Git { url: &recorded, raw_url: url, into, spawner, cancel };
+    let git = Git::new(&remote, into, spawner, cancel)?;
     git.run("init", &["--quiet", "--bare", "--object-format=sha1", "--", "."])?;
     // The whole commit, not only its trees: libgit2 cannot fetch what a partial clone leaves out.
     let refspec = format!("+{rev}:{FETCHED_REF}");
     let quiet = ["--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head"];
-    git.run("fetch", &[&quiet[..], &["--", url, &refspec]].concat())?;
-    let unreadable = |source| RemoteError::Unreadable { url: recorded.clone(), source };
+    git.run("fetch", &[&quiet[..], &["--", remote.given(), &refspec]].concat())?;
+    let unreadable = |source| RemoteError::Unreadable { url: remote.url.clone(), source };
     let repository = Repository::discover(into).map_err(unreadable)?;
     let commit = repository.resolve(FETCHED_REF).map_err(unreadable)?;
-    Ok(Fetched { repository, commit, url: recorded })
-}
-
-struct Git<'a> {
-    url: &'a str,
-    raw_url: &'a str,
-    into: &'a Path,
-    spawner: &'a Spawner,
-    cancel: &'a Cancel,
-}
-
-impl Git<'_> {
-    fn run(&self, command: &'static str, args: &[&str]) -> Result<(), RemoteError> {
-        let url = || self.url.to_owned();
-        if self.cancel.is_cancelled() {
-            return Err(RemoteError::Cancelled { url: url() });
-        }
-        let log = self.into.join("assay-git.log");
-        let child = self.spawner.spawn(self.command(command, args, &log)).map_err(RemoteError::Run)?;
-        let ended = child.wait(Some(FETCH_LIMIT), self.cancel).map_err(RemoteError::Run)?;
-        if ended.cancelled {
-            Err(RemoteError::Cancelled { url: url() })
-        } else if ended.timed_out {
-            Err(RemoteError::TimedOut { url: url(), limit: FETCH_LIMIT })
-        } else if ended.status.is_success() {
-            Ok(())
-        } else {
-            Err(refusal(command, url(), ended.status, self.said(&log)?))
-        }
-    }
-
-    fn command(&self, command: &str, args: &[&str], log: &Path) -> Command {
-        // No hook and no housekeeping of the user's may run in the scratch repository.
-        let settings = ["-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0", "-c", "maintenance.auto=false"];
-        let mut git = Command::new("git").args(settings).args([command]).args(args);
-        git.env.extend(std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_kept)));
-        git = git.env("GIT_TERMINAL_PROMPT", "0").env("GIT_ALLOW_PROTOCOL", PROTOCOLS.join(":")).env("LC_ALL", "C");
-        if !git.env.contains_key(std::ffi::OsStr::new("GIT_SSH_COMMAND"))
-            && !git.env.contains_key(std::ffi::OsStr::new("GIT_SSH"))
-        {
-            git = git.env("GIT_SSH_COMMAND", "ssh -oBatchMode=yes");
-        }
-        Command { cwd: Some(self.into.to_owned()), stderr: Output::File(log.to_owned()), ..git }
-    }
-
-    /// The end of what git said, without the address as it was given.
-    fn said(&self, log: &Path) -> Result<String, RemoteError> {
-        let read = || {
-            let mut file = File::open(log)?;
-            let size = file.metadata()?.len();
-            file.seek(SeekFrom::Start(size.saturating_sub(MAX_SAID_BYTES)))?;
-            let mut said = Vec::new();
-            file.take(MAX_SAID_BYTES).read_to_end(&mut said)?;
-            Ok(String::from_utf8_lossy(&said).into_owned())
-        };
-        let said = read().map_err(|source| RemoteError::Scratch { path: self.into.to_owned(), source })?;
-        Ok(said.replace(self.raw_url, self.url).trim().to_owned())
-    }
-}
-
-fn refusal(command: &'static str, url: String, status: assay_process::Status, said: String) -> RemoteError {
-    // Said in English, since the environment asks for it.
-    if said.contains("mismatched algorithms") && said.contains("sha256") {
-        RemoteError::Sha256Remote { url }
-    } else {
-        RemoteError::Git { command, url, status, said }
-    }
-}
-
-fn is_kept(name: &str) -> bool {
-    !name.starts_with("GIT_") || KEPT.contains(&name)
-}
-
-/// Refuses every address that could make git do more than fetch: the address to record.
-fn check_url(url: &str) -> Result<String, RemoteError> {
-    let refuse = |rule| {
-        let shown = redact_url(url).unwrap_or_else(|| "(not shown)".to_owned());
-        Err(RemoteError::Url { url: shown.chars().take(200).collect(), rule })
-    };
-    if url.len() > MAX_TEXT {
-        return refuse("it is longer than 2,048 bytes");
-    }
-    if url.starts_with('-') {
-        return refuse("it begins with `-`");
-    }
-    if url.chars().any(|character| character.is_control() || character == ' ') {
-        return refuse("it holds a space or a control character");
-    }
-    let Some(address) = Address::parse(url) else { return refuse("expected https, ssh, git or file") };
-    // Git hands the host and the path to `ssh` and to the remote's shell.
-    if address.host.starts_with('-') || address.path.starts_with('-') || address.user.is_some_and(|user| user.starts_with('-')) {
-        return refuse("a part of it begins with `-`");
-    }
-    if address.has_secret() {
-        return Err(RemoteError::SecretInUrl { url: address.redacted() });
-    }
-    Ok(address.redacted())
+    Ok(Fetched { repository, commit, url: remote.url })
 }
 
 fn check_rev(rev: &str) -> Result<(), RemoteError> {
@@ -254,117 +362,104 @@ fn check_rev(rev: &str) -> Result<(), RemoteError> {
     }
 }
 
-/// An address as git understands it.
-struct Address<'a> {
-    scheme: &'a str,
-    user: Option<&'a str>,
-    password: bool,
-    host: &'a str,
-    path: &'a str,
-    /// `host:path` instead of `ssh://host/path`.
-    short: bool,
-}
-
-impl<'a> Address<'a> {
-    fn parse(url: &'a str) -> Option<Self> {
-        match url.split_once("://") {
-            Some((scheme, rest)) if PROTOCOLS.contains(&scheme) => Some(Self::parse_long(scheme, rest)),
-            Some(_) => None,
-            None => Self::parse_short(url),
-        }
-    }
-
-    fn parse_long(scheme: &'a str, rest: &'a str) -> Self {
-        let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-        // A query or a fragment can hold a token, and no git remote needs one.
-        let path = path.split(['?', '#']).next().unwrap_or_default();
-        let (user, host) = authority.rsplit_once('@').map_or((None, authority), |(user, host)| (Some(user), host));
-        let password = user.is_some_and(|user| user.contains(':'));
-        let user = user.map(|user| user.split(':').next().unwrap_or_default());
-        Self { scheme, user, password, host, path, short: false }
-    }
-
-    /// `user@host:path`, which is ssh. A path of this machine has a slash before any colon; `helper::address` runs a helper.
-    fn parse_short(url: &'a str) -> Option<Self> {
-        let (authority, path) = url.split_once(':')?;
-        if authority.contains('/') || path.starts_with(':') || path.is_empty() {
-            return None;
-        }
-        let (user, host) = authority.rsplit_once('@').map_or((None, authority), |(user, host)| (Some(user), host));
-        (!host.is_empty()).then_some(Self { scheme: "ssh", user, password: false, host, path, short: true })
-    }
-
-    /// A user is a name for ssh. Elsewhere it may be a token.
-    fn has_secret(&self) -> bool {
-        self.password || (self.scheme != "ssh" && self.user.is_some())
-    }
-
-    fn redacted(&self) -> String {
-        let user = self.user.filter(|_| self.scheme == "ssh").map(|user| format!("{user}@")).unwrap_or_default();
-        if self.short {
-            format!("{user}{}:{}", self.host, self.path)
-        } else {
-            format!("{}://{user}{}{}", self.scheme, self.host, self.path)
-        }
-    }
-}
-
-/// The address of a remote as it may be recorded: without password, query and fragment, and without a user where that is not
-/// ssh. `None` for what is no address, such as a path of this machine.
-pub fn redact_url(url: &str) -> Option<String> {
-    // An address that is refused elsewhere (http) is still worth recording.
-    let (scheme, rest) = url.split_once("://").unwrap_or_default();
-    if scheme == "http" {
-        Some(Address::parse_long(scheme, rest).redacted())
-    } else {
-        Address::parse(url).map(|url| url.redacted())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn refused(url: &str) -> String {
-        check_url(url).expect_err("refused").to_string()
+    #[test]
+    fn escapes_of_an_address_are_read() {
+        let decoded = ["me%40team", "100%", "%zz", "a%2fb%3A", "%", "%4"].map(percent_decoded);
+        assert_eq!(decoded, ["me@team", "100%", "%zz", "a/b:", "%", "%4"]);
     }
 
     #[test]
-    fn credentials_are_never_recorded() {
-        let redacted = |url| redact_url(url).expect("an address");
-        assert_eq!(redacted("https://token@example.org/a/b.git"), "https://example.org/a/b.git");
-        assert_eq!(redacted("https://user:pass@example.org:8443/a?token=x#y"), "https://example.org:8443/a");
-        assert_eq!(redacted("https://user:p@ss@example.org/a"), "https://example.org/a");
-        assert_eq!(redacted("http://user:pass@example.org"), "http://example.org");
-        assert_eq!(redacted("ssh://git:pass@example.org/a"), "ssh://git@example.org/a");
-        assert_eq!(redacted("git@example.org:a/b.git"), "git@example.org:a/b.git");
-        assert_eq!(redacted("file:///srv/a.git"), "file:///srv/a.git");
-        for path in ["/srv/a.git", "../a", "./a:b", "", "ext::sh -c x"] {
-            assert_eq!(redact_url(path), None, "{path}");
-        }
+    fn a_path_of_a_checkout_is_an_address() {
+        let root = Path::new("/home/me/work");
+        let addresses =
+            ["/srv/a.git", "../a.git", "https://example.org/a", "git@example.org:a"].map(|text| as_address(text, root));
+        let expected = ["file:///srv/a.git", "file:///home/me/work/../a.git", "https://example.org/a", "git@example.org:a"];
+        assert_eq!(addresses, expected);
+    }
+
+    /// A checkout whose configuration ends with these lines.
+    fn checkout(config: &str) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().expect("a folder");
+        git2::Repository::init(folder.path()).expect("a repository");
+        let path = folder.path().join(".git/config");
+        let text = std::fs::read_to_string(&path).expect("it is there");
+        std::fs::write(&path, text + config).expect("written");
+        folder
     }
 
     #[test]
-    fn addresses_that_could_do_more_than_fetch_are_refused() {
-        let no_protocol = "expected https, ssh, git or file";
-        assert_eq!(refused("--upload-pack=touch /x"), "`(not shown)` is not the address of a remote: it begins with `-`");
-        for bad in ["ext::sh -c x", "http://example.org/a", "ftp://example.org/a", "/srv/a", "a/b:c", "fd::3", "", ":a"] {
-            let text = refused(bad);
-            assert!(text.contains(no_protocol) || text.contains("space"), "{bad}: {text}");
-        }
-        assert!(refused("https://example.org/\na").ends_with("it holds a space or a control character"));
-        assert!(refused("ssh://-oProxyCommand=x/a").ends_with("a part of it begins with `-`"));
-        assert!(refused("-oProxyCommand=x@example.org:a").ends_with("it begins with `-`"));
-        assert!(refused("git@example.org:-x").ends_with("a part of it begins with `-`"));
+    fn credentials_of_a_checkout_s_address_go_to_git_unseen() {
+        let checkout = checkout("[remote \"origin\"]\n\turl = https://me:p%40ss@example.org:8443/a.git\n");
+        let remote = Remote::named(checkout.path(), "origin").expect("a remote");
+        assert_eq!((remote.url(), remote.given()), ("https://example.org:8443/a.git", "https://example.org:8443/a.git"));
+        let environment: std::collections::BTreeMap<_, _> = remote.environment(1).into_iter().collect();
+        assert_eq!((environment["GIT_CONFIG_COUNT"].as_str(), environment["ASSAY_REMOTE_PASSWORD"].as_str()), ("3", "p@ss"));
+        assert_eq!(environment["GIT_CONFIG_KEY_1"], "credential.https://example.org:8443.helper");
+        assert_eq!(
+            (environment["GIT_CONFIG_VALUE_1"].as_str(), environment["GIT_CONFIG_VALUE_2"].as_str()),
+            ("", CREDENTIAL_HELPER)
+        );
+        assert_eq!(remote.without_secrets("the password p@ss is wrong"), "the password *** is wrong");
+        assert!(!format!("{remote:?}").contains("p@ss"));
     }
 
     #[test]
-    fn an_address_with_a_secret_is_refused_without_showing_it() {
-        for secret in ["https://hunter2@example.org/a", "https://user:hunter2@example.org/a", "ssh://git:hunter2@example.org/a"] {
-            let text = refused(secret);
-            assert!(text.ends_with("holds a user or a password") && !text.contains("hunter2"), "{text}");
+    fn a_checkout_says_how_its_remotes_are_reached() {
+        let checkout = checkout(
+            "[remote \"up\"]\n\turl = https://me@example.org/a\n\tpushurl = https://me@example.org/b\n\
+             [http \"https://example.org/\"]\n\textraheader = X: y\n\tsslVerify\n[core]\n\tfsmonitor = evil\n\tsshCommand = ssh -4\n",
+        );
+        let remote = Remote::named(checkout.path(), "up").expect("a remote");
+        assert_eq!(remote.url(), "https://example.org/b");
+        let setting = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let expected = [
+            setting("http.https://example.org/.extraheader", "X: y"),
+            setting("http.https://example.org/.sslverify", "true"),
+            setting("core.sshcommand", "ssh -4"),
+            setting("credential.https://example.org.username", "me"),
+        ];
+        assert_eq!(remote.settings, expected, "what git does in the checkout itself is not taken over");
+    }
+
+    #[test]
+    fn a_name_that_no_remote_has_is_refused() {
+        let checkout =
+            checkout("[remote \"ssh\"]\n\turl = ssh://git:hunter2@example.org/a\n[remote \"plain\"]\n\turl = http://x/a\n");
+        let refused = |name| Remote::named(checkout.path(), name).expect_err("refused");
+        let root = checkout.path().canonicalize().expect("it is there");
+        assert_eq!(refused("origin").to_string(), format!("the checkout `{}` has no remote `origin`", root.display()));
+        assert_eq!((refused("ssh").code(), refused("plain").code()), ("secret_in_address", "remote_address"));
+        assert!(!refused("ssh").to_string().contains("hunter2"));
+    }
+
+    #[test]
+    fn what_kept_git_from_a_remote_is_named() {
+        let code = |said: &str| {
+            let status = assay_process::Status::Exited(128);
+            RemoteError::Git { command: "push", url: "u".to_owned(), status, said: said.to_owned() }.code()
+        };
+        let words = [
+            ("git@github.com: Permission denied (publickey).\nfatal: Could not read from remote repository.", "authentication"),
+            ("fatal: could not read Username for 'https://example.org': terminal prompts disabled", "authentication"),
+            ("fatal: unable to access 'https://example.org/a/': The requested URL returned error: 403", "authentication"),
+            ("remote: Permission to a/b.git denied to me.\nfatal: unable to access '..': 403", "authentication"),
+            ("Host key verification failed.\nfatal: Could not read from remote repository.", "unknown_host"),
+            (
+                "fatal: '/srv/a' does not appear to be a git repository\nfatal: Could not read from remote repository.",
+                "no_repository",
+            ),
+            ("remote: Not Found\nfatal: repository 'https://example.org/a/' not found", "no_repository"),
+            ("fatal: unable to access 'https://nowhere/': Could not resolve host: nowhere", "unreachable"),
+            ("ssh: connect to host example.org port 22: Connection timed out\nfatal: Could not read from", "unreachable"),
+            ("fatal: something new", "git_failed"),
+        ];
+        for (said, expected) in words {
+            assert_eq!(code(said), expected, "{said}");
         }
-        assert!(!refused("ftp://user:hunter2@example.org/a").contains("hunter2"));
     }
 
     #[test]

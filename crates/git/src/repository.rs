@@ -1,4 +1,4 @@
-//! Reading a local repository. The only use of libgit2.
+//! Reading a local repository.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -64,6 +64,34 @@ impl Repository {
     pub fn origin(&self) -> Option<String> {
         let remote = self.0.find_remote("origin").ok()?;
         redact_url(remote.url().ok()?)
+    }
+
+    /// The address that the remote of this name is pushed to, as the configuration spells it. It may hold a secret.
+    pub(crate) fn remote_address(&self, name: &str) -> Option<String> {
+        let config = self.0.config().and_then(|mut config| config.snapshot()).ok()?;
+        let read = |key: &str| config.get_string(&format!("remote.{name}.{key}")).ok();
+        read("pushurl").or_else(|| read("url"))
+    }
+
+    /// The settings of this checkout alone, not of its user, whose names begin with one of `prefixes`; at most `limit`.
+    pub(crate) fn local_settings(&self, prefixes: &[&str], limit: usize) -> Vec<(String, String)> {
+        let mut found = Vec::new();
+        let Ok(config) = self.0.config() else { return found };
+        let Ok(entries) = config.entries(None) else { return found };
+        // A setting that is not text is left out; git would not understand it either.
+        let _ = entries.for_each(|entry| {
+            let is_local = matches!(entry.level(), git2::ConfigLevel::Local | git2::ConfigLevel::Worktree);
+            // A name alone is short for `true`.
+            let value = if entry.has_value() { entry.value() } else { Ok("true") };
+            if let (Ok(name), Ok(value)) = (entry.name(), value)
+                && is_local
+                && found.len() < limit
+                && prefixes.iter().any(|prefix| name.starts_with(prefix))
+            {
+                found.push((name.to_owned(), value.to_owned()));
+            }
+        });
+        found
     }
 
     /// The commit that `rev` names: an id, a branch, a tag, or any other of git's spellings.

@@ -9,6 +9,8 @@ use crate::{Root, cgroup, state, system};
 const TICKS_PER_SECOND: u64 = 100;
 /// `/proc/diskstats` counts sectors of 512 bytes, whatever the disk's own are (kernel documentation, `block/stat`).
 const SECTOR_BYTES: u64 = 512;
+/// How long tasks waited for a CPU. Absent where the kernel was built or started without PSI.
+pub(crate) const CPU_PRESSURE: &str = "/proc/pressure/cpu";
 
 macro_rules! reading {
     ($($(#[$doc:meta])* $field:ident: $type:ty,)*) => {
@@ -129,7 +131,7 @@ pub fn counters(root: &Root) -> Reading {
     reading.add_paging(&text("/proc/vmstat"));
     reading.add_disks(&text("/proc/diskstats"), |disk| root.exists(&format!("/sys/block/{disk}")));
     reading.add_network(&text("/proc/net/dev"));
-    reading.add_pressure(&text("/proc/pressure/cpu"), &text("/proc/pressure/memory"), &text("/proc/pressure/io"));
+    reading.add_pressure(&text(CPU_PRESSURE), &text("/proc/pressure/memory"), &text("/proc/pressure/io"));
     reading.add_throttling(cgroup::throttling(root));
     reading.add_frequencies(&frequencies_khz(root));
     reading.load_1m = state::load(&text("/proc/loadavg"), 0);
@@ -285,7 +287,7 @@ fn add(total: &mut Option<u64>, count: u64) {
 }
 
 /// The total of a line such as `some avg10=0.00 avg60=0.00 avg300=0.00 total=123`, in microseconds.
-fn pressure_us(text: &str, line: &str) -> Option<u64> {
+pub(crate) fn pressure_us(text: &str, line: &str) -> Option<u64> {
     let line = text.lines().find_map(|found| found.strip_prefix(line)?.strip_prefix(' '))?;
     line.split_whitespace().find_map(|word| word.strip_prefix("total=")?.parse().ok())
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use assay_manifest::{Count, HostState, Instant};
 
-use crate::counters::{CpuTimes, frequencies_khz, ticks_to_us};
+use crate::counters::{CPU_PRESSURE, CpuTimes, frequencies_khz, pressure_us, ticks_to_us};
 use crate::{Root, cgroup, system};
 
 /// Where thermal sensors are, by zone.
@@ -21,6 +21,7 @@ pub fn state(root: &Root, now: Instant) -> HostState {
         cpu_busy_us: cpu.map(|cpu| Count(ticks_to_us(cpu.user.saturating_add(cpu.nice).saturating_add(cpu.system)))),
         cpu_steal_us: cpu.map(|cpu| Count(ticks_to_us(cpu.steal))),
         cgroup_throttled_us: cgroup::throttling(root).throttled_us.map(Count),
+        cpu_pressure_us: root.text(CPU_PRESSURE).ok().and_then(|text| pressure_us(&text, "some")).map(Count),
         frequencies_khz: frequencies_khz(root).into_iter().map(Count).collect(),
         temperatures_millicelsius: temperatures(root),
     }
@@ -55,6 +56,10 @@ mod tests {
         let tree = Tree::new(&[
             ("proc/stat", "cpu  100 20 30 400 5 0 7 40 0 0\n"),
             ("proc/loadavg", "0.52 1.20 0.90 2/345 6789\n"),
+            (
+                "proc/pressure/cpu",
+                "some avg10=1.00 avg60=2.00 avg300=3.00 total=5698\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=7\n",
+            ),
             ("proc/meminfo", "MemTotal: 10 kB\nMemAvailable: 4 kB\n"),
             ("sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq", "2100000\n"),
             ("sys/devices/system/cpu/cpu1/cpufreq/scaling_cur_freq", "<unknown>\n"),
@@ -69,6 +74,7 @@ mod tests {
           "memory_available_bytes": "4096",
           "cpu_busy_us": "1500000",
           "cpu_steal_us": "400000",
+          "cpu_pressure_us": "5698",
           "frequencies_khz": [
             "2100000"
           ],

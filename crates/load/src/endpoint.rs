@@ -41,12 +41,58 @@ pub enum Api {
 }
 
 impl Api {
+    /// All of them, those whose paths end like another's first.
+    const ALL: [Self; 3] = [Self::Chat, Self::Completions, Self::Embeddings];
+
     /// Its path below the version.
     pub const fn path(self) -> &'static str {
         match self {
             Self::Chat => "chat/completions",
             Self::Completions => "completions",
             Self::Embeddings => "embeddings",
+        }
+    }
+}
+
+/// The places of an endpoint, from the path of its address.
+///
+/// An address may end in a version (`/v1`), in an interface's whole path, or before both. The interfaces stand below the version;
+/// what a server has besides them (`/health`, `/metrics`) stands beside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Base {
+    /// What stands before the version: empty, or a path without a slash at its end.
+    pub root: String,
+    /// The same with the version: `/v1`.
+    pub versioned: String,
+}
+
+impl Base {
+    /// Reads the path of an address. One without a version is given the first.
+    pub fn of(path: &str) -> Self {
+        let path = path.trim_end_matches('/');
+        let whole = |api: &Api| path.strip_suffix(api.path())?.strip_suffix('/');
+        let before = Api::ALL.iter().find_map(whole);
+        let base = before.unwrap_or(path);
+        let (above, last) = base.rsplit_once('/').unwrap_or(("", base));
+        let is_version = last.strip_prefix('v').is_some_and(|digits| digits.starts_with(|first: char| first.is_ascii_digit()));
+        match (is_version, before) {
+            (true, _) => Self { root: above.to_owned(), versioned: base.to_owned() },
+            (false, Some(_)) => Self { root: base.to_owned(), versioned: base.to_owned() },
+            (false, None) => Self { root: base.to_owned(), versioned: format!("{base}/v1") },
+        }
+    }
+
+    /// Where an interface is asked.
+    fn interface(&self, api: Api) -> String {
+        format!("{}/{}", self.versioned, api.path())
+    }
+
+    /// Where a path such as `/health` or `/v1/models` is asked: one that begins with the first version, below the address's own
+    /// version; any other, beside it.
+    pub fn place(&self, path: &str) -> String {
+        match path.strip_prefix("/v1").filter(|rest| rest.starts_with('/')) {
+            Some(rest) => format!("{}{rest}", self.versioned),
+            None => format!("{}{path}", self.root),
         }
     }
 }
@@ -158,16 +204,7 @@ impl Endpoint {
 
     /// The path and query that an interface's requests name.
     pub fn target(&self, api: Api) -> String {
-        let path = &self.path;
-        let last = path.rsplit('/').next().unwrap_or_default();
-        let version = last.strip_prefix('v').is_some_and(|digits| digits.starts_with(|first: char| first.is_ascii_digit()));
-        let mut target = if path.ends_with(&format!("/{}", api.path())) {
-            path.clone()
-        } else if version {
-            format!("{path}/{}", api.path())
-        } else {
-            format!("{path}/v1/{}", api.path())
-        };
+        let mut target = Base::of(&self.path).interface(api);
         if let Some(query) = &self.query {
             target.push('?');
             target.push_str(query);
@@ -230,6 +267,13 @@ mod tests {
     }
 
     #[test]
+    fn an_interface_is_found_from_the_path_of_another() {
+        assert_eq!(target("http://h/v1/chat/completions", Api::Embeddings), "/v1/embeddings");
+        assert_eq!(target("http://h/v1/chat/completions", Api::Completions), "/v1/completions");
+        assert_eq!(target("http://h/v1/completions", Api::Completions), "/v1/completions");
+    }
+
+    #[test]
     fn a_base_path_gets_its_version_unless_it_has_one() {
         assert_eq!(target("http://h:8000", Api::Chat), "/v1/chat/completions");
         assert_eq!(target("http://h:8000/", Api::Completions), "/v1/completions");
@@ -237,6 +281,19 @@ mod tests {
         assert_eq!(target("http://h/v2beta", Api::Chat), "/v2beta/chat/completions");
         assert_eq!(target("http://h/vllm", Api::Chat), "/vllm/v1/chat/completions");
         assert_eq!(target("https://h/d/x/chat/completions?api-version=1", Api::Chat), "/d/x/chat/completions?api-version=1");
+    }
+
+    #[test]
+    fn what_stands_beside_the_interfaces_stands_beside_their_version() {
+        let places = |path: &str| ["/health", "/v1/models", "/v1x"].map(|asked| Base::of(path).place(asked)).join(" ");
+        assert_eq!(places(""), "/health /v1/models /v1x");
+        assert_eq!(places("/v1"), "/health /v1/models /v1x");
+        assert_eq!(places("/v1/"), "/health /v1/models /v1x");
+        assert_eq!(places("/openai/v2beta"), "/openai/health /openai/v2beta/models /openai/v1x");
+        assert_eq!(places("/vllm"), "/vllm/health /vllm/v1/models /vllm/v1x");
+        assert_eq!(places("/v1/chat/completions"), "/health /v1/models /v1x");
+        assert_eq!(places("/d/x/embeddings"), "/d/x/health /d/x/models /d/x/v1x", "an address with a version of its own kind");
+        assert_eq!(places("/video"), "/video/health /video/v1/models /video/v1x", "no version, for all its v");
     }
 
     #[test]

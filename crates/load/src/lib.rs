@@ -38,7 +38,7 @@ mod run;
 mod transport;
 mod trial;
 
-pub use endpoint::{Api, Endpoint};
+pub use endpoint::{Api, Base, Endpoint};
 pub use error::{Cause, Error};
 pub use finished::{Client, Counts, Finished, Lateness};
 pub use output::Sink;

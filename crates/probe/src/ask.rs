@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::{self, Read as _};
 use std::time::Duration;
 
+use assay_load::Base;
 use ureq::http::{Response, StatusCode, Uri};
 use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body, RequestBuilder};
@@ -76,6 +77,8 @@ impl AskError {
 
 /// Asks one endpoint.
 ///
+/// A secret of the headers that comes back in an answer is masked in what is given of it.
+///
 /// Redirects are answers, and not followed: the headers are secrets, and the load goes to the address that was given. Proxies of
 /// the environment are not used, as the load uses none. Each question has a connection of its own, so that an endpoint that
 /// restarts is met anew.
@@ -111,10 +114,16 @@ impl Client {
 
     /// The answer at an address, whole.
     pub fn get(&self, url: &str, limits: Limits) -> Result<Answer, AskError> {
-        let response = self.call(url, limits.time)?;
+        self.answer(self.call(url, limits.time)?, limits)
+    }
+
+    fn answer(&self, response: Response<Body>, limits: Limits) -> Result<Answer, AskError> {
         let status = response.status().as_u16();
-        let server = response.headers().get("server").and_then(|value| value.to_str().ok()).map(str::to_owned);
-        Ok(Answer { status, server, body: read(response, limits)? })
+        let secrets = self.headers.secrets();
+        let server = response.headers().get("server").and_then(|value| value.to_str().ok());
+        let server = server.map(|text| secrets.mask_cut(text).unwrap_or_else(|| text.to_owned()));
+        let body = read(response, limits)?;
+        Ok(Answer { status, server, body: secrets.mask(&body).unwrap_or(body) })
     }
 
     /// The status at an address, once the head of the answer is there: its body, which may not end, is not waited for.
@@ -122,11 +131,10 @@ impl Client {
         Ok(self.call(url, time)?.status().as_u16())
     }
 
-    /// The status of an empty POST to an address: an order, such as to forget a cache.
-    pub fn post(&self, url: &str, time: Duration) -> Result<u16, AskError> {
-        let request = self.dressed(self.agent.post(checked(url)?), time);
-        let response = request.send_empty().map_err(|error| why(error, time))?;
-        Ok(response.status().as_u16())
+    /// The answer to an empty POST to an address: an order, such as to forget a cache.
+    pub fn post(&self, url: &str, limits: Limits) -> Result<Answer, AskError> {
+        let request = self.dressed(self.agent.post(checked(url)?), limits.time);
+        self.answer(request.send_empty().map_err(|error| why(error, limits.time))?, limits)
     }
 
     /// A status for people, such as `404 Not Found`.
@@ -153,13 +161,17 @@ pub fn tls(roots: RootCerts) -> TlsConfig {
     TlsConfig::builder().root_certs(roots).build()
 }
 
-/// The address of `path` on the endpoint at `url`: below its own path, before its query.
+/// The address of `path` on the endpoint at `url`, which may end in a version (`/v1`): the load finds its interfaces by the same
+/// rule, [`Base`]. The query of `url` stays.
 pub fn at(url: &str, path: &str) -> String {
     let (place, query) = match url.split_once('?') {
         Some((place, query)) => (place, format!("?{query}")),
         None => (url, String::new()),
     };
-    format!("{}{path}{query}", place.trim_end_matches('/'))
+    let host_at = place.find("://").map_or(0, |scheme| scheme + "://".len());
+    let path_at = place.get(host_at..).and_then(|rest| rest.find('/')).map_or(place.len(), |slash| host_at + slash);
+    let (host, own) = place.split_at(path_at);
+    format!("{host}{}{query}", Base::of(own).place(path))
 }
 
 fn checked(url: &str) -> Result<Uri, AskError> {

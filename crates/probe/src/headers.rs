@@ -3,12 +3,15 @@
 use std::fmt;
 
 use assay_manifest::EnvVar;
-use assay_stage::Absent;
+use assay_stage::{Absent, Secrets};
 use ureq::http::{HeaderName, HeaderValue};
 
 /// Headers with their values, which are taken for secrets: nothing prints them.
 #[derive(Clone, Default)]
-pub struct Headers(Vec<(HeaderName, HeaderValue)>);
+pub struct Headers {
+    list: Vec<(HeaderName, HeaderValue)>,
+    secrets: Secrets,
+}
 
 /// A header that cannot be sent.
 #[derive(Debug, thiserror::Error)]
@@ -34,19 +37,33 @@ pub enum HeaderError {
 impl Headers {
     /// Reads the values of headers from where they are kept.
     pub fn read(headers: &[EnvVar]) -> Result<Self, HeaderError> {
-        headers.iter().map(one).collect::<Result<_, _>>().map(Self)
+        let list = headers.iter().map(one).collect::<Result<Vec<_>, _>>()?;
+        let referred = headers.iter().zip(&list).filter(|(header, _)| header.value.is_none());
+        let secrets = Secrets::new(referred.flat_map(|(_, (_, value))| spellings(value.as_bytes())));
+        Ok(Self { list, secrets })
+    }
+
+    /// The secrets among the values, which an endpoint that was sent them may say again.
+    pub fn secrets(&self) -> &Secrets {
+        &self.secrets
     }
 
     /// The headers with their secret values, for whoever sends them.
     pub fn iter(&self) -> impl Iterator<Item = (&HeaderName, &HeaderValue)> {
-        self.0.iter().map(|(name, value)| (name, value))
+        self.list.iter().map(|(name, value)| (name, value))
     }
 }
 
 impl fmt::Debug for Headers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|(name, _)| name.as_str())).finish()
+        f.debug_list().entries(self.list.iter().map(|(name, _)| name.as_str())).finish()
     }
+}
+
+/// How an endpoint may say a value: whole, and as the credential alone that follows a scheme such as `Bearer`.
+fn spellings(value: &[u8]) -> Vec<&[u8]> {
+    let credential = value.iter().position(|byte| *byte == b' ').and_then(|space| value.get(space + 1..));
+    std::iter::once(value).chain(credential).map(<[u8]>::trim_ascii).collect()
 }
 
 fn one(header: &EnvVar) -> Result<(HeaderName, HeaderValue), HeaderError> {
@@ -91,6 +108,18 @@ mod tests {
         assert_eq!(found, [("authorization", b"Bearer t".as_slice()), ("x-org", b"a b".as_slice())]);
         // PATH is the one variable that every machine has.
         assert_eq!(Headers::read(&[header("a", None, Some("PATH"), None)]).expect("readable").iter().count(), 1);
+    }
+
+    #[test]
+    fn what_is_kept_in_a_secret_place_is_a_secret_whole_and_without_its_scheme() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), "Bearer hunter22\n").expect("written");
+        let wanted = [header("authorization", None, None, file.path().to_str()), header("x-org", Some("example"), None, None)];
+        let headers = Headers::read(&wanted).expect("readable");
+        let masked = |text: &str| headers.secrets().mask(text.as_bytes()).map(|bytes| String::from_utf8(bytes).expect("text"));
+        assert_eq!(masked("no key hunter22 here").as_deref(), Some("no key [secret] here"));
+        assert_eq!(masked("sent: Bearer hunter22").as_deref(), Some("sent: [secret]"));
+        assert_eq!(masked("Bearer example"), None, "neither the scheme nor what a definition holds is a secret");
     }
 
     #[test]

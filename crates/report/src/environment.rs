@@ -1,5 +1,7 @@
 //! What is known of the machines, each fact with how it is known.
 
+use std::collections::BTreeMap;
+
 use assay_manifest::{Environment, Fact, FactSource, Gpu, Host, HostFacts, HostRole};
 
 use crate::number::bytes;
@@ -7,6 +9,16 @@ use crate::text::clean;
 
 /// Hosts whose facts are shown; a larger run shows its first ones and says so.
 const MAX_HOSTS: usize = 16;
+
+/// Further facts of one host that somebody declares.
+const MAX_DECLARED: usize = 32;
+
+/// The row of a machine's GPUs.
+const GPUS: &str = "GPUs";
+
+/// Declared facts that have a row of their own.
+const AS_FACTS: [&str; 8] =
+    ["cpu_model", "cpu_vendor", "architecture", "virtualization", "operating_system", "memory_bytes", "gpu_model", "gpu_count"];
 
 /// The facts of one machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,7 +49,9 @@ impl Facts {
                 environment.software.iter().map(|software| fact(&clean(&software.name), &software.version, Clone::clone));
             let software: Vec<_> = software.collect();
             for host in environment.hosts_with(HostRole::Target) {
-                let rows: Vec<_> = host_rows(&host.facts).into_iter().chain(software.iter().cloned()).collect();
+                let mut rows = host_rows(&host.facts);
+                declare(&mut rows, &Declared::of(environment, host));
+                rows.extend(software.iter().cloned());
                 if shown.len() < MAX_HOSTS && !shown.iter().any(|known| known.rows == rows) {
                     shown.push(Self { title: clean(&format!("{}, block {}", host.name, environment.block.index)), rows });
                 }
@@ -50,24 +64,90 @@ impl Facts {
 /// The target hosts, without repetition: the processor, and the rest in a line (CPUs, memory, GPUs, system).
 pub(crate) fn machines(environments: &[&Environment]) -> Vec<(String, String)> {
     let mut machines: Vec<(String, String)> = Vec::new();
-    for host in environments.iter().flat_map(|environment| environment.hosts_with(HostRole::Target)) {
-        let machine = machine(host);
-        if machines.len() < MAX_HOSTS && !machines.contains(&machine) {
-            machines.push(machine);
+    for environment in environments {
+        for host in environment.hosts_with(HostRole::Target) {
+            let machine = machine(host, &Declared::of(environment, host));
+            if machines.len() < MAX_HOSTS && !machines.contains(&machine) {
+                machines.push(machine);
+            }
         }
     }
     machines
 }
 
-fn machine(host: &Host) -> (String, String) {
+/// What a machine is known by first: its processor, or its GPUs where nothing is known of that.
+fn machine(host: &Host, declared: &Declared<'_>) -> (String, String) {
     let facts = &host.facts;
-    let processor = facts.cpu_model.value.clone().unwrap_or_else(|| "processor unknown".to_owned());
-    let cpus = facts.usable_cpus.value.map(|count| format!("{count} CPUs usable"));
-    let memory = facts.memory_bytes.value.map(|count| bytes(count.0));
-    let gpus = facts.gpus.value.as_deref().and_then(gpu_line);
-    let system = facts.operating_system.value.clone();
-    let known = [cpus, memory, gpus, system].into_iter().flatten();
-    (clean(&processor), clean(&known.collect::<Vec<_>>().join(", ")))
+    let processor = said(&facts.cpu_model, Clone::clone);
+    let cpus = said(&facts.usable_cpus, |count| format!("{count} CPUs usable"));
+    let memory = said(&facts.memory_bytes, |count| bytes(count.0));
+    let seen = facts.gpus.value.as_deref().map(gpu_line);
+    let gpus = seen.unwrap_or_else(|| declared.gpus().map(|(gpus, _)| format!("{gpus} (declared)")));
+    let system = said(&facts.operating_system, Clone::clone);
+    let unknown = || "processor unknown".to_owned();
+    let (first, second) = match (processor, gpus) {
+        (None, Some(gpus)) => (gpus, Some(unknown())),
+        (processor, gpus) => (processor.unwrap_or_else(unknown), gpus),
+    };
+    let known = [cpus, memory, second, system].into_iter().flatten();
+    (clean(&first), clean(&known.collect::<Vec<_>>().join(", ")))
+}
+
+/// A fact that is known, marked where somebody only says so.
+fn said<T>(fact: &Fact<T>, show: impl Fn(&T) -> String) -> Option<String> {
+    let mark = if fact.source == FactSource::Declared { " (declared)" } else { "" };
+    fact.value.as_ref().map(|value| show(value) + mark)
+}
+
+/// What the pipeline declares of the hardware of the targets on a host, by name, and which target that is of.
+struct Declared<'a>(BTreeMap<&'a str, (&'a str, &'a str)>);
+
+impl<'a> Declared<'a> {
+    fn of(environment: &'a Environment, host: &Host) -> Self {
+        let of_host = environment.targets.iter().filter(|target| target.hosts.contains(&host.name));
+        let mut declared = BTreeMap::new();
+        for target in of_host {
+            let prefix = format!("declared/{}/", target.id);
+            for (name, value) in &environment.placement {
+                if let Some(name) = name.strip_prefix(&prefix) {
+                    declared.entry(name).or_insert((value.as_str(), target.id.as_str()));
+                }
+            }
+        }
+        Self(declared)
+    }
+
+    fn text(&self, name: &str) -> Option<&'a str> {
+        self.0.get(name).map(|(value, _)| *value)
+    }
+
+    /// The GPUs, `8 x NVIDIA H200`, and the target that they are declared for.
+    fn gpus(&self) -> Option<(String, &'a str)> {
+        let (_, target) = self.0.get("gpu_model").or_else(|| self.0.get("gpu_count"))?;
+        let line = match (self.text("gpu_count"), self.text("gpu_model")) {
+            (Some(count), Some(model)) => format!("{count} x {model}"),
+            (None, Some(model)) => model.to_owned(),
+            (count, None) => format!("{} GPUs of an undeclared model", count.unwrap_or_default()),
+        };
+        Some((line, target))
+    }
+}
+
+/// Fills in what is declared and was not seen: the GPUs, and at the end whatever no fact is there for.
+fn declare(rows: &mut Vec<FactRow>, declared: &Declared<'_>) {
+    let row = |name: &str, value: &str, target: &str| FactRow {
+        name: clean(name),
+        value: Some(clean(value)),
+        source: FactSource::Declared,
+        how: clean(&format!("target `{target}` of the pipeline")),
+    };
+    if let (Some((gpus, target)), Some(found)) =
+        (declared.gpus(), rows.iter_mut().find(|row| row.name == GPUS && row.value.is_none()))
+    {
+        *found = row(GPUS, &gpus, target);
+    }
+    let others = declared.0.iter().filter(|(name, _)| !AS_FACTS.contains(name)).take(MAX_DECLARED);
+    rows.extend(others.map(|(name, (value, target))| row(name, value, target)));
 }
 
 fn gpu_line(gpus: &[Gpu]) -> Option<String> {
@@ -105,7 +185,7 @@ fn host_rows(facts: &HostFacts) -> Vec<FactRow> {
         fact("cgroup memory", &facts.cgroup_memory_bytes, |count| bytes(count.0)),
         text("clock source", &facts.clock_source),
         flag("clock synchronised", &facts.clock_synchronised),
-        fact("GPUs", &facts.gpus, |gpus| gpus.iter().map(gpu_row).collect::<Vec<_>>().join("; ")),
+        fact(GPUS, &facts.gpus, |gpus| gpus.iter().map(gpu_row).collect::<Vec<_>>().join("; ")),
         text("boot id", &facts.boot_id),
     ]
 }
@@ -119,4 +199,61 @@ fn fact<T>(name: &str, fact: &Fact<T>, show: impl Fn(&T) -> String) -> FactRow {
     // An empty list is knowledge too: that there is none.
     let value = shown.map(|text| if text.is_empty() { "none".to_owned() } else { text });
     FactRow { name: name.to_owned(), value, source: fact.source, how: clean(&fact.how) }
+}
+
+#[cfg(test)]
+mod tests {
+    use assay_manifest::{Count, Fact, HostFacts};
+
+    use super::*;
+    use crate::fixture;
+
+    /// The fixture's environment, whose target is an endpoint of which nothing is known but this.
+    fn declared(hardware: &[(&str, &str)]) -> Environment {
+        let mut environment = fixture::model().environment;
+        for host in &mut environment.hosts {
+            host.facts = HostFacts::unknown("an endpoint");
+        }
+        let hosts: Vec<_> = environment.hosts.iter().map(|host| &host.name).collect();
+        let target = serde_json::json!({
+            "id": "vllm", "kind": "endpoint", "hosts": hosts, "version": {"source": "unknown", "how": "x"}, "models": [], "probes": [],
+        });
+        environment.targets = vec![serde_json::from_value(target).expect("a target")];
+        environment.placement =
+            hardware.iter().map(|(name, value)| (format!("declared/vllm/{name}"), (*value).to_owned())).collect();
+        environment
+    }
+
+    #[test]
+    fn declared_hardware_is_told_and_marked() {
+        let line = |environment: &Environment| machines(&[environment]).remove(0);
+        let mut both = declared(&[("gpu_model", "NVIDIA H200"), ("gpu_count", "8"), ("fabric", "NVLink")]);
+        assert_eq!(line(&both), ("8 x NVIDIA H200 (declared)".to_owned(), "processor unknown".to_owned()));
+        for host in &mut both.hosts {
+            host.facts.cpu_model = Fact::declared("EPYC".to_owned(), "somebody");
+            host.facts.memory_bytes = Fact::observed(Count(1 << 30), "/proc/meminfo");
+        }
+        assert_eq!(line(&both), ("EPYC (declared)".to_owned(), "1.00 GiB, 8 x NVIDIA H200 (declared)".to_owned()));
+        assert_eq!(line(&declared(&[("gpu_model", "L4")])).0, "L4 (declared)");
+        assert_eq!(line(&declared(&[("gpu_count", "2")])).0, "2 GPUs of an undeclared model (declared)");
+        assert_eq!(line(&declared(&[])), ("processor unknown".to_owned(), String::new()));
+
+        let facts = Facts::of_targets(&[&both]).remove(0).rows;
+        let row = |name: &str| facts.iter().find(|row| row.name == name).expect("a row");
+        assert_eq!((row("GPUs").value.as_deref(), row("GPUs").source), (Some("8 x NVIDIA H200"), FactSource::Declared));
+        assert_eq!((row("fabric").value.as_deref(), row("fabric").source), (Some("NVLink"), FactSource::Declared));
+        assert!(facts.iter().all(|row| row.name != "gpu_count"), "it has its row");
+    }
+
+    #[test]
+    fn what_was_seen_stands() {
+        let mut environment = declared(&[("gpu_model", "NVIDIA H200"), ("gpu_count", "8")]);
+        for host in &mut environment.hosts {
+            host.facts.gpus = Fact::observed(Vec::new(), "the driver");
+        }
+        assert_eq!(machines(&[&environment]), [("processor unknown".to_owned(), String::new())]);
+        let facts = Facts::of_targets(&[&environment]).remove(0).rows;
+        let gpus = facts.iter().find(|row| row.name == "GPUs").expect("a row");
+        assert_eq!((gpus.value.as_deref(), gpus.source), (Some("none"), FactSource::Observed));
+    }
 }

@@ -139,7 +139,7 @@ fn method_name(method: &str) -> &str {
 fn order(plan: &Plan) -> String {
     let isolation = match plan.isolation {
         Isolation::None => "nothing was done between trials",
-        Isolation::Flush => "caches were flushed between trials",
+        Isolation::Flush => "the prefix cache was emptied before every trial",
         Isolation::RestartTarget => "the target was restarted for every trial",
     };
     let seed = clean(&plan.order.seed.chars().take(12).collect::<String>());

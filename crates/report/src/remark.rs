@@ -55,24 +55,27 @@ impl Remark {
 }
 
 /// The gist of the remarks of a case with so many points, for a terminal: one remark where several points have the same to say.
-/// `point_word` is what a point is called: `load`.
+/// Where they differ in the rest, that is left to the report. `point_word` is what a point is called: `load`.
 pub(crate) fn briefly(remarks: &[Remark], points: usize, point_word: &str) -> Vec<String> {
-    let mut groups: Vec<(&Remark, Vec<&str>)> = Vec::new();
+    let mut groups: Vec<(&Remark, Vec<&Remark>)> = Vec::new();
     for remark in remarks {
         match groups.iter_mut().find(|(known, _)| known.says_as(remark)) {
-            Some((_, at)) => at.push(&remark.point),
-            None => groups.push((remark, vec![&remark.point])),
+            Some((_, others)) => others.push(remark),
+            None => groups.push((remark, Vec::new())),
         }
     }
     let more = groups.len().saturating_sub(MAX_BRIEF);
-    let brief = groups.iter().take(MAX_BRIEF).map(|(remark, at)| {
-        let place = if points > 1 && at.len() == points { format!("every {point_word}") } else { names(at) };
+    let brief = groups.iter().take(MAX_BRIEF).map(|(remark, others)| {
+        let at: Vec<&str> = std::iter::once(remark).chain(others).map(|remark| remark.point.as_str()).collect();
+        let place = if points > 1 && at.len() == points { format!("every {point_word}") } else { names(&at) };
+        let are_alike = others.iter().all(|other| other.text == remark.text);
+        let text = if are_alike { &remark.text } else { remark.gist() };
         let about = match (remark.is_of_all, remark.metrics.is_empty()) {
             (true, _) => ", everything".to_owned(),
             (false, true) => String::new(),
             (false, false) => format!(", {}", names(&remark.metrics)),
         };
-        format!("{place}{about}: {}", remark.gist())
+        format!("{place}{about}: {text}")
     });
     brief.chain((more > 0).then(|| format!("and {more} more remarks, in the report"))).collect()
 }
@@ -121,12 +124,12 @@ mod tests {
             remark("4 streams", &[], "5 of 9 requests failed"),
         ];
         insta::assert_snapshot!(briefly(&remarks, 2, "load").join("\n"), @r"
-        every load, everything: no interval, 3 samples
+        every load, everything: no interval, 3 samples; 5 are needed
         every load, TTFT p99: unstable
         4 streams: 5 of 9 requests failed
         ");
-        assert_eq!(briefly(&remarks[..1], 1, "load"), ["1 stream, everything: no interval, 3 samples"]);
-        assert_eq!(briefly(&remarks[..2], 3, "load")[1], "1 stream, TTFT p99: unstable");
+        assert_eq!(briefly(&remarks[..1], 1, "load"), ["1 stream, everything: no interval, 3 samples; 5 are needed"]);
+        assert_eq!(briefly(&remarks[..2], 3, "load")[1], "1 stream, TTFT p99: unstable; noise: 9.64 %");
     }
 
     #[test]

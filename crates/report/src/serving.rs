@@ -1,10 +1,10 @@
 //! What serving adds to a case and its points: the work that is asked, requests by what became of them, distributions and a timeline.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{
-    ArrivalLaw, CacheMode, Intent, LengthLaw, MetricSummary, Point, PointKind, PointSummary, PointView, ServingApi, ServingPoint,
-    ServingWork, Slo, SloMetric, Stability, TimelineRequest,
+    ArrivalLaw, CacheMode, Count, Intent, LengthLaw, MetricSummary, Point, PointKind, PointSummary, PointView, ServingApi,
+    ServingPoint, ServingWork, Slo, SloMetric, Stability, TimelineRequest,
 };
 
 use crate::model::{CaseSection, Measured, PointSection, Row, Sentence, trials_of};
@@ -66,7 +66,10 @@ pub(crate) struct Load {
     pub(crate) amount: Option<f64>,
     /// `64`, `2.5/s`: the load where there is no room for words.
     pub(crate) short: String,
+    /// Requests that were due. Where no attempt counts, those of all attempts: what became of them is what there is to tell.
     pub(crate) requests: u64,
+    /// Whether the requests are of attempts that do not count.
+    pub(crate) are_uncounted: bool,
     pub(crate) ok: u64,
     /// What else became of requests, most frequent first.
     pub(crate) failures: Vec<(String, u64)>,
@@ -274,13 +277,17 @@ impl Load {
             _ => None,
         };
         let short = value.map_or_else(|| clean(point.point_id.as_str()), |(text, unit)| clean(&format!("{text}{unit}")));
-        let count = |outcome: &str| serving.and_then(|serving| serving.outcomes.get(outcome)).map_or(0, |count| count.0);
+        let are_uncounted = serving.is_some_and(|serving| serving.requests.0 == 0 && !serving.uncounted.is_empty());
+        let outcomes = serving.map(|serving| if are_uncounted { &serving.uncounted } else { &serving.outcomes });
+        let uncounted = || outcomes.into_iter().flatten().fold(0_u64, |sum, (_, count)| sum.saturating_add(count.0));
+        let ok = outcomes.and_then(|outcomes| outcomes.get("ok")).map_or(0, |count| count.0);
         Self {
             amount: value.and_then(|(text, _)| text.parse().ok()).filter(|amount: &f64| amount.is_finite()),
             short,
-            requests: serving.map_or(0, |serving| serving.requests.0),
-            ok: count("ok"),
-            failures: serving.map(failures).unwrap_or_default(),
+            requests: if are_uncounted { uncounted() } else { serving.map_or(0, |serving| serving.requests.0) },
+            are_uncounted,
+            ok,
+            failures: outcomes.map(failures).unwrap_or_default(),
             slo_met: serving.and_then(|serving| serving.slo_met),
             latency_from: serving.map(|serving| latency_from(&serving.latency_from)).unwrap_or_default(),
             token_sources: serving.map(token_sources).unwrap_or_default(),
@@ -315,8 +322,8 @@ fn latency_from(word: &str) -> String {
     }
 }
 
-fn failures(serving: &ServingPoint) -> Vec<(String, u64)> {
-    by_count(serving.outcomes.iter().filter(|(outcome, _)| *outcome != "ok").map(|(outcome, count)| (outcome, count.0)))
+fn failures(outcomes: &BTreeMap<String, Count>) -> Vec<(String, u64)> {
+    by_count(outcomes.iter().filter(|(outcome, _)| *outcome != "ok").map(|(outcome, count)| (outcome, count.0)))
 }
 
 fn token_sources(serving: &ServingPoint) -> Vec<(String, u64)> {
@@ -480,7 +487,8 @@ pub(crate) fn sentence(case: &CaseSection, work: &Work, grade: Intent) -> Senten
     let Some((point, metric, measured, why)) = headline(case, work) else {
         let headline =
             |point: &'_ PointSection| HEADLINES.iter().find_map(|metric| point.row(metric)?.measured.as_ref().err().cloned());
-        let reason = case.points.iter().find_map(headline).unwrap_or_else(|| "nothing was measured".to_owned());
+        let reason = all_failed(case).or_else(|| case.points.iter().find_map(headline));
+        let reason = reason.unwrap_or_else(|| "nothing was measured".to_owned());
         let rest = format!("{reason}; {place}");
         return Sentence { metric: "Latency".to_owned(), number: None, interval: String::new(), rest, address: None };
     };
@@ -511,6 +519,22 @@ pub(crate) fn sentence(case: &CaseSection, work: &Work, grade: Intent) -> Senten
         rest,
         address: Some(measured.address.clone()),
     }
+}
+
+/// What became of the requests of a case of which no attempt counts; none where one counts, or nothing failed.
+fn all_failed(case: &CaseSection) -> Option<String> {
+    let loads: Vec<&Load> = case.points.iter().filter_map(|point| point.serving.as_ref()).collect();
+    if loads.iter().any(|load| !load.are_uncounted) {
+        return None;
+    }
+    let (failed, due) =
+        loads.iter().fold((0_u64, 0_u64), |(failed, due), load| (failed + load.failed(), due.saturating_add(load.requests)));
+    let mut causes: BTreeMap<&str, u64> = BTreeMap::new();
+    for (outcome, count) in loads.iter().flat_map(|load| &load.failures) {
+        *causes.entry(outcome).or_default() += count;
+    }
+    let (outcome, count) = causes.into_iter().max_by_key(|(_, count)| *count)?;
+    Some(format!("{} of {} failed, most often with {outcome} ({})", grouped(failed), counted(due, "request"), grouped(count)))
 }
 
 type Headline<'a> = (&'a PointSection, &'static str, &'a Measured, String);
@@ -577,7 +601,8 @@ fn point_remarks(point: &PointSection, columns: &[&'static Column]) -> Vec<Remar
             Err(reason) => format!("; {name} with failures absent: {reason}"),
         });
         let (failed, due, what) = (grouped(load.failed()), counted(load.requests, "request"), load.failure_text());
-        let text = format!("{failed} of {due} failed ({what}){}", twins.collect::<String>());
+        let uncounted = if load.are_uncounted { ", in attempts that do not count" } else { "" };
+        let text = format!("{failed} of {due} failed ({what}){uncounted}{}", twins.collect::<String>());
         remarks.push(Remark::of_point(&point.label, text));
     }
     remarks.extend(said.into_iter().map(|(text, metrics)| {
@@ -644,6 +669,38 @@ mod tests {
             point.metrics.clear();
         }
         insta::assert_snapshot!(sentence(&model), @"Latency: no number, no counted trial's result has it; llama-3.1-8b on vllm, chat");
+    }
+
+    #[test]
+    fn a_run_that_only_failed_says_how() {
+        let report = crate::fixture::serving::refused().report();
+        insta::assert_snapshot!(report.sentences().collect::<Vec<_>>().join("\n"), @"Latency: no number, 480 of 480 requests failed, most often with http_error (459); llama-3.1-8b on vllm, chat");
+        let requests = report.strip.iter().find(|item| item.label == "Requests").expect("it is there");
+        insta::assert_snapshot!(format!("{}\n{}", requests.headline, requests.details.join("\n")), @r"
+        480 of 480 requests failed, in attempts that do not count
+        http_error: 459
+        connect_error: 21
+        none of 160 requests was answered: 160 http_error; most often `401: no such key`
+        ");
+        let screen = report.terminal(100, false);
+        let table = screen.lines().skip_while(|line| !line.contains("chat.vllm.default")).take(12).collect::<Vec<_>>();
+        insta::assert_snapshot!(table.join("\n"), @r"
+        chat.vllm.default
+          llama-3.1-8b, chat, streamed; closed loop: each stream sends its next request after the last
+          answer; latencies from the sending; SLOs TTFT 500 ms, TPOT 50 ms
+                                 requests          TTFT  TPOT
+          load           trials        ok  failed   p99   p50  tok/s  SLOs
+          ! 1 stream        0/5         0     160     —     —      —  —
+          ! 64 streams      0/5         0     160     —     —      —  —
+          ! 128 streams     0/5         0     160     —     —      —  —
+          latencies in ms; ± is how far the interval reaches from the number above it; ! and — have a remark
+          · every load: 160 of 160 requests failed (http_error × 153, connect_error × 7), in attempts that
+            do not count
+          · every load, everything: absent, none of 5 trials counts (all_failed)
+        ");
+        assert!(!screen.contains("0 of 0"), "{screen}");
+        assert!(!report.markdown().contains("0 of 0"));
+        assert!(!report.html().contains("0 of 0"));
     }
 
     #[test]

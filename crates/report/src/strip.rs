@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use assay_manifest::{
-    Control, ControlFact, ControlState, CrossCheck, Exclusion, RunOutcome, RunStatus, ServingPoint, Summary, WorkloadType,
+    Control, ControlFact, ControlState, Count, CrossCheck, Exclusion, RunOutcome, RunStatus, ServingPoint, Summary, WorkloadType,
 };
 
 use crate::environment;
@@ -15,6 +15,9 @@ use crate::text::{clean, counted};
 
 /// Details that an item lists; the rest is counted.
 const MAX_DETAILS: usize = 12;
+
+/// What was said of failed requests, in so many wordings at most.
+const MAX_SAID: usize = 3;
 
 /// One labelled fact.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,14 +61,12 @@ fn requests(inputs: &Inputs<'_>) -> Option<StripItem> {
         return None;
     }
     let due: u64 = points.iter().map(|point| point.requests.0).sum();
-    let mut outcomes: BTreeMap<&str, u64> = BTreeMap::new();
-    for (outcome, count) in points.iter().flat_map(|point| &point.outcomes) {
-        *outcomes.entry(outcome).or_default() += count.0;
+    let uncounted = points.iter().flat_map(|point| &point.uncounted);
+    if due == 0 && uncounted.clone().next().is_some() {
+        return Some(uncounted_requests(inputs, uncounted));
     }
-    let ok = outcomes.remove("ok").unwrap_or(0);
+    let (ok, named) = by_outcome(points.iter().flat_map(|point| &point.outcomes));
     let failed = due.saturating_sub(ok);
-    let mut named: Vec<(&str, u64)> = outcomes.into_iter().filter(|(_, count)| *count > 0).collect();
-    named.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let headline = match failed {
         0 if due > 0 => format!("all {} answered", counted(due, "request")),
         _ => format!("{} of {} failed ({})", grouped(failed), counted(due, "request"), share(failed, due)),
@@ -74,6 +75,37 @@ fn requests(inputs: &Inputs<'_>) -> Option<StripItem> {
         named.iter().map(|(outcome, count)| clean(&format!("{outcome}: {}", grouped(*count)))).collect();
     details.push("of the measured phases of counted trials; none is left out of the error rate".to_owned());
     Some(StripItem::new("Requests", failed > 0 || due == 0, headline, details))
+}
+
+/// How many requests ended well, and the others by what became of them, most frequent first.
+fn by_outcome<'a>(counts: impl Iterator<Item = (&'a String, &'a Count)>) -> (u64, Vec<(&'a str, u64)>) {
+    let mut outcomes: BTreeMap<&str, u64> = BTreeMap::new();
+    for (outcome, count) in counts {
+        let sum = outcomes.entry(outcome).or_default();
+        *sum = sum.saturating_add(count.0);
+    }
+    let ok = outcomes.remove("ok").unwrap_or(0);
+    let mut named: Vec<(&str, u64)> = outcomes.into_iter().filter(|(_, count)| *count > 0).collect();
+    named.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    (ok, named)
+}
+
+/// What became of the requests of a run of which no attempt counts, and what was said of them.
+fn uncounted_requests<'a>(inputs: &Inputs<'_>, counts: impl Iterator<Item = (&'a String, &'a Count)>) -> StripItem {
+    let (ok, named) = by_outcome(counts);
+    let failed = named.iter().fold(0_u64, |sum, (_, count)| sum.saturating_add(*count));
+    let due = failed.saturating_add(ok);
+    let headline = format!("{} of {} failed, in attempts that do not count", grouped(failed), counted(due, "request"));
+    let mut details: Vec<String> =
+        named.iter().map(|(outcome, count)| clean(&format!("{outcome}: {}", grouped(*count)))).collect();
+    let reasons = inputs.summary.points.iter().flat_map(|point| &point.excluded).flat_map(|exclusion| &exclusion.reasons);
+    for reason in reasons.filter(|reason| reason.code == "all_failed") {
+        let said = clean(&reason.detail);
+        if details.len() < named.len() + MAX_SAID && !details.contains(&said) {
+            details.push(said);
+        }
+    }
+    StripItem::new("Requests", true, headline, details)
 }
 
 fn share(part: u64, whole: u64) -> String {

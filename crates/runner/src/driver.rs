@@ -342,7 +342,7 @@ fn with_retries(runner: &dyn Runner, call: &StageCall, observe: &mut dyn FnMut(&
     let mut tries = 0;
     loop {
         match runner.run(call, observe) {
-            Err(failure) if failure.exit == Exit::Environment && failure.code != "drift" && tries < call.policy.retries => {
+            Err(failure) if failure.is_worth_a_retry() && tries < call.policy.retries => {
                 tries += 1;
                 observe(&Event::Note { message: format!("retry {tries} of {}: {}", call.policy.retries, failure.message) });
             }
@@ -370,4 +370,64 @@ pub(crate) fn create_or_read(store: &Store, path: &str, bytes: &[u8]) -> Result<
         Created::Yes => None,
         Created::No { existing } => Some(existing),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::sync::Mutex;
+
+    use assay_manifest::Digest;
+
+    use super::*;
+
+    /// Fails as often as it has failures, then gives a result.
+    struct Failing(Mutex<Vec<Failure>>);
+
+    impl Runner for Failing {
+        fn run(&self, _: &StageCall, _: &mut dyn FnMut(&Event)) -> Result<InputRef, Failure> {
+            let next = self.0.lock().expect("no panic").pop();
+            let digest = Digest::of(b"");
+            next.map_or(Ok(InputRef { kind: Kind::Plan, manifest: digest, bundle: digest }), Err)
+        }
+
+        fn start_recorder(&self, _: &StageCall) -> Result<(), Failure> {
+            Ok(())
+        }
+
+        fn stop_recorder(&self) -> Option<Failure> {
+            None
+        }
+
+        fn release(&self) {}
+    }
+
+    /// How it ended, and how often it was tried again, with two retries.
+    fn tried(failures: &[Failure]) -> (Result<(), String>, usize) {
+        let call = StageCall {
+            stage: StageName::Provision,
+            run_id: "nightly".parse().expect("a run id"),
+            inputs: Vec::new(),
+            parameters: json!({}),
+            shard: Shard::ONLY,
+            policy: StagePolicy { timeout: None, retries: 2 },
+            label: String::new(),
+        };
+        let retries = RefCell::new(0);
+        let runner = Failing(Mutex::new(failures.iter().rev().cloned().collect()));
+        let result = with_retries(&runner, &call, &mut |_| *retries.borrow_mut() += 1);
+        (result.map(|_| ()).map_err(|failure| failure.code), retries.into_inner())
+    }
+
+    #[test]
+    fn what_a_retry_may_mend_is_tried_again_and_nothing_else() {
+        let passing = Failure::environment("busy", "m");
+        let lasting = Failure::environment("model_not_served", "m").lasting();
+        assert_eq!(tried(&[]), (Ok(()), 0));
+        assert_eq!(tried(&[passing.clone(), passing.clone()]), (Ok(()), 2));
+        assert_eq!(tried(&[passing.clone(), passing.clone(), passing.clone()]), (Err("busy".to_owned()), 2));
+        assert_eq!(tried(std::slice::from_ref(&lasting)), (Err("model_not_served".to_owned()), 0));
+        assert_eq!(tried(&[passing, lasting]), (Err("model_not_served".to_owned()), 1));
+        assert_eq!(tried(&[Failure::definition("bad", "m")]), (Err("bad".to_owned()), 0));
+    }
 }

@@ -2,6 +2,7 @@
 //!
 //! Only this crate knows whether that is one machine or a cluster.
 
+mod branch;
 mod config;
 mod driver;
 mod export;
@@ -13,6 +14,7 @@ mod policy;
 mod run;
 mod source;
 
+pub use branch::{Branch, BranchAsked, Committed, Record, pipeline_of};
 pub use config::Config;
 pub use driver::{Finished, Observer, Runner, StageCall, drive};
 pub use export::export;
@@ -21,5 +23,5 @@ pub use local::LocalRunner;
 pub use lock::RunLock;
 pub use log::tail;
 pub use policy::{StagePolicies, StagePolicy};
-pub use run::{Run, RunSpec, default_store, new_run_id};
+pub use run::{Run, RunSpec, ToBranch, default_store, new_run_id};
 pub use source::{SourceSpec, read_source};

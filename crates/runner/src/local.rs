@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use assay_manifest::{Digest, InputRef, Role};
 use assay_process::{Cancel, Child, Command, Ended, FdThree, Orphans, Output, Signal, Spawner, Status, pipe_holding};
-use assay_stage::{Event, Exit, Failure, HoldRequest, StageName, read_secret};
+use assay_stage::{Event, Exit, Failure, HoldRequest, Secrets, StageName, read_secret};
 
 use crate::driver::WAITING_EVENTS;
 use crate::{KeyRing, Runner, StageCall};
@@ -27,6 +27,9 @@ const SUPERVISOR_GRACE: Duration = Duration::from_secs(30);
 
 /// How long the recorder may take to its first reading.
 const RECORDER_START: Duration = Duration::from_secs(60);
+
+/// Lines of a held process's log that are told when it ends too early.
+const TAIL_LINES: usize = 10;
 
 /// The longest event: a line of a stage's standard output.
 const MAX_EVENT_BYTES: u64 = 1 << 20;
@@ -100,7 +103,9 @@ impl LocalRunner {
             return Err(Failure::definition("target_command", format!("target `{}` has an empty command", request.target)));
         };
         let mut command = supervised(OsStr::new(program), arguments.iter().map(OsString::from).collect())?;
-        for (name, value) in held_environment(request)? {
+        let env = held_environment(request)?;
+        let secrets = secrets_of(request, &env);
+        for (name, value) in env {
             command = command.env(name, value);
         }
         self.release_target(&request.target);
@@ -108,7 +113,13 @@ impl LocalRunner {
         command.stdout = Output::File(log.clone());
         command.stderr = Output::File(log.clone());
         let cancel = new_cancel()?;
-        let process = Process::start(&self.spawner, command, None, cancel, Some(log))?;
+        let (end_file, released, log_file) = (PathBuf::from(&request.end_file), cancel.clone(), log.clone());
+        let tell = move |ended: &Ended| {
+            if !released.is_cancelled() {
+                tell_end(&end_file, &how_it_ended(ended, &log_file, &secrets));
+            }
+        };
+        let process = Process::start_then(&self.spawner, command, None, cancel, Some(log), tell)?;
         lock(&self.held).push((request.target.clone(), process));
         Ok(())
     }
@@ -120,6 +131,35 @@ impl LocalRunner {
             end(process, "its target is started again");
         }
     }
+}
+
+/// How a held process ended, with the end of its log: for people.
+fn how_it_ended(ended: &Ended, log: &Path, secrets: &Secrets) -> String {
+    // Its supervisor passes a signal on as a shell does.
+    let status = match ended.status {
+        Status::Exited(code) if code > 128 => Status::Signaled(code - 128),
+        status => status,
+    };
+    let tail = crate::log::tail(log, TAIL_LINES);
+    let tail = secrets.mask_cut(&tail).unwrap_or(tail);
+    match tail.trim_end() {
+        "" => format!("{status}; its log is empty"),
+        tail => format!("{status}; the end of its log:\n{tail}"),
+    }
+}
+
+/// Says how a held process ended to the stage that waits for it, if one does: without it, its folder has gone.
+fn tell_end(file: &Path, text: &str) {
+    let begun = file.with_extension("begun");
+    if let Err(error) = std::fs::write(&begun, text).and_then(|()| std::fs::rename(&begun, file)) {
+        tracing::debug!(file = %file.display(), %error, "nobody waits for the target");
+    }
+}
+
+/// The secrets among the variables of a held process.
+fn secrets_of(request: &HoldRequest, env: &BTreeMap<String, OsString>) -> Secrets {
+    let names = request.env_from.keys().chain(request.env_files.keys());
+    Secrets::new(names.filter_map(|name| env.get(name)).map(|value| value.as_encoded_bytes()))
 }
 
 fn end(held: Process, why: &str) {
@@ -186,6 +226,7 @@ fn absent(request: &HoldRequest, name: &str, what: &str) -> Failure {
         "secret_absent",
         format!("`{name}` of target `{}` comes from {what}, which cannot be read", request.target),
     )
+    .lasting()
 }
 
 impl Runner for LocalRunner {
@@ -195,6 +236,10 @@ impl Runner for LocalRunner {
         let outcome = process.finish(&mut |event| {
             if let (Event::Hold(request), Ok(())) = (event, &held) {
                 held = self.hold(request);
+                // The stage is not left to wait for what was never started; the failure is the runner's.
+                if let Err(failure) = &held {
+                    tell_end(Path::new(&request.end_file), &format!("it was not started: {}", failure.message));
+                }
             }
             observe(event);
         });
@@ -282,10 +327,22 @@ impl Process {
         cancel: Cancel,
         log: Option<PathBuf>,
     ) -> Result<Self, Failure> {
+        Self::start_then(spawner, command, limit, cancel, log, |_| ())
+    }
+
+    /// Starts it, and calls `then` once it has ended.
+    fn start_then(
+        spawner: &Spawner,
+        command: Command,
+        limit: Option<Duration>,
+        cancel: Cancel,
+        log: Option<PathBuf>,
+        then: impl FnOnce(&Ended) + Send + 'static,
+    ) -> Result<Self, Failure> {
         let mut child = spawner.spawn(command).map_err(|error| process(&error))?;
         let events = read_events(&mut child);
         let waiting = cancel.clone();
-        let waiter = std::thread::spawn(move || child.wait(limit, &waiting));
+        let waiter = std::thread::spawn(move || child.wait(limit, &waiting).inspect(then));
         Ok(Self { events, cancel, waiter, log })
     }
 

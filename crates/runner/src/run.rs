@@ -3,17 +3,20 @@
 use std::path::{Path, PathBuf};
 
 use assay_manifest::{
-    Digest, Document, EndState, InputRef, Instant, Kind, MAX_MANIFEST_BYTES, MAX_NAME, Name, Reason, Role, RunEnd, RunId, Shard,
-    Source,
+    Digest, Document, EndState, InputRef, Instant, Kind, MAX_MANIFEST_BYTES, MAX_NAME, Name, OriginKind, Reason, Role, RunEnd,
+    RunId, Shard, Source,
 };
 use assay_process::{Cancel, Spawner};
+use assay_spec::Publish;
 use assay_stage::{Accepted, Clock, Exit, Failure, Layout, Seal, StageName, binary_digest, load_trust, seal};
 use assay_store::Store;
 use serde_json::{Value, json};
 
 use crate::driver::{create_or_read, drive};
 use crate::source::{ReadSource, SourceSpec, read_source};
-use crate::{Config, Finished, KeyRing, LocalKeys, LocalRunner, Observer, RunLock, StagePolicies, StagePolicy};
+use crate::{
+    Branch, BranchAsked, Config, Finished, KeyRing, LocalKeys, LocalRunner, Observer, RunLock, StagePolicies, StagePolicy,
+};
 
 /// How often one run may end before its time.
 const MAX_ENDS: u32 = 10_000;
@@ -46,12 +49,26 @@ pub struct Run {
     pub source: Source,
     /// The name of its pipeline.
     pub pipeline: Name,
+    /// The folder of the repository that it was started from, where it has one on this machine.
+    pub checkout: Option<PathBuf>,
+    publish: Publish,
     keys: KeyRing,
     policies: StagePolicies,
     plan: Value,
     binaries: PathBuf,
     cancel: Cancel,
     _lock: RunLock,
+}
+
+/// Whether a run's published folder is committed to a branch.
+#[derive(Clone, Debug)]
+pub enum ToBranch {
+    /// Its pipeline names no branch.
+    No,
+    /// Its pipeline names this branch, but what ran is not a commit's: somebody may push it by hand.
+    ByHand(String),
+    /// To this one.
+    Yes(Branch),
 }
 
 impl Run {
@@ -76,6 +93,8 @@ impl Run {
         let (_, trust) = load_trust(&store, &config.trust().display().to_string())?;
         Ok(Self {
             policies: policies(&read, trust),
+            publish: read.closure.pipeline.spec.publish.clone(),
+            checkout: read.root.filter(|root| root.join(".git").exists()),
             run_id,
             store_uri,
             store,
@@ -88,6 +107,17 @@ impl Run {
             cancel: cancel.clone(),
             _lock: lock,
         })
+    }
+
+    /// The branch that the run's published folder is to be committed to. Nothing is reached: a remote that the checkout does not
+    /// know shows before anything is measured.
+    pub fn to_branch(&self) -> Result<ToBranch, Failure> {
+        let Some(name) = &self.publish.branch else { return Ok(ToBranch::No) };
+        if self.source.kind != OriginKind::Git {
+            return Ok(ToBranch::ByHand(name.clone()));
+        }
+        let found = Branch::find(&BranchAsked::default(), &self.publish, &self.source, self.checkout.as_deref())?;
+        Ok(found.map_or(ToBranch::No, ToBranch::Yes))
     }
 
     /// The run's Publication, where an earlier process has finished it.

@@ -5,7 +5,7 @@ use serde_json::Value as Json;
 
 use crate::checked::{Checked, Value};
 use crate::field::{Choice, Field, Need, Rule, Table, Type, Unique};
-use crate::format::{Format, TEXT, WORD};
+use crate::format::{Format, REMOTE, TEXT, WORD};
 use crate::problem::{Problems, Source, Span, did_you_mean, quote};
 use crate::secret::carries_password;
 use crate::tables::REFERENCE;
@@ -264,7 +264,12 @@ impl Checker<'_, '_> {
         }
         if carries_password(&scalar.text) {
             let message = format!("`{}` carries a user or password", place.path);
-            self.problems.redacted(node.span, message, "remove it; credentials go into a target's `headers`, as references");
+            let hint = if std::ptr::eq(format, &raw const REMOTE) {
+                "remove it; git has credential helpers and ssh keys of its own"
+            } else {
+                "remove it; credentials go into a target's `headers`, as references"
+            };
+            self.problems.redacted(node.span, message, hint);
             return None;
         }
         if scalar.text.trim().is_empty() {

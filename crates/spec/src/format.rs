@@ -517,6 +517,51 @@ pub(crate) static BRANCH: Format = Format {
     },
 };
 
+pub(crate) static REMOTE: Format = Format {
+    what: "a remote",
+    pattern: "^[A-Za-z0-9][!-~]*$",
+    example: "https://example.org/team/numbers.git",
+    max: 2000,
+    normal: |text| {
+        let rule = "a remote's name such as `origin`, or an https, ssh, git or file address without password or token";
+        keep_if(text, is_remote_name(text) || is_remote_address(text), rule)
+    },
+};
+
+fn is_remote_name(text: &str) -> bool {
+    let edge = |c: char| c.is_ascii_alphanumeric();
+    text.starts_with(edge) && text.ends_with(edge) && text.chars().all(|c| edge(c) || "._-".contains(c)) && !text.contains("..")
+}
+
+/// Whether git may be given the address: `scheme://host/path`, or ssh's short form `user@host:path`. Whoever reaches the remote checks
+/// it again; here a review sees what is wrong with it.
+fn is_remote_address(text: &str) -> bool {
+    let plain = text.bytes().all(|b| b.is_ascii_graphic()) && !text.contains(['?', '#', '\\', '"', '\'', '`']);
+    let parts = match text.split_once("://") {
+        Some((scheme, rest)) => rest.find('/').map(|at| (scheme, rest.split_at(at))),
+        None => text.split_once(':').filter(|(host, _)| !host.contains('/')).map(|parts| ("ssh", parts)),
+    };
+    plain && parts.is_some_and(|(scheme, (authority, path))| is_remote_place(scheme, authority, path))
+}
+
+fn is_remote_place(scheme: &str, authority: &str, path: &str) -> bool {
+    let word = |text: &str| {
+        text.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && text.bytes().all(|b| b"._-".contains(&b) || b.is_ascii_alphanumeric())
+    };
+    let host = match authority.rsplit_once('@') {
+        // A user of another scheme than ssh may be a token.
+        Some((user, host)) => Some(host).filter(|_| scheme == "ssh" && word(user)),
+        None => Some(authority),
+    };
+    let place = match scheme {
+        "https" | "ssh" | "git" => host.is_some_and(|host| normal_host(host).is_ok()),
+        "file" => authority.is_empty(),
+        _ => false,
+    };
+    place && path.trim_start_matches('/').starts_with(|c: char| c != '-' && c != ':')
+}
+
 pub(crate) static PUBLIC_KEY: Format = Format {
     what: "a public key",
     pattern: "^-----BEGIN PUBLIC KEY-----\\n[A-Za-z0-9+/=\\n]+-----END PUBLIC KEY-----\\n?$",
@@ -539,7 +584,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const ALL: [&Format; 30] = [
+    const ALL: [&Format; 31] = [
         &TEXT,
         &WORD,
         &LABEL,
@@ -570,6 +615,7 @@ mod tests {
         &TIMEZONE,
         &QUANTITY,
         &BRANCH,
+        &REMOTE,
     ];
 
     #[test]
@@ -673,6 +719,42 @@ mod tests {
             &TIMEZONE,
             &["UTC", "America/Argentina/Salta", "Etc/GMT+5"],
             &["CET?", "Europe", "europe/Berlin", "Europe/", "/x"],
+        );
+    }
+
+    #[test]
+    fn remotes_are_named_or_addressed_without_credentials() {
+        accepts(
+            &REMOTE,
+            &[
+                "origin",
+                "team-numbers.2",
+                "https://example.org:8443/a/b.git",
+                "ssh://git@example.org/a.git",
+                "git@example.org:a/b.git",
+                "example.org:/srv/a.git",
+                "git://example.org/a",
+                "file:///srv/a.git",
+            ],
+            &[
+                "",
+                "-origin",
+                "a/b",
+                "/srv/a.git",
+                "../a",
+                "http://example.org/a",
+                "ext::sh",
+                "https://token@example.org/a",
+                "https://user:pw@example.org/a",
+                "ssh://git:pw@example.org/a",
+                "https://example.org/a?token=x",
+                "https://example.org",
+                "https://example.org/",
+                "file://host/a",
+                "git@example.org:-a",
+                "ssh://-oProxyCommand=x/a",
+                "git@example.org:a b",
+            ],
         );
     }
 

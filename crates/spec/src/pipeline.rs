@@ -208,10 +208,12 @@ pub struct Schedule {
 pub struct Publish {
     /// SQL files that select published numbers, relative to the repository's root.
     pub queries: Vec<String>,
-    /// The branch that publications are committed to.
+    /// The branch that published folders are committed to.
     pub branch: Option<String>,
-    /// The folder in it.
+    /// The folder in it that gets a folder for each run; absent for its root.
     pub folder: Option<String>,
+    /// The remote that has the branch: a name that the checkout knows, or an address. `origin` where absent.
+    pub remote: Option<String>,
 }
 
 impl Pipeline {
@@ -229,9 +231,10 @@ impl Define for Pipeline {
         check_claim(spec, problems);
         check_trials(spec, problems);
         check_sides(spec, problems);
-        check_restart(spec, problems);
+        check_isolation(spec, problems);
         check_gates(spec, problems);
         check_stages(spec, problems);
+        check_publish(spec, problems);
         check_secrets(spec, problems);
     }
 
@@ -307,15 +310,26 @@ fn known_side(spec: &Checked, comparison: &Checked, side: &str, what: &str, prob
     problems.hinted(named.span, message, did_you_mean(name, names.iter().copied()).unwrap_or_else(known));
 }
 
-/// A restart needs a target that provision starts.
-fn check_restart(spec: &Checked, problems: &mut Problems<'_>) {
-    let isolation = spec.member("isolation").filter(|isolation| isolation.text() == Some("restart_target"));
-    let Some(isolation) = isolation else { return };
+/// A restart needs a target that provision starts, and a flush one that serves.
+fn check_isolation(spec: &Checked, problems: &mut Problems<'_>) {
+    let Some(isolation) = spec.member("isolation") else { return };
+    let (kinds, cannot, hint): (&[&str], _, _) = match isolation.text() {
+        Some("restart_target") => {
+            (&["host", "endpoint"], "restart the target", "only a `process` or `simulator` is started by Assay")
+        }
+        Some("flush") => {
+            (&["host"], "flush a cache of the target", "only a target that serves has one: `none` leaves it as it is")
+        }
+        _ => return,
+    };
     let targets = spec.member("targets").map_or(&[][..], Checked::items);
-    for target in targets.iter().filter(|target| matches!(target.text_of("kind"), Some("host" | "endpoint"))) {
+    for target in targets {
         let (name, kind) = (target.text_of("name").unwrap_or_default(), target.text_of("kind").unwrap_or_default());
-        let message = format!("`isolation: restart_target` cannot restart the target `{name}` of `kind: {kind}`");
-        problems.hinted(isolation.span, message, "only a `process` or `simulator` is started by Assay");
+        if kinds.contains(&kind) {
+            let message =
+                format!("`isolation: {}` cannot {cannot} `{name}` of `kind: {kind}`", isolation.text().unwrap_or_default());
+            problems.hinted(isolation.span, message, hint);
+        }
     }
 }
 
@@ -347,6 +361,17 @@ fn check_stages(spec: &Checked, problems: &mut Problems<'_>) {
         format!("`spec.stages` lacks {}", missing.join(", "))
     };
     problems.hinted(place.map_or(stages.anchor, |stage| stage.span), message, hint);
+}
+
+/// Where on a branch says nothing without the branch.
+fn check_publish(spec: &Checked, problems: &mut Problems<'_>) {
+    let Some(publish) = spec.member("publish").filter(|publish| publish.member("branch").is_none()) else { return };
+    for name in ["folder", "remote"] {
+        if let Some(field) = publish.member(name) {
+            let message = format!("`spec.publish.{name}` says where on a branch, and no branch is named");
+            problems.hinted(field.span, message, format!("write `branch`, or remove `{name}`"));
+        }
+    }
 }
 
 fn check_secrets(spec: &Checked, problems: &mut Problems<'_>) {
@@ -572,6 +597,11 @@ impl Read for Schedule {
 
 impl Read for Publish {
     fn read(publish: &Checked) -> Option<Self> {
-        Some(Self { queries: publish.get("queries")?, branch: publish.get("branch")?, folder: publish.get("folder")? })
+        Some(Self {
+            queries: publish.get("queries")?,
+            branch: publish.get("branch")?,
+            folder: publish.get("folder")?,
+            remote: publish.get("remote")?,
+        })
     }
 }

@@ -28,10 +28,11 @@ fn looks_secret(name: &str, value: &str) -> bool {
     SECRET_PREFIXES.iter().any(|prefix| value.starts_with(prefix)) || (named && !plain)
 }
 
-/// Whether a text is an address with a user or password in it.
+/// Whether a text is an address with a user or password in it. The user of an ssh address is a name like any other.
 pub(crate) fn carries_password(text: &str) -> bool {
-    let authority = text.split_once("://").map_or("", |(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or_default());
-    authority.contains('@')
+    let Some((scheme, rest)) = text.split_once("://") else { return false };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    authority.rsplit_once('@').is_some_and(|(user, _)| scheme != "ssh" || user.contains(':'))
 }
 
 #[cfg(test)]
@@ -47,6 +48,16 @@ mod tests {
         }
         for (name, value) in [("MAX_TOKEN", "8"), ("TOKENS", "many"), ("SORT_KEY", "name"), ("PASSWORD", ""), ("A", "text")] {
             assert!(!looks_secret(name, value), "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn a_user_of_ssh_is_no_secret() {
+        for address in ["https://me@example.org/a", "http://me:pw@example.org", "ssh://git:pw@example.org/a", "ftp://a@b@c"] {
+            assert!(carries_password(address), "{address}");
+        }
+        for address in ["ssh://git@example.org/a", "git@example.org:a", "https://example.org/@a", "a@b"] {
+            assert!(!carries_password(address), "{address}");
         }
     }
 }

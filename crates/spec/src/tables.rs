@@ -6,8 +6,8 @@
 use crate::field::{Choice, Rule, Table, Type, Unique, choice, default, optional, required};
 use crate::format::{
     BRANCH, CRON, CURRENCY, DATE, DURATION, DURATION_OR_NONE, ENV_NAME, HEADER, HOST, HTTP_PATH, HTTP_URL, HTTPS_URL, IMAGE,
-    INSTANT, LABEL, LATENCY, MEMBER, METRIC, NAME, PATH, PUBLIC_KEY, QUANTITY, RUN_ID, SCENARIO, SEED, SHA256, SQL_PATH, TEXT,
-    TIMEZONE, UNIT, WORD,
+    INSTANT, LABEL, LATENCY, MEMBER, METRIC, NAME, PATH, PUBLIC_KEY, QUANTITY, REMOTE, RUN_ID, SCENARIO, SEED, SHA256, SQL_PATH,
+    TEXT, TIMEZONE, UNIT, WORD,
 };
 use crate::lengths::MAX_TOKENS;
 
@@ -346,7 +346,7 @@ pub(crate) static INTENTS: [Choice; 3] = [
 ];
 pub(crate) static ISOLATIONS: [Choice; 3] = [
     choice("none", "Nothing is done between trials."),
-    choice("flush", "The target's caches are flushed between trials."),
+    choice("flush", "The target is asked to empty its prefix cache before each trial."),
     choice("restart_target", "The target is restarted for each trial."),
 ];
 pub(crate) static PLACEMENTS: [Choice; 2] = [
@@ -685,8 +685,13 @@ static PUBLISH: Table = Table {
             "[]",
             "SQL files that select published numbers, relative to the repository's root.",
         ),
-        optional("branch", &Type::Text(&BRANCH), "The branch that publications are committed to."),
-        optional("folder", &PATH_TYPE, "The folder in it."),
+        optional("branch", &Type::Text(&BRANCH), "The branch that published folders are committed to; none if left out."),
+        optional("folder", &PATH_TYPE, "The folder in it that gets a folder for each run; its root if left out."),
+        optional(
+            "remote",
+            &Type::Text(&REMOTE),
+            "The remote that has the branch: a name that the checkout knows, or an address without credentials. `origin` if left out.",
+        ),
     ],
     rules: &[],
 };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Write as _;
 
-use assay_manifest::{AttemptStatus, InputRef, TrialId};
+use assay_manifest::{AttemptStatus, InputRef, Reason, TrialId};
 use serde::{Deserialize, Serialize};
 
 use crate::{Failure, StageName};
@@ -21,6 +21,8 @@ pub struct HoldRequest {
     pub env_from: BTreeMap<String, String>,
     /// Environment variables whose values the runner reads from files, by name.
     pub env_files: BTreeMap<String, String>,
+    /// The file in which the runner says how the process ended, for people, where it ends before it is released. It appears whole.
+    pub end_file: String,
 }
 
 /// Something that a stage says while it runs.
@@ -55,6 +57,9 @@ pub enum Event {
         valid: bool,
         /// How long it took, in nanoseconds.
         duration_ns: u64,
+        /// What speaks against counting it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        reasons: Vec<Reason>,
     },
     /// How far the load of a trial is.
     Load {
@@ -134,7 +139,14 @@ mod tests {
             Event::Started { stage: StageName::Execute },
             Event::TrialStarted { trial: trial.clone(), attempt: 1, number: 2, of: 3 },
             Event::Load { trial: trial.clone(), attempt: 1, sent: 5, in_flight: 2, ok: 1, failed: 2, token_events: u64::MAX },
-            Event::TrialFinished { trial, attempt: 1, status: AttemptStatus::TimedOut, valid: false, duration_ns: u64::MAX },
+            Event::TrialFinished {
+                trial,
+                attempt: 1,
+                status: AttemptStatus::TimedOut,
+                valid: false,
+                duration_ns: u64::MAX,
+                reasons: vec![Reason::new("time_limit", "it ran into its limit")],
+            },
             Event::Recording,
             Event::Note { message: "two\nlines".to_owned() },
             Event::Hold(HoldRequest {
@@ -143,6 +155,7 @@ mod tests {
                 env: env.clone(),
                 env_from: env.clone(),
                 env_files: env,
+                end_file: "/scratch/end-of-t".to_owned(),
             }),
             Event::Accepted { result: InputRef { kind: Kind::Plan, manifest: digest, bundle: digest }, earlier: true },
             Event::Recomputed { manifest: digest },

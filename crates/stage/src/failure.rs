@@ -87,15 +87,18 @@ pub struct Failure {
     pub causes: Vec<String>,
     /// What to try.
     pub hint: Option<String>,
+    /// Whether the same call would fail again until somebody changes something: trying it again at once is no use.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lasting: bool,
 }
 
 impl Failure {
     /// A failure from its kind, word and message.
     pub fn new(exit: Exit, code: &str, message: impl Into<String>) -> Self {
-        Self { exit, code: code.to_owned(), message: message.into(), causes: Vec::new(), hint: None }
+        Self { exit, code: code.to_owned(), message: message.into(), causes: Vec::new(), hint: None, lasting: false }
     }
 
-    /// The world failed in a way that a retry may mend.
+    /// The world failed in a way that a retry may mend, unless the failure is said to last.
     pub fn environment(code: &str, message: impl Into<String>) -> Self {
         Self::new(Exit::Environment, code, message)
     }
@@ -141,6 +144,18 @@ impl Failure {
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
+    }
+
+    /// Says that trying again at once is no use.
+    #[must_use]
+    pub fn lasting(mut self) -> Self {
+        self.lasting = true;
+        self
+    }
+
+    /// Whether the same call may go well if it is tried again at once.
+    pub fn is_worth_a_retry(&self) -> bool {
+        self.exit == Exit::Environment && !self.lasting
     }
 
     /// The definitions do not hold; the message shows every problem at its place.
@@ -227,6 +242,17 @@ mod tests {
         error[scratch]: cannot write `rows.parquet`
           because: the disk is full
         ");
+    }
+
+    #[test]
+    fn only_the_world_is_tried_again_and_not_where_it_stays_as_it_is() {
+        assert!(Failure::environment("c", "m").is_worth_a_retry());
+        assert!(!Failure::environment("c", "m").lasting().is_worth_a_retry());
+        assert!(!Failure::definition("c", "m").is_worth_a_retry());
+        let json = |failure: &Failure| serde_json::to_string(failure).expect("JSON");
+        let lasting = Failure::environment("c", "m").lasting();
+        assert_eq!(serde_json::from_str::<Failure>(&json(&lasting)).expect("read back"), lasting);
+        assert!(!json(&Failure::environment("c", "m")).contains("lasting"), "it is said where it is so");
     }
 
     #[test]

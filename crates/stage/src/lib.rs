@@ -22,5 +22,5 @@ pub use harness::{Stage, main};
 pub use inputs::Inputs;
 pub use layout::{Accepted, CONTRACT, Layout, input_digest};
 pub use seal::{Seal, Sealed, binary_digest, seal, source_dependencies};
-pub use secret::{Absent, read_secret, value_of};
+pub use secret::{Absent, Secrets, read_secret, value_of};
 pub use trust::{load_trust, read_trust};

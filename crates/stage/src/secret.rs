@@ -1,6 +1,7 @@
-//! Secrets that a definition names and never holds.
+//! Secrets that a definition names and never holds, and what is kept of a stranger's words that may hold them.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::fs::File;
 use std::io::Read as _;
 
@@ -8,6 +9,12 @@ use assay_manifest::EnvVar;
 
 /// The largest secret that is read from a file, as large as one environment variable may be on Linux.
 const MAX_SECRET_BYTES: u64 = 128 << 10;
+
+/// The shortest value that is looked for as a secret: shorter ones stand in ordinary output by chance.
+const MIN_SECRET_BYTES: usize = 6;
+
+/// What stands where a secret stood.
+const MASK: &[u8] = b"[secret]";
 
 /// The text of a file without the line end that editors add.
 pub fn read_secret(path: &str) -> std::io::Result<OsString> {
@@ -40,6 +47,66 @@ pub fn value_of(variable: &EnvVar) -> Result<OsString, Absent> {
     }
 }
 
+/// The secrets that somebody was given, who may say them again. Nothing prints them.
+#[derive(Clone, Default)]
+pub struct Secrets(Vec<Vec<u8>>);
+
+impl Secrets {
+    /// These values, but for those that are too short to be told from ordinary output.
+    pub fn new<V: Into<Vec<u8>>>(values: impl IntoIterator<Item = V>) -> Self {
+        let values = values.into_iter().map(Into::into);
+        Self(values.filter(|value| value.len() >= MIN_SECRET_BYTES).collect())
+    }
+
+    /// Whether there is nothing to look for.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The bytes with every secret masked; none where they hold no secret.
+    pub fn mask(&self, bytes: &[u8]) -> Option<Vec<u8>> {
+        self.masked(bytes, |rest| self.longest(rest))
+    }
+
+    /// The same of a text that was cut at some length: at its end, the beginning of a secret is one too.
+    pub fn mask_cut(&self, text: &str) -> Option<String> {
+        let masked = self.masked(text.as_bytes(), |rest| {
+            let is_begun = rest.len() >= MIN_SECRET_BYTES && self.0.iter().any(|secret| secret.starts_with(rest));
+            self.longest(rest).or(is_begun.then_some(rest.len()))
+        });
+        masked.map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// The length of the longest secret that `rest` begins with.
+    fn longest(&self, rest: &[u8]) -> Option<usize> {
+        self.0.iter().filter(|secret| rest.starts_with(secret)).map(Vec::len).max()
+    }
+
+    fn masked(&self, bytes: &[u8], secret_at: impl Fn(&[u8]) -> Option<usize>) -> Option<Vec<u8>> {
+        if self.is_empty() {
+            return None;
+        }
+        let (mut masked, mut rest, mut held) = (Vec::new(), bytes, false);
+        while let Some((first, after)) = rest.split_first() {
+            rest = if let Some(length) = secret_at(rest) {
+                held = true;
+                masked.extend_from_slice(MASK);
+                rest.get(length..).unwrap_or_default()
+            } else {
+                masked.push(*first);
+                after
+            };
+        }
+        held.then_some(masked)
+    }
+}
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} secrets", self.0.len())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,5 +131,37 @@ mod tests {
         assert!(read(&vec![b'x'; limit]).is_ok());
         assert!(read(&vec![b'x'; limit + 1]).is_err());
         assert!(read_secret("/nonexistent/token").is_err());
+    }
+
+    /// The text with these secrets masked; `-` where it held none.
+    fn masked(text: &str, secrets: &[&str]) -> String {
+        let masked = Secrets::new(secrets.iter().copied()).mask(text.as_bytes());
+        masked.map_or_else(|| "-".to_owned(), |bytes| String::from_utf8(bytes).expect("text"))
+    }
+
+    #[test]
+    fn secrets_are_masked_wherever_they_stand() {
+        assert_eq!(masked("token hunter22!", &["hunter22"]), "token [secret]!");
+        assert_eq!(masked("hunter22hunter22", &["hunter22"]), "[secret][secret]");
+        assert_eq!(masked("abcdefgh", &["abcdef", "abcdefgh"]), "[secret]", "the longest wins");
+        assert_eq!(masked("nothing here", &["hunter22"]), "-");
+        assert_eq!(masked("yes yes", &["yes"]), "-", "short values stand in ordinary output");
+        assert_eq!(masked("", &["hunter22"]), "-");
+        assert_eq!(masked("a hunter2", &["hunter22"]), "-", "a part of it is not it");
+    }
+
+    #[test]
+    fn a_cut_text_may_end_in_the_middle_of_a_secret() {
+        let masked = |text| Secrets::new(["hunter22"]).mask_cut(text).unwrap_or_else(|| "-".to_owned());
+        assert_eq!(masked("it is hunter2"), "it is [secret]");
+        assert_eq!(masked("hunter22 is hunter"), "[secret] is [secret]");
+        assert_eq!(masked("it is hunte"), "-", "too little of it");
+        assert_eq!(masked("hunter2 it is"), "-", "not at the end");
+        assert_eq!(masked("müde hunter22"), "müde [secret]");
+    }
+
+    #[test]
+    fn nothing_prints_a_secret() {
+        assert_eq!(format!("{:?}", Secrets::new(["hunter22", "short"])), "1 secrets");
     }
 }

@@ -87,6 +87,8 @@ pub(crate) struct Growth {
     pub(crate) outer: u64,
     /// Between the first answer asked for in the window and the last that was there in it: at most what is of the window.
     pub(crate) inner: u64,
+    /// How many answers lie wholly within the window: with fewer than two, `inner` says nothing.
+    pub(crate) within: usize,
     /// From when to when `outer` reaches.
     pub(crate) reach: (Instant, Instant),
     /// How often the counter fell, as it does when its server starts again. What it had counted since the answer before is lost.
@@ -114,7 +116,7 @@ pub(crate) fn growth(scrapes: &[Scrape], what: What, window: &Window) -> Option<
     let (outer, resets) = grown(&values);
     let (inner, _) = grown(&within);
     let reach = (around.first()?.asked, around.last()?.answered);
-    Some(Growth { counter: name, outer, inner, reach, resets })
+    Some(Growth { counter: name, outer, inner, within: within.len(), reach, resets })
 }
 
 /// How much a counter grew from value to value, and how often it fell. After a fall it has grown from 0.

@@ -3,7 +3,7 @@
 //! A disagreement is recorded and fails nothing. It has innocent causes, and other traffic on the endpoint is one of them: that
 //! it shows is the point.
 
-use assay_manifest::{Count, CrossCheck, Instant, ServingApi, ServingOutcome, ServingWork};
+use assay_manifest::{CacheMode, Count, CrossCheck, Instant, ServingApi, ServingOutcome, ServingWork};
 use assay_record::Outcome;
 
 use crate::counters::{Growth, What};
@@ -91,7 +91,8 @@ fn check(counted: &Counted, work: &ServingWork, what: What, growth: &Growth, nei
         },
     };
     let (from, to) = growth.reach;
-    let has_neighbours = (neighbours.between)(from, to);
+    // What warms the cache is asked before the window begins, and counted by nobody but the endpoint.
+    let has_neighbours = work.cache == CacheMode::Warm || (neighbours.between)(from, to);
     // The readings at the edges hold what other attempts of the run brought; then only their insides are surely the attempt's.
     let surely = if has_neighbours { growth.inner } else { growth.outer };
     let agrees = growth.resets == 0 && bounds.least <= growth.outer && surely <= bounds.most;
@@ -107,9 +108,15 @@ fn check(counted: &Counted, work: &ServingWork, what: What, growth: &Growth, nei
 
 /// What was seen of the counter, for people.
 fn seen(growth: &Growth, has_neighbours: bool) -> String {
-    let Growth { outer, inner, reach: (from, to), resets, .. } = growth;
-    let shared =
-        if has_neighbours { format!(", which other attempts share, and by {inner} within the window") } else { String::new() };
+    let Growth { outer, inner, within, reach: (from, to), resets, .. } = growth;
+    let shared = match within {
+        _ if !has_neighbours => String::new(),
+        // The recorder asks once a second: a window below that holds one answer at most.
+        0 | 1 => ", which requests outside of the window share; the window is too short to hold two readings, so it was only \
+                  checked that the growth is not smaller"
+            .to_owned(),
+        _ => format!(", which requests outside of the window share, and by {inner} within the window"),
+    };
     let fell = match resets {
         0 => String::new(),
         resets => format!("; it fell {resets} times, as when the endpoint starts again, and what it lost is unknown"),

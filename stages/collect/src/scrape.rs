@@ -65,6 +65,7 @@ impl Scrapers {
             let headers = Headers::read(headers).map_err(|error| {
                 Failure::environment("secret_absent", format!("the headers of target `{}` cannot be sent", target.id))
                     .because(&error)
+                    .lasting()
             })?;
             let path = ctx.scratch().join(format!("endpoint-{}.jsonl.zst", target.id));
             let scraper = Scraper::new(Client::new(headers), &target.id, at(address, PATH), path, watch)?;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -13,11 +14,14 @@ use assay_manifest::{
     ResourceUsage, Variant,
 };
 use assay_process::{Command, Ended, Status, Usage};
-use assay_stage::{Absent, Context, Failure, value_of};
+use assay_stage::{Absent, Context, Failure, Secrets, value_of};
 
 use crate::capture::Capture;
 use crate::judge::{Left, judge};
 use crate::workspace::{SCRIPT, Workspace, base_environment, spawner, system};
+
+/// Why an attempt does not count that held a secret in what is kept of it.
+pub(crate) const SECRET_IN_OUTPUT: &str = "secret_in_output";
 
 /// One trial and all that its attempts need from the plan.
 pub(crate) struct Runner<'a> {
@@ -77,7 +81,7 @@ impl<'a> Runner<'a> {
         let (status, mut reasons) =
             judge(&Left { ended: &ended, output: &output, metrics: &self.workload.metrics, before: &before, after: &after });
         if stdout.held_secret || stderr.held_secret {
-            reasons.push(Reason::new("secret_in_output", "the script printed a secret of its environment, which was masked"));
+            reasons.push(Reason::new(SECRET_IN_OUTPUT, "the script printed a secret of its environment, which was masked"));
         }
         Ok(Attempt {
             indicator: Some(self.outcome(&ended, &output)),
@@ -89,14 +93,14 @@ impl<'a> Runner<'a> {
     }
 
     /// The command, and the secrets among its variables.
-    fn command(&self, folder: &Path, stdout: &Capture, stderr: &Capture) -> Result<(Command, Vec<OsString>), Failure> {
+    fn command(&self, folder: &Path, stdout: &Capture, stderr: &Capture) -> Result<(Command, Secrets), Failure> {
         let mut secrets = Vec::new();
         let mut command = Command::new(folder.join(SCRIPT));
         command.env = base_environment(folder).into_iter().map(|(name, value)| (name.into(), value)).collect();
         for variable in &self.env {
             let value = resolve(variable)?;
             if variable.value.is_none() {
-                secrets.push(value.clone());
+                secrets.push(value.clone().into_vec());
             }
             command = command.env(&variable.name, value);
         }
@@ -106,7 +110,7 @@ impl<'a> Runner<'a> {
         command.cwd = Some(folder.to_owned());
         command.stdout = stdout.output();
         command.stderr = stderr.output();
-        Ok((command, secrets))
+        Ok((command, Secrets::new(secrets)))
     }
 
     fn outcome(&self, ended: &Ended, output: &Result<assay_indicator::Output, Malformed>) -> IndicatorOutcome {
@@ -136,7 +140,8 @@ pub(crate) fn host_state(ctx: &Context) -> HostState {
 /// The value of a variable; a secret is read where the reference says, and goes to the program alone.
 fn resolve(variable: &EnvVar) -> Result<OsString, Failure> {
     let absent = |what: String| {
-        Failure::environment("secret_absent", format!("the variable `{}` comes from {what}, which cannot be read", variable.name))
+        let message = format!("the variable `{}` comes from {what}, which cannot be read", variable.name);
+        Failure::environment("secret_absent", message).lasting()
     };
     value_of(variable).map_err(|why| match why {
         Absent::Env(name) => absent(format!("the environment variable `{name}`")),

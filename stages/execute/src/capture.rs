@@ -1,6 +1,5 @@
 //! What a measured program prints, caught in a file without a name, so that the program cannot put another one in its place.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read, Seek as _, SeekFrom};
 use std::os::fd::AsRawFd as _;
@@ -8,16 +7,10 @@ use std::path::PathBuf;
 
 use assay_manifest::Artifact;
 use assay_process::Output;
-use assay_stage::{Context, Failure};
+use assay_stage::{Context, Failure, Secrets};
 
 /// The most that is kept of a program's standard output or error. A result that needs more is no result.
 pub(crate) const MAX_OUTPUT_BYTES: u64 = 64 << 20;
-
-/// The shortest value that is looked for as a secret: shorter ones stand in ordinary output by chance.
-const MIN_SECRET_BYTES: usize = 6;
-
-/// What stands where a secret stood.
-const MASK: &[u8] = b"[secret]";
 
 /// One output of one program.
 pub(crate) struct Capture(File);
@@ -44,15 +37,15 @@ impl Capture {
     }
 
     /// Keeps the output as an artifact, and gives its first `head` bytes.
-    pub(crate) fn keep(mut self, ctx: &Context, name: String, secrets: &[OsString], head: u64) -> Result<Kept, Failure> {
+    pub(crate) fn keep(mut self, ctx: &Context, name: String, secrets: &Secrets, head: u64) -> Result<Kept, Failure> {
         let media_type = "application/octet-stream";
-        let secrets: Vec<&[u8]> = secrets.iter().map(|secret| secret.as_encoded_bytes()).collect();
         if !secrets.is_empty() {
             let bytes = self.read(MAX_OUTPUT_BYTES)?;
-            let masked = mask(&bytes, &secrets);
-            let held_secret = masked != bytes;
-            let artifact = ctx.put(name, media_type, &masked)?;
-            let head = masked.into_iter().take(usize::try_from(head).unwrap_or(usize::MAX)).collect();
+            let masked = secrets.mask(&bytes);
+            let held_secret = masked.is_some();
+            let kept = masked.unwrap_or(bytes);
+            let artifact = ctx.put(name, media_type, &kept)?;
+            let head = kept.into_iter().take(usize::try_from(head).unwrap_or(usize::MAX)).collect();
             return Ok(Kept { artifact, head, held_secret });
         }
         let beginning = self.read(head)?;
@@ -71,41 +64,4 @@ impl Capture {
 
 fn unusable(error: &std::io::Error) -> Failure {
     Failure::environment("scratch", "cannot use a scratch file for a program's output").because(error)
-}
-
-/// The bytes with every secret masked.
-fn mask(bytes: &[u8], secrets: &[&[u8]]) -> Vec<u8> {
-    let mut masked = Vec::with_capacity(bytes.len());
-    let mut rest = bytes;
-    while let Some((first, after)) = rest.split_first() {
-        let here = |secret: &&&[u8]| secret.len() >= MIN_SECRET_BYTES && rest.starts_with(secret);
-        rest = if let Some(length) = secrets.iter().filter(here).map(|secret| secret.len()).max() {
-            masked.extend_from_slice(MASK);
-            rest.get(length..).unwrap_or_default()
-        } else {
-            masked.push(*first);
-            after
-        };
-    }
-    masked
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn masked(text: &str, secrets: &[&str]) -> String {
-        let secrets: Vec<&[u8]> = secrets.iter().map(|secret| secret.as_bytes()).collect();
-        String::from_utf8(mask(text.as_bytes(), &secrets)).expect("text")
-    }
-
-    #[test]
-    fn secrets_are_masked_wherever_they_stand() {
-        assert_eq!(masked("token hunter22!", &["hunter22"]), "token [secret]!");
-        assert_eq!(masked("hunter22hunter22", &["hunter22"]), "[secret][secret]");
-        assert_eq!(masked("abcdefgh", &["abcdef", "abcdefgh"]), "[secret]", "the longest wins");
-        assert_eq!(masked("nothing here", &["hunter22"]), "nothing here");
-        assert_eq!(masked("yes yes", &["yes"]), "yes yes", "short values stand in ordinary output");
-        assert_eq!(masked("", &["hunter22"]), "");
-    }
 }

@@ -1,7 +1,7 @@
 //! What became of an indicator's attempt, decided from what it left: pure, so that every verdict can be tested.
 
 use assay_indicator::{Malformed, Output, Value};
-use assay_manifest::{AttemptStatus, HostState, Metric, Reason};
+use assay_manifest::{AttemptStatus, Count, HostState, Metric, Reason};
 use assay_process::{Ended, Status};
 
 /// The share of a trial's time that its control group may be throttled before the attempt no longer counts: beyond it the
@@ -71,14 +71,30 @@ fn missing(metric: &Metric, output: &Output) -> Option<Reason> {
     Some(Reason::new("metric_too_large", format!("the metric `{path}` is {beyond:e}, which nothing measured comes near")))
 }
 
-/// How long the control group was throttled between two states; absent where either cannot be read.
+/// How much a counter of microseconds grew between two states; absent where either has none, and where it fell because something
+/// set it back.
+fn grown(before: Option<Count>, after: Option<Count>) -> Option<u64> {
+    after?.0.checked_sub(before?.0)
+}
+
+/// How long the control group was throttled between two states; absent where that cannot be read.
 pub(crate) fn throttled_us(before: &HostState, after: &HostState) -> Option<u64> {
-    Some(after.cgroup_throttled_us?.0.saturating_sub(before.cgroup_throttled_us?.0))
+    grown(before.cgroup_throttled_us, after.cgroup_throttled_us)
+}
+
+/// How long some task waited for a CPU between two states; absent where the kernel does not count it.
+pub(crate) fn pressure_us(before: &HostState, after: &HostState) -> Option<u64> {
+    grown(before.cpu_pressure_us, after.cpu_pressure_us)
+}
+
+/// Microseconds as a share of a window. The states lie just outside of the window, so it is kept from exceeding 1.
+pub(crate) fn share_of(us: u64, window_ns: u64) -> f64 {
+    (us as f64 * 1000.0 / window_ns.max(1) as f64).min(1.0)
 }
 
 /// An attempt whose control group was throttled measured the limit of the group.
 pub(crate) fn throttled(throttled_us: Option<u64>, wall_ns: u64) -> Option<Reason> {
-    let share = throttled_us? as f64 * 1000.0 / wall_ns.max(1) as f64;
+    let share = share_of(throttled_us?, wall_ns);
     (share > MAX_THROTTLED_SHARE).then(|| {
         Reason::new("cpu_throttled", format!("the control group was throttled for {:.0} % of the attempt", share * 100.0))
     })
@@ -86,7 +102,7 @@ pub(crate) fn throttled(throttled_us: Option<u64>, wall_ns: u64) -> Option<Reaso
 
 #[cfg(test)]
 mod tests {
-    use assay_manifest::{Better, Count, Instant};
+    use assay_manifest::{Better, Instant};
     use assay_process::Usage;
 
     use super::*;
@@ -107,6 +123,7 @@ mod tests {
             cpu_busy_us: None,
             cpu_steal_us: None,
             cgroup_throttled_us: throttled_us.map(Count),
+            cpu_pressure_us: throttled_us.map(|us| Count(us * 2)),
             frequencies_khz: Vec::new(),
             temperatures_millicelsius: std::collections::BTreeMap::new(),
         }
@@ -252,7 +269,19 @@ mod tests {
         assert_eq!(throttled(None, Some(60_010)), "completed", "what cannot be read is not held against it");
         assert_eq!(throttled(Some(60_010), None), "completed");
         assert_eq!(throttled(Some(60_010), Some(10)), "completed", "a counter that fell was reset");
+        assert_eq!(throttled_us(&state(Some(60_010)), &state(Some(10))), None, "nor is it known how much it grew");
         let instant = Ended { wall_ns: 0, ..exited(0) };
         assert_eq!(verdict(&instant, GOOD, &["rate"], [Some(0), Some(0)]), "completed");
+    }
+
+    #[test]
+    fn pressure_is_what_the_counter_grew_by_and_never_a_guess() {
+        let grown = |before, after| pressure_us(&state(before), &state(after));
+        assert_eq!(grown(Some(100), Some(350)), Some(500), "the test's counter is twice the throttled time");
+        assert_eq!(grown(Some(100), Some(100)), Some(0), "a quiet machine is a reading");
+        assert_eq!([grown(None, Some(1)), grown(Some(1), None), grown(Some(2), Some(1))], [None; 3]);
+        // 250 ms of a second, and more than all of it.
+        let shares = [250_000, 1_000_100].map(|us| share_of(us, 1_000_000_000).to_string());
+        assert_eq!(shares, ["0.25", "1"]);
     }
 }

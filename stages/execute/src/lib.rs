@@ -18,12 +18,12 @@ use assay_manifest::{
     Reason, TrialId, Window,
 };
 use assay_probe::{Client, Headers, Identity};
-use assay_stage::{Context, Event, Exit, Failure, Inputs, Stage, StageName};
+use assay_stage::{Context, Event, Failure, Inputs, Stage, StageName};
 use serde::{Deserialize, Serialize};
 
 use crate::attempt::Runner;
 use crate::journal::{CheckpointOf, Journal};
-use crate::serving::{Barrier, ServingTrial, Tokenizers};
+use crate::serving::{Barrier, ServingTrial, Tokenizers, unreadable_header};
 use crate::workspace::Workspace;
 
 /// How often the trials of a run may be cut short by something outside of them before the stage gives up: a machine that goes
@@ -114,7 +114,8 @@ fn check_drift(environment: &Environment, here: &Fact<String>) -> Result<(), Fai
             "drift",
             format!("the block was provisioned under boot id {then}, but this machine runs under {now}"),
         )
-        .hint("the block has to be provisioned anew; `assay run` with the same run id does so")),
+        .hint("the block has to be provisioned anew; `assay run` with the same run id does so")
+        .lasting()),
         _ => Ok(()),
     }
 }
@@ -164,13 +165,14 @@ impl BlockRun<'_> {
         for found in &self.environment.targets {
             let Some(target) = self.plan.target(&found.id) else { continue };
             let Some(address) = &found.address else { continue };
-            let headers = Headers::read(&target.headers).map_err(|error| Failure::of(Exit::Environment, "header", &error))?;
+            let headers = Headers::read(&target.headers).map_err(|error| unreadable_header(&error))?;
             if let Some(difference) = Identity::ask(&Client::new(headers), address).differs_from(found) {
                 return Err(Failure::environment(
                     "drift",
                     format!("the target `{}` is not the one provisioned: {difference}", found.id),
                 )
-                .hint("the block has to be provisioned anew; `assay run` with the same run id does so"));
+                .hint("the block has to be provisioned anew; `assay run` with the same run id does so")
+                .lasting());
             }
         }
         Ok(())
@@ -223,6 +225,7 @@ impl BlockRun<'_> {
                 status: done.status,
                 valid: done.validity.valid,
                 duration_ns: done.window.duration_ns.0,
+                reasons: done.validity.reasons.clone(),
             });
             let valid = done.validity.valid;
             self.journal.save_attempt(self.ctx, self.of, done)?;

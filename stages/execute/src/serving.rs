@@ -2,6 +2,8 @@
 
 mod barrier;
 mod body;
+mod exchange;
+mod flush;
 mod judge;
 mod requests;
 mod sink;
@@ -16,21 +18,22 @@ use std::time::Duration;
 
 use assay_load::{Arrivals, ChunkLists, Endpoint, Finished, Measured, Progress, Trial};
 use assay_manifest::{
-    Artifact, Attempt, CacheMode, CaptureMode, ClientHealth, ClockOffset, Count, Environment, FrozenWorkload, HostFacts, Plan,
-    PlannedTrial, ProvisionedTarget, Reason, ServingApi, ServingOutcome, ServingWork, Target,
+    Artifact, Attempt, CacheMode, CaptureMode, ClientHealth, ClockOffset, Count, Environment, FrozenWorkload, HostFacts,
+    Isolation, Plan, PlannedTrial, ProvisionedTarget, Reason, ServingApi, ServingOutcome, ServingWork, Target,
 };
-use assay_probe::{Client, Headers};
+use assay_probe::{Client, HeaderError, Headers};
 use assay_record::{Outcome, Phase};
 use assay_schedule::{Nonce, Offered, PointKey, Stripe, TrialKey, TrialSchedule};
-use assay_stage::{Context, Event, Exit, Failure, Stopwatch};
+use assay_stage::{Context, Event, Exit, Failure, Secrets, Stopwatch};
 use assay_tokens::Tokenizer;
 use assay_warehouse::WrittenFile;
 use assay_warehouse::records::RecordWriter;
 
-use crate::attempt::host_state;
-use crate::judge::throttled_us;
+use crate::attempt::{SECRET_IN_OUTPUT, host_state};
+use crate::judge::{pressure_us, share_of, throttled_us};
 pub(crate) use crate::serving::barrier::Barrier;
 use crate::serving::barrier::Start;
+use crate::serving::flush::NotFlushed;
 use crate::serving::requests::{Prompts, WarmPrompts};
 use crate::serving::sink::RecordSink;
 
@@ -60,6 +63,8 @@ pub(crate) struct ServingTrial<'a> {
     address: String,
     schedule_of: ScheduleOf<'a>,
     tokenizer: Arc<Tokenizer>,
+    /// Whether each attempt begins with an empty prefix cache.
+    flushes: bool,
 }
 
 /// What a schedule is made from, but for the attempt.
@@ -89,7 +94,8 @@ impl<'a> ServingTrial<'a> {
         let offered = Offered::of_point(point).map_err(|error| Failure::of(Exit::Definition, "schedule", &error))?;
         let tokenizer = tokenizer(ctx, work, tokenizers)?;
         let schedule_of = ScheduleOf { seed, workload, offered };
-        Ok(Some(Self { trial, work, target, address, schedule_of, tokenizer }))
+        let flushes = work.cache == CacheMode::ColdFlush || plan.isolation == Isolation::Flush;
+        Ok(Some(Self { trial, work, target, address, schedule_of, tokenizer, flushes }))
     }
 
     /// The seed-determined load of one attempt.
@@ -107,22 +113,32 @@ impl<'a> ServingTrial<'a> {
     pub(crate) fn run(&self, ctx: &Context, here: &HostFacts, attempt: u32) -> Result<Attempt, Failure> {
         let schedule = self.schedule(ctx, attempt)?;
         let schedule_digest = schedule.digest();
-        let headers = Headers::read(&self.target.headers).map_err(|error| Failure::of(Exit::Environment, "header", &error))?;
+        let headers = Headers::read(&self.target.headers).map_err(|error| unreadable_header(&error))?;
         let endpoint = self.endpoint(&headers)?;
+        let secrets = headers.secrets().clone();
+        let barrier = Barrier::of(ctx, self.trial, attempt);
         let mut reasons = Vec::new();
-        self.prepare_cache(ctx, &schedule, &endpoint, headers, &mut reasons)?;
+        let cache_flushed = self.flush(ctx, &barrier, headers, &mut reasons)?;
+        if self.work.cache == CacheMode::Warm {
+            self.warm(ctx, &schedule, &endpoint)?;
+        }
 
         let before = host_state(ctx);
-        let barrier = Barrier::of(ctx, self.trial, attempt);
         let watch = ctx.clock().start();
         let start = barrier.wait(ctx, here)?;
-        let shot = self.offer(ctx, attempt, &schedule, endpoint, &start)?;
+        let shot = self.offer(ctx, attempt, &schedule, endpoint, &start, secrets)?;
         let window = watch.window();
         let after = host_state(ctx);
 
         let mut artifacts = vec![shot.records.clone()];
         artifacts.extend(shot.answers);
-        let client = health(&shot.finished, throttled_us(&before, &after), schedule.users().is_none());
+        let pressure_us = pressure_us(&before, &after);
+        let client = ClientHealth {
+            cgroup_throttled_us: throttled_us(&before, &after).map(Count),
+            cpu_pressure_us: pressure_us.map(Count),
+            cpu_pressure: pressure_us.map(|us| share_of(us, window.duration_ns.0)),
+            ..health(&shot.finished, schedule.users().is_none())
+        };
         let (status, verdict) = judge::judge(&judge::Left {
             finished: &shot.finished,
             timed_out: shot.timed_out,
@@ -131,8 +147,13 @@ impl<'a> ServingTrial<'a> {
             window_ns: window.duration_ns.0,
             missed_start: start.missed_by_ns,
             is_idle: own_users(ctx, &schedule) == Some(0),
+            commonest_error: shot.told.commonest_error(),
         });
         reasons.extend(verdict);
+        if shot.told.held_secret {
+            let detail = "the endpoint sent a secret of the target's headers back, which was masked";
+            reasons.push(Reason::new(SECRET_IN_OUTPUT, detail));
+        }
         let outcome = ServingOutcome {
             schedule_digest,
             start: start.at,
@@ -140,10 +161,11 @@ impl<'a> ServingTrial<'a> {
             measured_to_ns: unsigned(shot.finished.measured_to_ns),
             outcomes: outcomes(&shot.finished, Phase::Measured),
             warmup_outcomes: outcomes(&shot.finished, Phase::Warmup),
-            input_tokens: Count(shot.tokens.input),
-            output_tokens: Count(shot.tokens.output),
+            input_tokens: Count(shot.told.tokens.input),
+            output_tokens: Count(shot.told.tokens.output),
             chunk_lists: "all".to_owned(),
             client,
+            cache_flushed,
             clock: start.clock,
             records: shot.records,
         };
@@ -170,26 +192,26 @@ impl<'a> ServingTrial<'a> {
         Ok(endpoint)
     }
 
-    /// Brings the prefix cache into the state that the workload names.
-    fn prepare_cache(
+    /// Has the endpoint empty its prefix cache, where each attempt begins with an empty one, and gives the path that it took. One shard
+    /// asks for all, and the others wait for it: a flush must not fall into what another shard warms or measures.
+    fn flush(
         &self,
         ctx: &Context,
-        schedule: &TrialSchedule,
-        endpoint: &Endpoint,
+        barrier: &Barrier,
         headers: Headers,
         reasons: &mut Vec<Reason>,
-    ) -> Result<(), Failure> {
-        match self.work.cache {
-            // One shard speaks for all: the flush must not fall into another shard's load.
-            CacheMode::ColdFlush if ctx.shard().index == 0 => {
-                let client = Client::new(headers);
-                if let Err(why) = flush(&client, &self.address) {
-                    reasons.push(Reason::new("cache_not_flushed", why));
-                }
-                Ok(())
+    ) -> Result<Option<String>, Failure> {
+        if !self.flushes {
+            return Ok(None);
+        }
+        let flush = || flush::flush(&Client::new(headers), &self.address, ctx.clock(), ctx.cancel()).map(str::to_owned);
+        match barrier.first_does(ctx, flush)? {
+            Ok(path) => Ok(Some(path)),
+            Err(NotFlushed::Never(said)) => Err(flush::cannot_flush(self.target.name.as_str(), &said)),
+            Err(NotFlushed::Failed(why)) => {
+                reasons.push(Reason::new("cache_not_flushed", why));
+                Ok(None)
             }
-            CacheMode::ColdFlush | CacheMode::ColdSalt | CacheMode::Shared => Ok(()),
-            CacheMode::Warm => self.warm(ctx, schedule, endpoint),
         }
     }
 
@@ -246,6 +268,7 @@ impl<'a> ServingTrial<'a> {
         schedule: &TrialSchedule,
         endpoint: Endpoint,
         start: &Start,
+        secrets: Secrets,
     ) -> Result<Shot, Failure> {
         let stripe = stripe(ctx);
         let mut trial = self.trial_of(endpoint, start.monotonic_ns);
@@ -264,8 +287,8 @@ impl<'a> ServingTrial<'a> {
         let out = BufWriter::new(File::create(&path).map_err(|error| unwritable(&path, &error))?);
         let writer = RecordWriter::new(out, attempt, shard).map_err(|error| Failure::of(Exit::Unexpected, "records", &error))?;
         let answers = folder.join("answers.jsonl");
-        let mut sink = RecordSink::new(writer, (self.work.capture == CaptureMode::Full).then_some(answers.as_path()))
-            .map_err(|error| unwritable(&answers, &error))?;
+        let kept_answers = (self.work.capture == CaptureMode::Full).then_some(answers.as_path());
+        let mut sink = RecordSink::new(writer, kept_answers, secrets).map_err(|error| unwritable(&answers, &error))?;
 
         let (cancel, progress) = (AtomicBool::new(false), Progress::new());
         let limit = i64::try_from(self.time_limit().as_nanos()).unwrap_or(i64::MAX);
@@ -275,7 +298,7 @@ impl<'a> ServingTrial<'a> {
             assay_load::run(&trial, &mut prompts, &mut sink, &cancel, &progress)
         });
         let finished = finished.map_err(|error| load_failure(&error))?;
-        let (tokens, written): (_, WrittenFile) =
+        let (told, written): (_, WrittenFile) =
             sink.finish().map_err(|error| Failure::of(Exit::Environment, "records", &*error))?;
         let name = |what: &str| format!("trials/{}/{attempt}/{shard}/{what}", self.trial.trial_id);
         let records = ctx.put_file(name("records.parquet"), "application/vnd.apache.parquet", &path)?;
@@ -289,7 +312,7 @@ impl<'a> ServingTrial<'a> {
         if let Err(error) = std::fs::remove_dir_all(&folder) {
             tracing::warn!(folder = %folder.display(), %error, "the folder of an attempt was not removed");
         }
-        Ok(Shot { finished, timed_out, tokens, records, answers })
+        Ok(Shot { finished, timed_out, told, records, answers })
     }
 }
 
@@ -308,7 +331,7 @@ fn own_users(ctx: &Context, schedule: &TrialSchedule) -> Option<u32> {
 struct Shot {
     finished: Finished,
     timed_out: bool,
-    tokens: sink::Tokens,
+    told: sink::Told,
     records: Artifact,
     answers: Option<Artifact>,
 }
@@ -401,20 +424,6 @@ fn tokenizer(ctx: &Context, work: &ServingWork, known: &mut Tokenizers) -> Resul
     Ok(read)
 }
 
-/// Asks the endpoint to forget its prefixes: vLLM's question, then SGLang's.
-fn flush(client: &Client, address: &str) -> Result<(), String> {
-    const PATHS: [&str; 2] = ["/reset_prefix_cache", "/flush_cache"];
-    let mut said = Vec::new();
-    for path in PATHS {
-        match client.post(&assay_probe::at(address, path), Duration::from_secs(10)) {
-            Ok(status) if (200..300).contains(&status) => return Ok(()),
-            Ok(status) => said.push(format!("`{path}` answered {status}")),
-            Err(error) => said.push(format!("`{path}`: {error}")),
-        }
-    }
-    Err(said.join("; "))
-}
-
 /// Open files that are left for connections, at most [`MAX_IN_FLIGHT`].
 fn max_in_flight() -> u32 {
     let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
@@ -426,7 +435,8 @@ fn outcomes(finished: &Finished, phase: Phase) -> BTreeMap<String, Count> {
     Outcome::ALL.iter().map(of).filter(|(_, count)| count.0 > 0).collect()
 }
 
-fn health(finished: &Finished, throttled_us: Option<u64>, is_open: bool) -> ClientHealth {
+/// What the load says of itself; what the machine says of it is not in there.
+fn health(finished: &Finished, is_open: bool) -> ClientHealth {
     let client = &finished.client;
     let lateness = client.lateness.as_ref();
     ClientHealth {
@@ -437,15 +447,19 @@ fn health(finished: &Finished, throttled_us: Option<u64>, is_open: bool) -> Clie
         loop_stall_max_ns: unsigned(client.longest_stall_ns),
         cpu_user_us: unsigned(client.cpu_user_ns / 1000),
         cpu_system_us: unsigned(client.cpu_system_ns / 1000),
-        cgroup_throttled_us: throttled_us.map(Count),
-        cpu_pressure: None,
         full_reads: Count(client.full_reads),
         starved: Count(client.starved),
         asked_rate_per_s: client.asked_per_s.filter(|_| is_open),
         sent_rate_per_s: client.sent_per_s.unwrap_or(0.0),
         connections: Count(client.connections_opened),
         events: Count(client.token_events),
+        ..ClientHealth::default()
     }
+}
+
+/// A header whose secret is not where its definition says.
+pub(crate) fn unreadable_header(error: &HeaderError) -> Failure {
+    Failure::of(Exit::Environment, "secret_absent", error).lasting()
 }
 
 fn load_failure(error: &assay_load::Error) -> Failure {
@@ -467,5 +481,6 @@ fn signed(ns: Count) -> i64 {
 
 /// The clock of the only shard, or of one on the same boot as shard 0.
 fn same_host() -> ClockOffset {
-    ClockOffset { source: "same_host".to_owned(), offset_ns: Some("0".to_owned()), uncertainty_ns: Some(Count(0)) }
+    let (source, offset_ns) = ("same_host".to_owned(), Some("0".to_owned()));
+    ClockOffset { source, offset_ns, uncertainty_ns: Some(Count(0)), no_exchange: None }
 }

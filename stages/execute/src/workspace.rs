@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use assay_manifest::{Digest, FrozenWorkload, IndicatorWork, PinnedFile, Prepare, Prepared};
 use assay_process::{Command, Spawner};
-use assay_stage::{Context, Failure};
+use assay_stage::{Context, Failure, Secrets};
 
 use crate::capture::Capture;
 
@@ -137,7 +137,7 @@ fn run_preparation(ctx: &Context, workload: &FrozenWorkload, prepare: &Prepare, 
     };
     let mut outputs = Vec::new();
     for (name, log) in [("stdout", stdout), ("stderr", stderr)] {
-        outputs.push(log.keep(ctx, format!("prepared/{}/{name}", workload.name), &[], 0)?.artifact);
+        outputs.push(log.keep(ctx, format!("prepared/{}/{name}", workload.name), &Secrets::default(), 0)?.artifact);
     }
     for path in &prepare.outputs {
         match made_file(&folder.join(path)) {

@@ -1,10 +1,12 @@
 //! Provision: brings the targets of a block up, or proves that they are there, and records what they run on.
 
+mod end;
 mod models;
 mod ready;
 mod simulator;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use assay_host::Root;
 use assay_manifest::{
@@ -14,6 +16,8 @@ use assay_manifest::{
 use assay_probe::{Client, Headers, Identity};
 use assay_stage::{Context, Event, Failure, HoldRequest, Inputs, Stage, StageName};
 use serde::{Deserialize, Serialize};
+
+use crate::end::End;
 
 /// What the machine that a stage runs on is called.
 const LOCAL: &str = "local";
@@ -84,14 +88,17 @@ fn targets_of(plan: &Plan, block: u32) -> Result<Vec<&Target>, Failure> {
 fn provision(ctx: &Context, plan: &Plan, target: &Target) -> Result<ProvisionedTarget, Failure> {
     let found = match target.kind {
         TargetKind::Host => Found::unasked(target),
-        TargetKind::Endpoint => Found::ask(ctx, plan, target, address_of(target)?, target.ready_http.as_deref())?,
+        TargetKind::Endpoint => Found::ask(ctx, plan, target, address_of(target)?, target.ready_http.as_deref(), None)?,
         TargetKind::Process => {
-            ctx.emit(Event::Hold(hold(target, target.command.clone())));
-            Found::ask(ctx, plan, target, address_of(target)?, target.ready_http.as_deref())?
+            let end = End::of(ctx, target);
+            ctx.emit(Event::Hold(hold(target, target.command.clone(), &end)?));
+            Found::ask(ctx, plan, target, address_of(target)?, target.ready_http.as_deref(), Some(&end))?
         }
         TargetKind::Simulator => {
-            let address = simulator::start(ctx, plan, target, |command| Event::Hold(hold(target, command)))?;
-            Found::ask(ctx, plan, target, address, target.ready_http.as_deref().or(Some(simulator::READY_PATH)))?
+            let end = End::of(ctx, target);
+            let address = simulator::start(ctx, plan, target, &end, |command| Ok(Event::Hold(hold(target, command, &end)?)))?;
+            let ready = target.ready_http.as_deref().or(Some(simulator::READY_PATH));
+            Found::ask(ctx, plan, target, address, ready, Some(&end))?
         }
     };
     let host = if target.kind == TargetKind::Endpoint { target.name.to_string() } else { LOCAL.to_owned() };
@@ -123,10 +130,18 @@ impl Found {
         Self { address: target.url.clone(), version, models: Vec::new(), probes: Vec::new() }
     }
 
-    /// Waits until the target is ready, then asks what it is. It fails where the target lists its models and not the plan's.
-    fn ask(ctx: &Context, plan: &Plan, target: &Target, address: String, ready: Option<&str>) -> Result<Self, Failure> {
+    /// Waits until the target is ready, then asks what it is. It fails where the target lists its models and not the plan's, and
+    /// where it is held and ends.
+    fn ask(
+        ctx: &Context,
+        plan: &Plan,
+        target: &Target,
+        address: String,
+        ready: Option<&str>,
+        end: Option<&End>,
+    ) -> Result<Self, Failure> {
         let client = Client::new(headers_of(target)?);
-        let probe = ready::wait(ctx.clock(), ctx.cancel(), &client, target, &address, ready)?;
+        let probe = ready::wait(ctx.clock(), ctx.cancel(), &client, target, &address, ready, end)?;
         let identity = Identity::ask(&client, &address);
         models::check(target, &models::asked_of(plan, target), &identity)?;
         let models = identity.listed().to_vec();
@@ -142,22 +157,31 @@ fn address_of(target: &Target) -> Result<String, Failure> {
 
 fn headers_of(target: &Target) -> Result<Headers, Failure> {
     Headers::read(&target.headers).map_err(|error| {
-        Failure::environment("secret_absent", format!("the headers of target `{}` cannot be sent", target.name)).because(&error)
+        Failure::environment("secret_absent", format!("the headers of target `{}` cannot be sent", target.name))
+            .because(&error)
+            .lasting()
     })
 }
 
 /// What the runner holds for the following stages.
-fn hold(target: &Target, command: Vec<String>) -> HoldRequest {
+fn hold(target: &Target, command: Vec<String>, end: &End) -> Result<HoldRequest, Failure> {
     let pick = |of: fn(&EnvVar) -> Option<&String>| -> BTreeMap<String, String> {
         target.env.iter().filter_map(|variable| Some((variable.name.clone(), of(variable)?.clone()))).collect()
     };
-    HoldRequest {
+    Ok(HoldRequest {
         target: target.name.to_string(),
         command,
         env: pick(|variable| variable.value.as_ref()),
         env_from: pick(|variable| variable.from_env.as_ref()),
         env_files: pick(|variable| variable.from_file.as_ref()),
-    }
+        end_file: path_text(end.file())?,
+    })
+}
+
+/// A path as an event can carry it.
+fn path_text(path: &Path) -> Result<String, Failure> {
+    let unusable = || Failure::environment("path", format!("the path `{}` is not UTF-8", path.display()));
+    path.to_str().map(str::to_owned).ok_or_else(unusable)
 }
 
 /// This machine, and one host for every endpoint: its hardware is unknown until somebody declares or probes it.

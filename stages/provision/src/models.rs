@@ -16,14 +16,14 @@ pub(crate) fn asked_of<'a>(plan: &'a Plan, target: &Target) -> BTreeSet<&'a str>
 }
 
 /// Every model is on the target's list, where it gives one. It is the environment's failure: the definition is sound, and
-/// another start of the endpoint, or a moment later, may serve the model.
+/// another start of the endpoint may serve the model. It lasts until then: an endpoint that is ready has its models.
 pub(crate) fn check(target: &Target, asked: &BTreeSet<&str>, identity: &Identity) -> Result<(), Failure> {
     let Ok(listed) = &identity.models else { return Ok(()) };
     let Some(missing) = asked.iter().find(|model| !listed.iter().any(|name| name == *model)) else { return Ok(()) };
     let message = format!("target `{}` does not serve the model `{missing}`: it lists {}", target.name, named(listed));
     Err(Failure::environment("model_not_served", message).hint(
         "write one of the listed names as the workload's `model`, or start the endpoint with that name (vLLM: `--served-model-name`)",
-    ))
+    ).lasting())
 }
 
 fn named(models: &[String]) -> String {

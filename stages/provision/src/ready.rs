@@ -9,13 +9,16 @@ use assay_probe::{Client, at};
 use assay_process::Cancel;
 use assay_stage::{Clock, Failure};
 
+use crate::end::End;
+
 /// The pause between two questions.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// How long one question may take.
 const ASK_LIMIT: Duration = Duration::from_secs(5);
 
-/// Waits until the target answers at `address`: over HTTP where there is a path to ask for, else by taking a connection.
+/// Waits until the target answers at `address`: over HTTP where there is a path to ask for, else by taking a connection. Whoever
+/// answers for a held target that has ended is somebody else.
 pub(crate) fn wait(
     clock: Clock,
     cancel: &Cancel,
@@ -23,6 +26,7 @@ pub(crate) fn wait(
     target: &Target,
     address: &str,
     path: Option<&str>,
+    end: Option<&End>,
 ) -> Result<Probe, Failure> {
     let question = Question::of(target, address, path)?;
     let watch = clock.start();
@@ -30,7 +34,9 @@ pub(crate) fn wait(
         if cancel.is_cancelled() {
             return Err(Failure::cancelled(cancel.reason().unwrap_or("stopped")));
         }
-        let why = match question.ask(client) {
+        let answer = question.ask(client);
+        end.map_or(Ok(()), End::check)?;
+        let why = match answer {
             Ok(answer) => {
                 let waited_ns = Count(watch.elapsed_ns());
                 return Ok(Probe { question: question.to_string(), ready: true, answer, waited_ns });
@@ -48,6 +54,7 @@ fn not_ready(target: &Target, why: &str) -> Failure {
     let limit = Duration::from_nanos(target.ready_timeout_ns.0);
     Failure::environment("target_not_ready", format!("target `{}` was not ready after {limit:?}: {why}", target.name))
         .hint("look into its log beside the stage's, or give it more time with `ready.timeout`")
+        .lasting()
 }
 
 /// What a target is asked, and where.

@@ -13,7 +13,9 @@ use assay_manifest::{Plan, Target};
 use assay_process::Cancel;
 use assay_stage::{Clock, Context, Event, Failure};
 
+use crate::end::End;
 use crate::models::asked_of;
+use crate::path_text;
 use crate::ready::place_of;
 
 /// The path that answers once a simulator is ready.
@@ -33,13 +35,14 @@ pub(crate) fn start(
     ctx: &Context,
     plan: &Plan,
     target: &Target,
-    hold: impl FnOnce(Vec<String>) -> Event,
+    end: &End,
+    hold: impl FnOnce(Vec<String>) -> Result<Event, Failure>,
 ) -> Result<String, Failure> {
     let port_file = ctx.scratch().join(format!("port-of-{}", target.name));
     let listen = listen_at(target)?;
-    ctx.emit(hold(command(&program()?, target, &asked_of(plan, target), listen, &port_file)?));
+    ctx.emit(hold(command(&program()?, target, &asked_of(plan, target), listen, &port_file)?)?);
     let limit = START_LIMIT.min(Duration::from_nanos(target.ready_timeout_ns.0));
-    let port = wait_for_port(ctx.clock(), ctx.cancel(), target, &port_file, limit)?;
+    let port = wait_for_port(ctx.clock(), ctx.cancel(), target, &port_file, limit, end)?;
     Ok(target.url.clone().unwrap_or_else(|| format!("http://{}", SocketAddr::new(listen.ip(), port))))
 }
 
@@ -81,11 +84,8 @@ fn command(
     listen: SocketAddr,
     port_file: &Path,
 ) -> Result<Vec<String>, Failure> {
-    let text = |path: &Path| {
-        let unusable = || Failure::environment("path", format!("the path `{}` is not UTF-8", path.display()));
-        path.to_str().map(str::to_owned).ok_or_else(unusable)
-    };
-    let mut command = vec![text(program)?, "--listen".to_owned(), listen.to_string(), "--port-file".to_owned(), text(port_file)?];
+    let (program, port_file) = (path_text(program)?, path_text(port_file)?);
+    let mut command = vec![program, "--listen".to_owned(), listen.to_string(), "--port-file".to_owned(), port_file];
     if !target.config.contains_key("model") {
         command.extend(only_model(target, asked)?.map(|model| format!("--model={model}")));
     }
@@ -116,7 +116,14 @@ fn only_model<'a>(target: &Target, asked: &BTreeSet<&'a str>) -> Result<Option<&
     }
 }
 
-fn wait_for_port(clock: Clock, cancel: &Cancel, target: &Target, file: &Path, limit: Duration) -> Result<u16, Failure> {
+fn wait_for_port(
+    clock: Clock,
+    cancel: &Cancel,
+    target: &Target,
+    file: &Path,
+    limit: Duration,
+    end: &End,
+) -> Result<u16, Failure> {
     let watch = clock.start();
     loop {
         // The file appears whole, so whatever is in it is the port.
@@ -127,12 +134,14 @@ fn wait_for_port(clock: Clock, cancel: &Cancel, target: &Target, file: &Path, li
                 return Err(Failure::environment("scratch", format!("cannot read `{}`", file.display())).because(&error));
             }
         }
+        end.check()?;
         if u128::from(watch.elapsed_ns()) >= limit.as_nanos() {
             return Err(Failure::environment(
                 "simulator_not_started",
                 format!("the simulator `{}` did not listen within {limit:?}", target.name),
             )
-            .hint(format!("its log beside the stage's, `target-{}.log`, says why", target.name)));
+            .hint(format!("its log beside the stage's, `target-{}.log`, says why", target.name))
+            .lasting());
         }
         if cancel.wait_timeout(PAUSE) {
             return Err(Failure::cancelled(cancel.reason().unwrap_or("stopped")));

@@ -7,6 +7,7 @@ mod dimensions;
 mod evidence;
 mod rows;
 mod serving;
+mod telemetry;
 
 use assay_claim::Evidence;
 use assay_manifest::{
@@ -58,17 +59,18 @@ impl Stage for Reduce {
         let dimensions = Dimensions::of(&context)?;
         let Outcomes { points, file, serving, views } = outcomes(ctx, &context, &dimensions)?;
         let status = status(&points);
+        let (telemetry, left_out) = telemetry::write(ctx, &context, &dimensions, &points)?;
         let evidence = Evidence { plan, environments: &environments, collection, status, points: &points };
         let findings = Findings {
             publication_safe: assay_claim::shortfalls(Intent::Publication, &evidence).is_empty(),
-            issues: issues(&points, collection),
+            issues: issues(&points, collection).into_iter().chain(left_out).collect(),
         };
         let runs = rows::run_rows(&context, &dimensions, &points, &findings)?;
         // In the order in which tables are published.
         let tables = dimensions.into_files().into_iter().map(|(table, rows)| write_file(ctx, table, rows));
         let dimension_files = tables.collect::<Result<Vec<_>, _>>()?;
         let serving = write_file(ctx, &SERVING_OUTCOME_FACT, serving)?;
-        let files = dimension_files.into_iter().chain([file, serving, write_file(ctx, &BENCHMARK_RUN_FACT, runs)?]);
+        let files = dimension_files.into_iter().chain([file, serving, telemetry, write_file(ctx, &BENCHMARK_RUN_FACT, runs)?]);
         Ok(Summary {
             plan_digest,
             artifact_manifest_digest: collected.manifest,

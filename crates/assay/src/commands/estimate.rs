@@ -1,10 +1,71 @@
-//! How long a plan will take, by what its cases took before.
+//! How long a plan will take: by what its cases took before, by what their loads say, and at most.
 
 use std::time::Duration;
 
-use assay_manifest::{Body as _, Case, CaseId, Document, ExecutionPart, MAX_MANIFEST_BYTES, RunId};
+use assay_manifest::{Body as _, Case, CaseId, Document, ExecutionPart, MAX_MANIFEST_BYTES, Point, PointKind, RunId};
+use assay_spec::{Arrivals, Serving};
 use assay_stage::{Accepted, Failure, Layout, StageName};
 use assay_store::Store;
+
+/// How long requests may take to end after a load's last one was due, as execute has it.
+const DRAIN: Duration = Duration::from_secs(30);
+
+/// How long trials take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Length {
+    /// As far as can be said before they run.
+    pub(crate) expected: Option<Duration>,
+    /// At most, each in its first attempt.
+    pub(crate) at_most: Duration,
+}
+
+impl Length {
+    /// Trials that take nobody knows how long, up to their limit.
+    pub(crate) fn up_to(limit: Duration) -> Self {
+        Self { expected: None, at_most: limit }
+    }
+
+    /// One trial of a load at a point.
+    pub(crate) fn of_load(serving: &Serving, point: &Point, limit: Duration) -> Self {
+        let load = &serving.load;
+        // A closed loop waits for answers: how long its requests take is what is to be measured.
+        let counted = load.requests.zip(rate(point)).and_then(|(requests, rate)| seconds(requests as f64 / rate));
+        let is_closed = matches!(load.arrivals, Arrivals::Closed { .. });
+        let measured = match (load.duration, load.requests) {
+            (Some(duration), None) => Some(duration),
+            (Some(_), Some(_)) if is_closed => None,
+            (duration, Some(_)) => counted.map(|counted| duration.map_or(counted, |duration| duration.min(counted))),
+            (None, None) => None,
+        };
+        let whole = |measured: Duration| load.warmup.saturating_add(measured);
+        let longest = load.duration.map(|duration| whole(duration).saturating_add(DRAIN.min(load.timeout)));
+        Self {
+            expected: measured.map(|measured| whole(measured).min(limit)),
+            at_most: longest.map_or(limit, |longest| longest.min(limit)),
+        }
+    }
+
+    /// So many of them.
+    pub(crate) fn times(self, count: u32) -> Self {
+        let times = |one: Duration| one.saturating_mul(count);
+        Self { expected: self.expected.map(times), at_most: times(self.at_most) }
+    }
+
+    /// These and the others, one after the other.
+    pub(crate) fn then(self, other: Self) -> Self {
+        let expected = self.expected.zip(other.expected).map(|(one, other)| one.saturating_add(other));
+        Self { expected, at_most: self.at_most.saturating_add(other.at_most) }
+    }
+}
+
+/// The arrivals a second of a point; none where it has none.
+fn rate(point: &Point) -> Option<f64> {
+    point.value.get("rate").filter(|_| point.kind == PointKind::Rate)?.parse().ok().filter(|rate: &f64| *rate > 0.0)
+}
+
+fn seconds(seconds: f64) -> Option<Duration> {
+    Duration::try_from_secs_f64(seconds).ok()
+}
 
 /// Earlier runs of a case that are looked into, the latest first: an estimate needs one.
 const LOOKED_INTO: usize = 8;
@@ -47,4 +108,68 @@ fn lengths(store: &Store, run_id: &RunId, case: &CaseId) -> Result<Vec<u64>, Fai
         found.extend(of_case.map(|attempt| attempt.window.duration_ns.0));
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(1800);
+
+    /// What is expected and at most, in seconds, of a load with this in it.
+    fn length(load: &str, point: (PointKind, &str, &str)) -> (Option<u64>, u64) {
+        let yaml = format!(
+            "apiVersion: assay.dev/v1alpha1
+kind: Workload
+metadata: {{name: chat}}
+spec:
+  type: serving
+  model: m
+  precision: none
+  protocol: openai_compatible_http
+  deployment_model: single_process
+  batching_policy: continuous
+  stack: vllm
+  load: {{{load}}}
+  lengths: D(20,10)
+"
+        );
+        let workload = assay_spec::Workload::parse("workload.yaml", yaml.as_bytes()).expect("a workload");
+        let assay_spec::Work::Serving(serving) = &workload.spec.work else { panic!("serving") };
+        let (kind, name, value) = point;
+        let point = Point {
+            point_id: "one".parse().expect("a point id"),
+            kind,
+            value: BTreeMap::from([(name.to_owned(), value.to_owned())]),
+            load_recipe_digest: None,
+        };
+        let Length { expected, at_most } = Length::of_load(serving, &point, LIMIT);
+        (expected.map(|expected| expected.as_secs()), at_most.as_secs())
+    }
+
+    #[test]
+    fn a_load_says_how_long_it_takes_where_it_can() {
+        let closed =
+            |load: &str| length(&format!("mode: closed, concurrency: [4], {load}"), (PointKind::Concurrency, "concurrency", "4"));
+        let open = |load: &str| length(&format!("mode: open, rate: [2.5], {load}"), (PointKind::Rate, "rate", "2.5"));
+        assert_eq!(closed("duration: 60s, warmup: 5s"), (Some(65), 95), "and half a minute for the last answers");
+        assert_eq!(closed("duration: 60s, warmup: 5s, timeout: 10s"), (Some(65), 75), "or as long as one may take");
+        assert_eq!(closed("duration: 1799s, warmup: 1s"), (Some(1800), 1800), "the limit ends all of it");
+        assert_eq!(closed("requests: 100, warmup: 5s"), (None, 1800), "answers take as long as they take");
+        assert_eq!(closed("requests: 100, duration: 60s, warmup: 5s"), (None, 95), "whichever comes first");
+        assert_eq!(open("requests: 100, warmup: 5s"), (Some(45), 1800), "100 at 2.5 a second");
+        assert_eq!(open("requests: 100, duration: 10s, warmup: 5s"), (Some(15), 45));
+        assert_eq!(open("requests: 10, duration: 10s, warmup: 5s"), (Some(9), 45));
+    }
+
+    #[test]
+    fn one_unknown_leaves_the_whole_unknown() {
+        let known = Length { expected: Some(Duration::from_secs(2)), at_most: Duration::from_secs(3) };
+        let twice = Length { expected: Some(Duration::from_secs(4)), at_most: Duration::from_secs(6) };
+        assert_eq!(known.times(2), twice);
+        assert_eq!(known.then(known), twice);
+        assert_eq!(known.then(Length::up_to(LIMIT)), Length::up_to(LIMIT + Duration::from_secs(3)));
+    }
 }

@@ -7,6 +7,7 @@ mod generate;
 mod keys;
 mod opened;
 mod plan;
+mod push;
 mod query;
 mod recompute;
 mod run;
@@ -36,6 +37,8 @@ pub(crate) enum Command {
     Query(query::Query),
     /// Write the rows of a run as CSV, JSON or Parquet
     Export(export::Export),
+    /// Commit a run's published folder to a branch, which only grows
+    Push(push::Push),
     /// Check definitions: all problems of all files in one go
     Validate(validate::Validate),
     /// Show what a pipeline would run: cases, points, trials and how long
@@ -66,6 +69,7 @@ impl Command {
             Self::Trace(command) => command.run(),
             Self::Query(command) => command.run(),
             Self::Export(command) => command.run(),
+            Self::Push(command) => command.run(),
             Self::Validate(command) => command.run(),
             Self::Plan(command) => command.run(),
             Self::Runs(command) => command.run(),

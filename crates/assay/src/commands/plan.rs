@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use assay_manifest::{Case, PlannedTrial};
+use assay_manifest::{Case, PlannedTrial, Point};
 use assay_process::{Cancel, Spawner};
 use assay_runner::{SourceSpec, default_store, read_source};
 use assay_schedule::{OrderRules, order_digest, order_trials};
-use assay_spec::{Closure, Workload, expand};
+use assay_spec::{Closure, Serving, Work, Workload, expand};
 use assay_stage::{Exit, Failure};
 use assay_store::Store;
 use serde_json::json;
 
-use crate::commands::estimate::estimate;
+use crate::commands::estimate::{Length, estimate};
 use crate::output;
 
 /// Cases shown before the rest is only counted.
@@ -39,10 +39,14 @@ pub(crate) struct Plan {
 
 /// How long the trials will take.
 struct Time {
-    /// If every one runs into its limit once.
-    bound: Duration,
+    /// By their loads and limits.
+    length: Length,
+    /// Whether nothing but its time limit ends some trial, and whether that is so of every one.
+    by_limit: (bool, bool),
+    /// Whether some trial is over when its last request is answered.
+    is_answered: bool,
     /// By what the cases took before; none where one of them was never run.
-    estimate: Option<Duration>,
+    before: Option<Duration>,
 }
 
 /// One frozen workload, as far as it is without a network.
@@ -51,6 +55,7 @@ struct Outlined {
     digest: assay_manifest::Digest,
     unpinned: Vec<String>,
     limit: Duration,
+    serving: Option<Serving>,
 }
 
 impl Plan {
@@ -68,7 +73,7 @@ impl Plan {
         let workloads = closure.workloads.iter().map(|workload| outline(closure, workload)).collect::<Result<Vec<_>, _>>()?;
         let cases = expand(&closure.pipeline, &closure.workloads).map_err(|problems| Failure::invalid(&problems))?;
         let trials = ordered(closure, &cases, &workloads)?;
-        let time = Time { bound: bound(closure, &cases, &workloads), estimate: self.estimate(closure, &cases)? };
+        let time = Time::of(closure, &cases, &workloads, self.before(closure, &cases)?);
         if self.json {
             print_json(closure, &cases, &trials, &workloads, &time)?;
         } else {
@@ -78,7 +83,7 @@ impl Plan {
     }
 
     /// By the runs of the store, where there is one.
-    fn estimate(&self, closure: &Closure, cases: &[Case]) -> Result<Option<Duration>, Failure> {
+    fn before(&self, closure: &Closure, cases: &[Case]) -> Result<Option<Duration>, Failure> {
         let uri = self.store.clone().map_or_else(default_store, Ok)?;
         match Store::open_existing(&uri) {
             Ok(store) => estimate(&store, cases, closure.pipeline.spec.trials.count),
@@ -95,6 +100,10 @@ fn outline(closure: &Closure, workload: &Workload) -> Result<Outlined, Failure> 
         digest: frozen.digest,
         unpinned: frozen.unpinned,
         limit: workload.spec.time_limit,
+        serving: match &workload.spec.work {
+            Work::Serving(serving) => Some(serving.as_ref().clone()),
+            Work::Indicator(_) | Work::Training(_) => None,
+        },
     })
 }
 
@@ -111,17 +120,47 @@ fn ordered(closure: &Closure, cases: &[Case], workloads: &[Outlined]) -> Result<
     order_trials(cases, &rules, &seed).map_err(|error| Failure::of(Exit::Definition, "order", &error))
 }
 
-/// The longest that the trials can take, if every one runs into its limit once.
-fn bound(closure: &Closure, cases: &[Case], workloads: &[Outlined]) -> Duration {
-    let limit = |case: &Case| {
-        workloads
-            .iter()
-            .find(|workload| workload.name == case.workload.as_str())
-            .map_or(Duration::ZERO, |workload| workload.limit)
-    };
-    let trials =
-        |case: &Case| u32::try_from(case.points.len()).unwrap_or(u32::MAX).saturating_mul(closure.pipeline.spec.trials.count);
-    cases.iter().map(|case| limit(case).saturating_mul(trials(case))).fold(Duration::ZERO, Duration::saturating_add)
+impl Time {
+    fn of(closure: &Closure, cases: &[Case], workloads: &[Outlined], before: Option<Duration>) -> Self {
+        let mut length = Length { expected: Some(Duration::ZERO), at_most: Duration::ZERO };
+        let (mut some, mut all, mut is_answered) = (false, true, false);
+        let workload = |case: &Case| workloads.iter().find(|workload| workload.name == case.workload.as_str());
+        for (workload, case) in cases.iter().filter_map(|case| Some((workload(case)?, case))) {
+            let is_by_limit = workload.serving.as_ref().is_none_or(|serving| serving.load.duration.is_none());
+            is_answered |= workload.serving.as_ref().is_some_and(|serving| serving.load.requests.is_some());
+            some |= is_by_limit;
+            all &= is_by_limit;
+            for point in &case.points {
+                length = length.then(workload.length(point).times(closure.pipeline.spec.trials.count));
+            }
+        }
+        Self { length, by_limit: (some, all), is_answered, before }
+    }
+
+    /// For people: what to expect, if anything can be said, and what at most.
+    fn lines(&self) -> Vec<String> {
+        let expected = match (self.before, self.length.expected) {
+            (Some(before), _) => Some(format!("about {} of trials, by what these cases took before", human(before))),
+            (None, Some(expected)) => Some(format!("about {} of trials, by their loads", human(expected))),
+            (None, None) if self.is_answered => Some(
+                "how long is unknown before a first run: a closed loop of so many requests takes as long as their answers"
+                    .to_owned(),
+            ),
+            (None, None) => None,
+        };
+        let condition = match self.by_limit {
+            (_, true) => ", if every one runs into its time limit",
+            (true, false) => ", if those without a duration run into their time limit",
+            (false, false) => "",
+        };
+        expected.into_iter().chain([format!("at most {} of trials{condition}", human(self.length.at_most))]).collect()
+    }
+}
+
+impl Outlined {
+    fn length(&self, point: &Point) -> Length {
+        self.serving.as_ref().map_or(Length::up_to(self.limit), |serving| Length::of_load(serving, point, self.limit))
+    }
 }
 
 fn print(closure: &Closure, cases: &[Case], trials: &[PlannedTrial], workloads: &[Outlined], time: &Time) {
@@ -135,10 +174,7 @@ fn print(closure: &Closure, cases: &[Case], trials: &[PlannedTrial], workloads: 
         spec.trials.count,
         spec.intent
     ));
-    if let Some(estimate) = time.estimate {
-        output::line(format!("about {} of trials, by what these cases took before", human(estimate)));
-    }
-    output::line(format!("at most {} of trials, if every one runs into its time limit", human(time.bound)));
+    time.lines().into_iter().for_each(output::line);
     for workload in workloads {
         output::line(format!("workload  {:<32} {}", workload.name, workload.digest));
         for what in &workload.unpinned {
@@ -187,7 +223,7 @@ fn print_json(
         "cases": cases,
         "trials": trials,
         "order_digest": order_digest(trials),
-        "time_bound_seconds": time.bound.as_secs(),
-        "time_estimate_seconds": time.estimate.map(|estimate| estimate.as_secs_f64()),
+        "time_bound_seconds": time.length.at_most.as_secs(),
+        "time_estimate_seconds": time.before.or(time.length.expected).map(|estimate| estimate.as_secs_f64()),
     }))
 }

@@ -1,16 +1,17 @@
 //! `assay run`: a pipeline from a commit to its published numbers.
 
 use std::io::IsTerminal as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use assay_envelope::ScryptCost;
 use assay_manifest::{Plan, Publication, RunId, RunStatus, Summary};
 use assay_process::Signal;
-use assay_runner::{Config, Run as Driven, RunSpec, SourceSpec, default_store, export, init_keys};
+use assay_runner::{Committed, Config, Run as Driven, RunSpec, SourceSpec, ToBranch, default_store, export, init_keys};
 use assay_stage::{Exit, Failure};
 use serde_json::json;
 
 use crate::commands::opened::{Opened, Where};
+use crate::commands::push;
 use crate::output;
 use crate::progress::Progress;
 
@@ -35,6 +36,9 @@ pub(crate) struct Run {
     /// Fetch nothing: what only a network could pin stays unpinned
     #[arg(long)]
     no_fetch: bool,
+    /// Commit nothing to the branch that the pipeline names
+    #[arg(long)]
+    no_push: bool,
     /// Print the result as one JSON document
     #[arg(long)]
     json: bool,
@@ -44,7 +48,8 @@ impl Run {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let source = SourceSpec { pipeline: self.pipeline, repo: self.repo, commit: self.commit, ..SourceSpec::default() };
         let plan = json!({"fetch": !self.no_fetch});
-        Asked { source, store: self.store, name: self.name, plan, json: self.json, shows: Shows::Report }.run()
+        let asked = Asked { source, store: self.store, name: self.name, plan, json: self.json, shows: Shows::Report };
+        if self.no_push { asked.run_without_push() } else { asked.run() }
     }
 }
 
@@ -68,8 +73,17 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// Runs it to its end and shows the result.
+    /// Runs it to its end, commits what was published where its pipeline names a branch, and shows the result.
     pub(crate) fn run(self) -> Result<Exit, Failure> {
+        self.finish(true)
+    }
+
+    /// Runs it to its end and shows the result.
+    pub(crate) fn run_without_push(self) -> Result<Exit, Failure> {
+        self.finish(false)
+    }
+
+    fn finish(self, pushes: bool) -> Result<Exit, Failure> {
         let cancel = assay_process::cancel_on_signals(&[Signal::INT, Signal::TERM])
             .map_err(|error| Failure::environment("signals", "cannot handle signals").because(&error))?;
         let config = Config::find()?;
@@ -84,6 +98,7 @@ impl Asked {
             binaries: binaries()?,
         };
         let run = Driven::open(&spec, &config, password, &cancel)?;
+        let to_branch = if pushes { run.to_branch()? } else { ToBranch::No };
         let publication = if let Some(publication) = run.published()? {
             publication
         } else {
@@ -94,10 +109,19 @@ impl Asked {
         let folder = export(&run.store, &run.run_id, publication, &run.home.join("published"))?;
         let place = Where { store: Some(run.store_uri.clone()), trust: Vec::new() };
         let opened = place.open(run.run_id.as_str())?;
-        self.show(&run, &opened, &folder)
+        let pushed = match &to_branch {
+            ToBranch::Yes(branch) => push::commit(&opened, branch, &cancel).map(Some),
+            ToBranch::No | ToBranch::ByHand(_) => Ok(None),
+        };
+        let shown = self.show(&run, &opened, &folder, pushed.as_ref().ok().and_then(Option::as_ref))?;
+        if let ToBranch::ByHand(branch) = to_branch {
+            let by_hand = format!("assay push {}{}", run.run_id, elsewhere(&run));
+            output::talk(format!("not committed to the branch `{branch}`, because what ran is no commit's; by hand: {by_hand}"));
+        }
+        pushed.map(|_| shown).map_err(|failure| not_pushed(&run, failure))
     }
 
-    fn show(&self, run: &Driven, opened: &Opened, folder: &std::path::Path) -> Result<Exit, Failure> {
+    fn show(&self, run: &Driven, opened: &Opened, folder: &Path, pushed: Option<&Committed>) -> Result<Exit, Failure> {
         let lost = || Failure::unexpected("publication", "the run is finished, but its publication is not there");
         let summary = &opened.chain.one::<Summary>().ok_or_else(lost)?.body;
         let publication = &opened.chain.one::<Publication>().ok_or_else(lost)?.body;
@@ -110,6 +134,7 @@ impl Asked {
                 "grade": publication.grade,
                 "store": run.store_uri,
                 "folder": folder,
+                "pushed": pushed,
                 "summary": summary,
                 "numbers": assay_verify::read_numbers(opened.blobs.as_ref(), publication)?.numbers,
                 "manifests": opened.chain.documents.iter().map(assay_envelope::Verified::as_input).collect::<Vec<_>>(),
@@ -123,12 +148,10 @@ impl Asked {
                 _ => output::report(report.terminal(output::width(), output::has_color())),
             }
             output::line(format!("report    {}", folder.join("report.html").display()));
-            // Somewhere else than where one stands, a run is found only by its store.
-            let elsewhere = if default_store().ok().as_deref() == Some(run.store_uri.as_str()) {
-                String::new()
-            } else {
-                format!(" --store {}", run.store_uri)
-            };
+            if let Some(committed) = pushed {
+                output::line(push::line(committed));
+            }
+            let elsewhere = elsewhere(run);
             output::line(format!("verify    assay verify {}{elsewhere}", run.run_id));
             if let Some(address) = first_address(run, summary) {
                 output::line(format!("prove     assay trace {address}{elsewhere}"));
@@ -137,6 +160,23 @@ impl Asked {
         // A failure of what was measured is a result, yet one that is worth another try.
         Ok(if summary.status == RunStatus::Failed { Exit::Environment } else { Exit::Done })
     }
+}
+
+/// How a command finds the run's store: somewhere else than where one stands, only by its name.
+fn elsewhere(run: &Driven) -> String {
+    if default_store().ok().as_deref() == Some(run.store_uri.as_str()) {
+        String::new()
+    } else {
+        format!(" --store {}", run.store_uri)
+    }
+}
+
+/// The run is finished, whatever became of its folder on the branch: worth another try, of the push alone.
+fn not_pushed(run: &Driven, failure: Failure) -> Failure {
+    let again = format!("the run is finished; to push it again: assay push {}{}", run.run_id, elsewhere(run));
+    let hint = failure.hint.as_ref().map_or_else(|| again.clone(), |hint| format!("{hint}\n{again}"));
+    let exit = if failure.exit == Exit::Usage { Exit::Environment } else { failure.exit };
+    Failure { exit, ..failure }.hint(hint)
 }
 
 /// The address of the first primary median: a number to begin doubting with.

@@ -42,7 +42,7 @@ words!(
     Isolation, "isolation",
     /// Nothing is done between trials.
     None = "none",
-    /// Caches are flushed between trials.
+    /// The target is asked to empty its prefix cache before each trial.
     Flush = "flush",
     /// The target is restarted for every trial; each trial is a block of its own.
     RestartTarget = "restart_target",

@@ -89,6 +89,10 @@ pub struct HostState {
     /// Time that this control group was throttled, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cgroup_throttled_us: Option<Count>,
+    /// Time since boot during which some task of the machine waited for a CPU (PSI `some`), in microseconds; absent where the
+    /// kernel does not count it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cpu_pressure_us: Option<Count>,
     /// Current frequency of each CPU in kHz.
     pub frequencies_khz: Vec<Count>,
     /// Temperatures in thousandths of a degree Celsius, by sensor.

@@ -202,9 +202,12 @@ pub struct ClockOffset {
     /// This shard's wall clock minus shard 0's, in nanoseconds, with its sign as text; absent where unknown.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub offset_ns: Option<String>,
-    /// How far the offset may be wrong, in nanoseconds.
+    /// How far the offset may be wrong, in nanoseconds: for an exchange, half of the shortest way there and back.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub uncertainty_ns: Option<Count>,
+    /// Why there was no exchange, where there should have been one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub no_exchange: Option<String>,
 }
 
 /// How the client itself did: what decides whether it measured the endpoint or itself.
@@ -231,7 +234,11 @@ pub struct ClientHealth {
     /// Time for which the control group was throttled, in microseconds; absent where it cannot be read.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cgroup_throttled_us: Option<Count>,
-    /// Share of the time in which some task waited for a CPU (PSI `some`), 0 to 1; absent where it cannot be read.
+    /// Time of the attempt's window during which some task of the machine waited for a CPU (PSI `some`), in microseconds; absent
+    /// where the kernel does not count it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cpu_pressure_us: Option<Count>,
+    /// The same as a share of the window, 0 to 1; absent where it cannot be read.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpu_pressure: Option<f64>,
     /// Times that a read filled its whole buffer: data waited in the socket.
@@ -274,6 +281,10 @@ pub struct ServingOutcome {
     pub chunk_lists: String,
     /// How the client itself did.
     pub client: ClientHealth,
+    /// The path at which the endpoint was asked to empty its prefix cache before the attempt, and said that it did; absent where
+    /// nobody asked, or it did not.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cache_flushed: Option<String>,
     /// The clock of this shard against shard 0's.
     pub clock: ClockOffset,
     /// The records, Parquet.
@@ -306,6 +317,9 @@ pub struct ServingPoint {
     pub requests: Count,
     /// Those by what became of them.
     pub outcomes: BTreeMap<String, Count>,
+    /// Requests that were due in the measured phases of attempts that do not count, by what became of them. They are in no number.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub uncounted: BTreeMap<String, Count>,
     /// The length of the measured phase, summed over trials, in nanoseconds.
     pub duration_ns: Count,
     /// Whether the point as a whole met its SLOs (99th percentile of each, failures counted as slowest); absent where it has none.

@@ -58,6 +58,22 @@ fn the_headers_of_the_target_are_sent() {
 }
 
 #[test]
+fn a_secret_that_comes_back_is_masked() {
+    let server = Server::start(|request| {
+        let echo = request.header("authorization").unwrap_or_default().to_owned();
+        Reply::with("200 OK", &[&format!("server: vllm/{echo}")], format!("{{\"sent\": \"{echo}\"}}"))
+    });
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), "Bearer hunter22").expect("written");
+    let from_file = file.path().to_str().map(str::to_owned);
+    let header = EnvVar { name: "authorization".to_owned(), value: None, from_env: None, from_file };
+    let headers = Headers::read(&[header]).expect("readable");
+    let answer = Client::new(headers).get(&server.url(), LONG).expect("an answer");
+    assert_eq!(answer.server.as_deref(), Some("vllm/[secret]"));
+    assert_eq!(String::from_utf8_lossy(&answer.body), r#"{"sent": "[secret]"}"#);
+}
+
+#[test]
 fn an_answer_of_exactly_the_limit_is_one_and_a_larger_one_is_not() {
     assert_eq!(asked(Reply::ok("x".repeat(1000)), LONG).map(|answer| answer.body.len()), Ok(1000));
     insta::assert_snapshot!(asked(Reply::ok("x".repeat(1001)), LONG).expect_err("too large"), @"the answer is larger than the limit of 1000 bytes");
@@ -152,6 +168,13 @@ fn a_path_goes_below_the_address() {
     assert_eq!(at("http://a:1", "/v1/models"), "http://a:1/v1/models");
     assert_eq!(at("http://a:1/", "/health"), "http://a:1/health");
     assert_eq!(at("https://a/llama/?key=1", "/metrics"), "https://a/llama/metrics?key=1");
+}
+
+#[test]
+fn a_version_at_the_end_of_an_address_is_not_doubled() {
+    assert_eq!(at("http://a:1/v1", "/v1/models"), "http://a:1/v1/models");
+    assert_eq!(at("http://a:1/v1/", "/metrics"), "http://a:1/metrics", "what is no interface stands beside the version");
+    assert_eq!(at("https://a/openai/v1?key=1", "/v1/models"), "https://a/openai/v1/models?key=1");
 }
 
 #[test]

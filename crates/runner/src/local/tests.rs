@@ -118,6 +118,7 @@ fn request(env_from: &[(&str, &str)], env_files: &[(&str, &str)]) -> HoldRequest
         env,
         env_from: map(env_from),
         env_files: map(env_files),
+        end_file: String::new(),
     }
 }
 

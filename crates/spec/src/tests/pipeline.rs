@@ -231,6 +231,20 @@ fn only_what_assay_starts_can_be_restarted() {
 }
 
 #[test]
+fn only_what_serves_has_a_cache_to_flush() {
+    assert_snapshot!(minimal("  targets:", "  isolation: flush\n  targets:"), @r"
+    error: `isolation: flush` cannot flush a cache of the target `here` of `kind: host`
+     --> a.yaml:6:14
+      |
+    6 |   isolation: flush
+      |              ^^^^^
+    hint: only a target that serves has one: `none` leaves it as it is
+    ");
+    let serving = "  isolation: flush\n  targets:\n    - {name: there, kind: endpoint, url: 'http://vllm:8000'}\n  x-targets:";
+    assert!(!minimal("  targets:", serving).contains("flush a cache"), "an endpoint has one");
+}
+
+#[test]
 fn publication_needs_a_claim() {
     assert_snapshot!(minimal("  targets:", "  intent: publication\n  targets:"), @r"
     error: `intent: publication` needs `spec.claim`
@@ -533,5 +547,55 @@ fn the_rest_is_well_formed() {
     6 |   labels: {Team: serving}
       |            ^^^^
     hint: lower-case letters, digits and inner `.`, `_`, `/`, `-`
+    ");
+}
+
+#[test]
+fn a_branch_may_be_of_another_remote() {
+    let spec =
+        pipeline(&with(COMPARING, "branch: numbers,", "branch: numbers, remote: 'git@example.org:team/numbers.git',")).spec;
+    assert_eq!(spec.publish.remote.as_deref(), Some("git@example.org:team/numbers.git"));
+    assert_eq!((spec.publish.branch.as_deref(), spec.publish.folder.as_deref()), (Some("numbers"), Some("release")));
+    assert_eq!(pipeline(COMPARING).spec.publish.remote, None);
+    let by_ssh = "branch: numbers, remote: 'ssh://git@example.org/team/numbers.git',";
+    assert!(pipeline(&with(COMPARING, "branch: numbers,", by_ssh)).spec.publish.remote.is_some());
+    assert_snapshot!(comparing("branch: numbers,", "branch: numbers, remote: 'https://token@example.org/a',"), @r"
+    error: `spec.publish.remote` carries a user or password
+      --> a.yaml:60:70
+       |
+    60 |   publish: {queries: [queries/latency.sql], branch: numbers, remote: …
+       |                                                                      ^
+    hint: remove it; git has credential helpers and ssh keys of its own
+    ");
+    assert_snapshot!(comparing("branch: numbers,", "branch: numbers, remote: /srv/a.git,"), @r"
+    error: `spec.publish.remote` is not a remote: `/srv/a.git`
+      --> a.yaml:60:70
+       |
+    60 |   publish: {queries: [queries/latency.sql], branch: numbers, remote: /srv/a.git, folder: release}
+       |                                                                      ^^^^^^^^^^
+    hint: a remote's name such as `origin`, or an https, ssh, git or file address without password or token
+    ");
+    assert_snapshot!(comparing("branch: numbers, folder: release", "remote: origin, folder: release"), @r"
+    error: `spec.publish.remote` says where on a branch, and no branch is named
+      --> a.yaml:60:53
+       |
+    60 |   publish: {queries: [queries/latency.sql], remote: origin, folder: release}
+       |                                                     ^^^^^^
+    hint: write `branch`, or remove `remote`
+
+    error: `spec.publish.folder` says where on a branch, and no branch is named
+      --> a.yaml:60:69
+       |
+    60 |   publish: {queries: [queries/latency.sql], remote: origin, folder: release}
+       |                                                                     ^^^^^^^
+    hint: write `branch`, or remove `folder`
+    ");
+    assert_snapshot!(comparing("branch: numbers,", "branch: -x, remote: origin,"), @r"
+    error: `spec.publish.branch` is not a branch: `-x`
+      --> a.yaml:60:53
+       |
+    60 |   publish: {queries: [queries/latency.sql], branch: -x, remote: origin, folder: release}
+       |                                                     ^^
+    hint: letters, digits and inner `.`, `_`, `/`, `-`, as Git allows
     ");
 }

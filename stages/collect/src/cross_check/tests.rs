@@ -17,7 +17,8 @@ fn outcome(outcomes: &[(&str, u64)], warmup: &[(&str, u64)], input: u64, output:
         output_tokens: Count(output),
         chunk_lists: "all".to_owned(),
         client: ClientHealth::default(),
-        clock: ClockOffset { source: "same_host".to_owned(), offset_ns: None, uncertainty_ns: None },
+        cache_flushed: None,
+        clock: ClockOffset { source: "same_host".to_owned(), offset_ns: None, uncertainty_ns: None, no_exchange: None },
         records: serde_json::from_value(json!({"name": "r", "digest": digest, "size": "0", "media_type": "x"}))
             .expect("an artifact"),
     }
@@ -42,7 +43,9 @@ fn work(api: &str, tokenizer_file: bool, output: bool) -> ServingWork {
 
 fn growth(outer: u64, inner: u64, resets: u32) -> Growth {
     let reach = (Instant::from_unix_ns(0), Instant::from_unix_ns(9_000_000_000));
-    Growth { counter: "vllm:request_success_total", outer, inner, reach, resets }
+    // Within such a window lie as many answers as tell of a growth.
+    let within = if inner == 0 { 1 } else { 5 };
+    Growth { counter: "vllm:request_success_total", outer, inner, within, reach, resets }
 }
 
 /// Whether client and endpoint agree on one kind of count.
@@ -84,6 +87,19 @@ fn what_other_attempts_brought_is_not_held_against_this_one() {
     assert!(shared(140, 90), "40 of the others");
     assert!(!shared(140, 101), "more within the window than this attempt asked");
     assert!(!shared(99, 90), "fewer than it says, with all of the others");
+}
+
+#[test]
+fn what_warmed_the_cache_is_not_held_against_the_attempt() {
+    let between = |_, _| false;
+    let neighbours = Neighbours { left_open: 0, between: &between };
+    let agrees = |cache: CacheMode| {
+        let work = ServingWork { cache, ..work("completions", true, true) };
+        let found = checks(&requests(100, 0), &work, &[(What::Requests, growth(200, 0, 0))], &neighbours);
+        found.first().expect("a check").agrees
+    };
+    assert!(agrees(CacheMode::Warm), "100 prompts were sent before the window");
+    assert!(!agrees(CacheMode::ColdSalt));
 }
 
 #[test]
@@ -133,6 +149,7 @@ fn a_check_says_its_rule_and_what_was_seen() {
     let said =
         |outer, inner, resets, shared| detail(&work, &requests(100, 3), What::Requests, growth(outer, inner, resets), shared);
     insta::assert_snapshot!(said(101, 0, 0, false), @"requests true: 100 requests were answered and 3 others may have been counted: from 100 to 103; the counter grew by 101 between 1970-01-01T00:00:00.000000000Z and 1970-01-01T00:00:09.000000000Z");
-    insta::assert_snapshot!(said(140, 90, 0, true), @"requests true: 100 requests were answered and 3 others may have been counted: from 100 to 103; the counter grew by 140 between 1970-01-01T00:00:00.000000000Z and 1970-01-01T00:00:09.000000000Z, which other attempts share, and by 90 within the window");
+    insta::assert_snapshot!(said(140, 90, 0, true), @"requests true: 100 requests were answered and 3 others may have been counted: from 100 to 103; the counter grew by 140 between 1970-01-01T00:00:00.000000000Z and 1970-01-01T00:00:09.000000000Z, which requests outside of the window share, and by 90 within the window");
+    insta::assert_snapshot!(said(140, 0, 0, true), @"requests true: 100 requests were answered and 3 others may have been counted: from 100 to 103; the counter grew by 140 between 1970-01-01T00:00:00.000000000Z and 1970-01-01T00:00:09.000000000Z, which requests outside of the window share; the window is too short to hold two readings, so it was only checked that the growth is not smaller");
     insta::assert_snapshot!(said(101, 0, 2, false), @"requests false: 100 requests were answered and 3 others may have been counted: from 100 to 103; the counter grew by 101 between 1970-01-01T00:00:00.000000000Z and 1970-01-01T00:00:09.000000000Z; it fell 2 times, as when the endpoint starts again, and what it lost is unknown");
 }

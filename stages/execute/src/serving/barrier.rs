@@ -1,12 +1,15 @@
 //! Shards start together: each says that it is ready, the first that sees all of them names the instant, and all keep to it.
 
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use assay_manifest::{ClockOffset, HostFacts, Instant, PlannedTrial, Shard, canonical_json};
-use assay_stage::{Context, Failure};
+use assay_manifest::{ClockOffset, Count, HostFacts, Instant, PlannedTrial, Shard, canonical_json};
+use assay_stage::{Clock, Context, Failure, Stopwatch};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::exchange::{self, Listener, Offset};
 use super::same_host;
 
 /// From the naming of the instant to the instant: time for every shard to read it.
@@ -32,13 +35,41 @@ struct Ready {
     boot_id: Option<String>,
     /// Whether the kernel says that its clock is synchronised.
     synchronised: Option<bool>,
+    /// Whether and where shard 0 answers questions about its clock; of no meaning in the others.
+    #[serde(default)]
+    exchange: Exchange,
 }
+
+/// Whether shard 0 answers questions about its clock.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Exchange {
+    /// All shards are on one boot.
+    #[default]
+    NotNeeded,
+    /// Here.
+    At(SocketAddr),
+    /// It cannot.
+    Unable(String),
+}
+
+/// A shard has asked what it wanted to know of shard 0's clock.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked {}
 
 /// The instant at which all begin.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Named {
     at: Instant,
+}
+
+/// What the first shard did for all.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Did<T> {
+    did: T,
 }
 
 /// A shard has finished an attempt.
@@ -76,19 +107,81 @@ impl Barrier {
         format!("{}/{shard}.{what}", self.folder)
     }
 
-    /// Waits until all shards are ready, and gives the instant at which they begin.
+    /// Does in the first shard what is done once for all of them, and gives in every shard what came of it.
+    pub(crate) fn first_does<T: Serialize + DeserializeOwned>(
+        &self,
+        ctx: &Context,
+        what: impl FnOnce() -> T,
+    ) -> Result<T, Failure> {
+        if self.shard.index == 0 {
+            let did = Did { did: what() };
+            if self.shard.count > 1 {
+                put(ctx, &self.mark(0, "did"), &did)?;
+            }
+            return Ok(did.did);
+        }
+        Ok(self.of_shard::<Did<T>>(ctx, 0, "did", &ctx.clock().start())?.did)
+    }
+
+    /// Waits until all shards are ready and know their clocks, and gives the instant at which they begin.
     pub(crate) fn wait(&self, ctx: &Context, here: &HostFacts) -> Result<Start, Failure> {
         if self.shard.count <= 1 {
             return Ok(start_at(after(ctx.clock().now(), OWN_MARGIN), ctx.clock().now(), same_host()));
         }
-        let own = Ready { boot_id: here.boot_id.value.clone(), synchronised: here.clock_synchronised.value };
-        put(ctx, &self.mark(self.shard.index, "ready"), &own)?;
-        let first = self.all::<Ready>(ctx, "ready")?;
-        let named = Named { at: after(ctx.clock().now(), MARGIN) };
+        let boot_id = here.boot_id.value.clone();
+        let own = Ready { boot_id, synchronised: here.clock_synchronised.value, exchange: Exchange::NotNeeded };
+        let clock = if self.shard.index == 0 { self.lead(ctx, own)? } else { self.follow(ctx, &own)? };
+        // The instant is one of shard 0's clock, as far as a shard knows that.
+        let now = || by_first(ctx.clock().now(), &clock);
+        let named = Named { at: after(now(), MARGIN) };
         let path = format!("{}/start", self.folder);
         put(ctx, &path, &named)?;
         let named: Named = get(ctx, &path)?.ok_or_else(|| Failure::environment("pointer", format!("`{path}` has gone")))?;
-        Ok(start_at(named.at, ctx.clock().now(), clock(&own, first.first())))
+        Ok(start_at(named.at, now(), clock))
+    }
+
+    /// Shard 0: says that it is ready once the others are, and answers their questions about its clock if one is on another boot.
+    fn lead(&self, ctx: &Context, mut own: Ready) -> Result<ClockOffset, Failure> {
+        let watch = ctx.clock().start();
+        let others: Vec<Ready> = self.of_others(ctx, "ready", &watch)?;
+        let is_elsewhere = others.iter().any(|other| !are_on_one_boot(&own, other));
+        let listener = is_elsewhere.then(Listener::open);
+        own.exchange = match &listener {
+            None => Exchange::NotNeeded,
+            Some(Ok(listener)) => Exchange::At(listener.address),
+            Some(Err(why)) => Exchange::Unable(why.clone()),
+        };
+        put(ctx, &self.mark(0, "ready"), &own)?;
+        if let Some(Ok(listener)) = listener {
+            let is_over = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                scope.spawn(|| listener.answer(wall_ns, self.shard.count, &is_over));
+                let asked = self.of_others::<Asked>(ctx, "asked", &watch);
+                is_over.store(true, Ordering::Release);
+                asked
+            })?;
+        }
+        Ok(same_host())
+    }
+
+    /// Another shard: asks for shard 0's clock where that answers, and waits until all have.
+    fn follow(&self, ctx: &Context, own: &Ready) -> Result<ClockOffset, Failure> {
+        let watch = ctx.clock().start();
+        put(ctx, &self.mark(self.shard.index, "ready"), own)?;
+        // Shard 0 comes last: of a shard that is missing, it is that one that is told.
+        self.of_others::<Ready>(ctx, "ready", &watch)?;
+        let first: Ready = self.of_shard(ctx, 0, "ready", &watch)?;
+        let exchanged = match &first.exchange {
+            _ if are_on_one_boot(own, &first) => None,
+            Exchange::NotNeeded => Some(Err("shard 0 does not answer questions about its clock".to_owned())),
+            Exchange::At(address) => Some(exchange::ask(*address, wall_ns)),
+            Exchange::Unable(why) => Some(Err(why.clone())),
+        };
+        if let Exchange::At(_) = first.exchange {
+            put(ctx, &self.mark(self.shard.index, "asked"), &Asked {})?;
+            self.of_others::<Asked>(ctx, "asked", &watch)?;
+        }
+        Ok(clock(own, &first, exchanged))
     }
 
     /// Says how this shard's attempt went, and gives whether it is valid in every shard.
@@ -100,40 +193,72 @@ impl Barrier {
         Ok(self.all::<Done>(ctx, "done")?.iter().all(|done| done.valid))
     }
 
+    /// The marks of all shards but the first, once they are there.
+    fn of_others<T: DeserializeOwned>(&self, ctx: &Context, what: &str, watch: &Stopwatch) -> Result<Vec<T>, Failure> {
+        (1..self.shard.count).map(|shard| self.of_shard(ctx, shard, what, watch)).collect()
+    }
+
     /// Every shard's mark, once all are there.
     fn all<T: DeserializeOwned>(&self, ctx: &Context, what: &str) -> Result<Vec<T>, Failure> {
         let watch = ctx.clock().start();
-        let mut marks = Vec::new();
-        for shard in 0..self.shard.count {
-            loop {
-                ctx.check_cancelled()?;
-                if let Some(mark) = get(ctx, &self.mark(shard, what))? {
-                    marks.push(mark);
-                    break;
-                }
-                if watch.elapsed_ns() > DEADLINE.as_nanos() as u64 {
-                    return Err(Failure::environment(
-                        "shard_missing",
-                        format!("shard {shard} of {} did not come within {DEADLINE:?}", self.shard.count),
-                    )
-                    .hint("its log says why; the attempt is repeated when the run goes on"));
-                }
-                ctx.cancel().wait_timeout(LOOK);
+        (0..self.shard.count).map(|shard| self.of_shard(ctx, shard, what, &watch)).collect()
+    }
+
+    /// One shard's mark, once it is there, but no later than [`DEADLINE`] after the beginning of the watch.
+    fn of_shard<T: DeserializeOwned>(&self, ctx: &Context, shard: u32, what: &str, watch: &Stopwatch) -> Result<T, Failure> {
+        loop {
+            ctx.check_cancelled()?;
+            if let Some(mark) = get(ctx, &self.mark(shard, what))? {
+                return Ok(mark);
             }
+            if watch.elapsed_ns() > DEADLINE.as_nanos() as u64 {
+                return Err(Failure::environment(
+                    "shard_missing",
+                    format!("shard {shard} of {} did not come within {DEADLINE:?}", self.shard.count),
+                )
+                .hint("its log says why; the attempt is repeated when the run goes on"));
+            }
+            ctx.cancel().wait_timeout(LOOK);
         }
-        Ok(marks)
     }
 }
 
-/// The clock of a shard against that of shard 0: one boot has one clock; two synchronised kernels are near each other, how near
-/// nobody has measured.
-fn clock(own: &Ready, first: Option<&Ready>) -> ClockOffset {
-    let unknown = |source: &str| ClockOffset { source: source.to_owned(), offset_ns: None, uncertainty_ns: None };
-    match (own.boot_id.as_ref(), first.and_then(|first| first.boot_id.as_ref())) {
-        (Some(own), Some(first)) if own == first => same_host(),
-        _ if own.synchronised == Some(true) && first.and_then(|first| first.synchronised) == Some(true) => unknown("kernel"),
-        _ => unknown("unknown"),
-    }
+/// One boot has one clock. Two boots that nobody knows are not one.
+fn are_on_one_boot(one: &Ready, other: &Ready) -> bool {
+    one.boot_id.is_some() && one.boot_id == other.boot_id
+}
+
+/// The clock of a shard against that of shard 0: the same on one boot, else what an exchange has found. Without one, two synchronised
+/// kernels are near each other, how near nobody has measured.
+fn clock(own: &Ready, first: &Ready, exchanged: Option<Result<Offset, String>>) -> ClockOffset {
+    let no_exchange = match exchanged {
+        None => return same_host(),
+        Some(Ok(Offset { ns, bound_ns })) => {
+            // What was found is shard 0's clock against this one.
+            let offset_ns = Some(ns.saturating_neg().to_string());
+            return ClockOffset {
+                source: "exchange".to_owned(),
+                offset_ns,
+                uncertainty_ns: Some(Count(bound_ns)),
+                no_exchange: None,
+            };
+        }
+        Some(Err(why)) => Some(why),
+    };
+    let are_synchronised = [own, first].iter().all(|shard| shard.synchronised == Some(true));
+    let source = if are_synchronised { "kernel" } else { "unknown" };
+    ClockOffset { source: source.to_owned(), offset_ns: None, uncertainty_ns: None, no_exchange }
+}
+
+/// An instant of this shard's clock by shard 0's, as far as the offset is known.
+fn by_first(now: Instant, clock: &ClockOffset) -> Instant {
+    let offset_ns: i64 = clock.offset_ns.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0);
+    Instant::from_unix_ns(now.unix_ns().saturating_sub(offset_ns))
+}
+
+/// The wall clock, as an exchange takes it.
+fn wall_ns() -> i64 {
+    Clock.now().unix_ns()
 }
 
 fn after(now: Instant, margin: Duration) -> Instant {
@@ -166,16 +291,43 @@ mod tests {
     use super::*;
 
     fn ready(boot: Option<&str>, synchronised: Option<bool>) -> Ready {
-        Ready { boot_id: boot.map(str::to_owned), synchronised }
+        Ready { boot_id: boot.map(str::to_owned), synchronised, exchange: Exchange::NotNeeded }
     }
 
     #[test]
     fn one_boot_has_one_clock() {
-        let source = |own: &Ready, first: &Ready| clock(own, Some(first)).source;
-        assert_eq!(source(&ready(Some("a"), None), &ready(Some("a"), None)), "same_host");
-        assert_eq!(source(&ready(Some("a"), Some(true)), &ready(Some("b"), Some(true))), "kernel");
-        assert_eq!(source(&ready(Some("a"), Some(true)), &ready(Some("b"), Some(false))), "unknown");
-        assert_eq!(source(&ready(None, None), &ready(None, None)), "unknown", "two unknown boots are not one");
+        let (a, b, nobody) = (ready(Some("a"), None), ready(Some("b"), None), ready(None, None));
+        assert!(are_on_one_boot(&a, &ready(Some("a"), Some(true))));
+        assert!(!are_on_one_boot(&a, &b) && !are_on_one_boot(&a, &nobody));
+        assert!(!are_on_one_boot(&nobody, &nobody), "two unknown boots are not one");
+        assert_eq!(clock(&a, &a, None), same_host());
+    }
+
+    #[test]
+    fn what_was_exchanged_stands_and_else_what_the_kernels_say() {
+        let (synchronised, other) = (ready(Some("a"), Some(true)), ready(Some("b"), Some(true)));
+        let found = clock(&synchronised, &other, Some(Ok(Offset { ns: -250, bound_ns: 40 })));
+        assert_eq!((found.source.as_str(), found.offset_ns.as_deref()), ("exchange", Some("250")), "this clock minus shard 0's");
+        assert_eq!((found.uncertainty_ns, found.no_exchange.as_deref()), (Some(Count(40)), None));
+        assert_eq!(by_first(Instant::from_unix_ns(1000), &found), Instant::from_unix_ns(750), "shard 0's clock is behind");
+
+        let refused = || Some(Err("refused".to_owned()));
+        let near = clock(&synchronised, &other, refused());
+        assert_eq!(
+            (near.source.as_str(), near.offset_ns.as_deref(), near.no_exchange.as_deref()),
+            ("kernel", None, Some("refused"))
+        );
+        assert_eq!(by_first(Instant::from_unix_ns(1000), &near), Instant::from_unix_ns(1000));
+        assert_eq!(clock(&synchronised, &ready(Some("b"), Some(false)), refused()).source, "unknown");
+        assert_eq!(clock(&ready(None, None), &ready(None, None), refused()).source, "unknown");
+    }
+
+    #[test]
+    fn a_mark_says_where_a_clock_is_asked() {
+        let mark = Ready { exchange: Exchange::At("10.0.0.1:4242".parse().expect("an address")), ..ready(Some("a"), None) };
+        let text = String::from_utf8(canonical_json(&mark).expect("a mark")).expect("text");
+        assert_eq!(text, r#"{"boot_id":"a","exchange":{"at":"10.0.0.1:4242"},"synchronised":null}"#);
+        assert_eq!(serde_json::from_str::<Ready>(&text).expect("read back").exchange, mark.exchange);
     }
 
     #[test]

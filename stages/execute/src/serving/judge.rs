@@ -27,6 +27,8 @@ pub(crate) struct Left<'a> {
     pub(crate) missed_start: Option<i64>,
     /// Whether this shard had nothing to send.
     pub(crate) is_idle: bool,
+    /// What was said most often of requests that failed.
+    pub(crate) commonest_error: Option<&'a str>,
 }
 
 /// The status of the attempt, and everything that speaks against counting it.
@@ -64,7 +66,11 @@ fn nothing_measured(left: &Left<'_>) -> Option<Reason> {
     let counts = &left.finished.counts;
     match (counts.due(Phase::Measured), counts.of(Phase::Measured, Outcome::Ok)) {
         (0, _) => Some(Reason::new("no_requests", "no request was due in the measured phase")),
-        (due, 0) => Some(Reason::new("all_failed", format!("none of {due} requests was answered: {}", failures(left.finished)))),
+        (due, 0) => {
+            let most = left.commonest_error.map(|error| format!("; most often `{error}`")).unwrap_or_default();
+            let detail = format!("none of {due} requests was answered: {}{most}", failures(left.finished));
+            Some(Reason::new("all_failed", detail))
+        }
         _ => None,
     }
 }
@@ -120,6 +126,7 @@ mod tests {
             window_ns: 1_000_000_000,
             missed_start: None,
             is_idle: false,
+            commonest_error: None,
         };
         change(&mut left);
         let (status, reasons) = judge(&left);

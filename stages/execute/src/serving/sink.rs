@@ -1,13 +1,18 @@
 //! Where finished records go: a Parquet file, and the answers' texts beside it where the workload keeps them.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use assay_load::{Cause, Sink};
 use assay_record::{Phase, Record};
+use assay_stage::Secrets;
 use assay_warehouse::WrittenFile;
 use assay_warehouse::records::RecordWriter;
+
+/// Different errors that are counted; an endpoint that words each of them anew has no commonest one.
+const MAX_ERRORS: usize = 32;
 
 /// Tokens that went in and out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,43 +23,93 @@ pub(crate) struct Tokens {
     pub(crate) output: u64,
 }
 
+/// What the records and answers of a shard came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) tokens: Tokens,
+    /// What was said of requests of the measured phase that failed, and how often.
+    errors: BTreeMap<String, u64>,
+    /// Whether the endpoint said a secret of the target's headers, which was masked.
+    pub(crate) held_secret: bool,
+}
+
+impl Told {
+    /// What was said most often of requests that failed: `401: no such key`.
+    pub(crate) fn commonest_error(&self) -> Option<&str> {
+        // Of those said equally often, the first in the alphabet, so that the same load gives the same words.
+        let commonest = self.errors.iter().rev().max_by_key(|(_, count)| **count)?;
+        Some(commonest.0)
+    }
+
+    fn add_error(&mut self, record: &Record) {
+        let Some(error) = record.error.as_deref().filter(|_| record.phase == Phase::Measured) else { return };
+        let said = record.http_status.map_or_else(|| error.to_owned(), |status| format!("{status}: {error}"));
+        if self.errors.len() < MAX_ERRORS || self.errors.contains_key(&said) {
+            *self.errors.entry(said).or_default() += 1;
+        }
+    }
+}
+
 /// Keeps records as they come.
 pub(crate) struct RecordSink<W: Write + Send> {
     writer: RecordWriter<W>,
     answers: Option<BufWriter<File>>,
-    tokens: Tokens,
+    secrets: Secrets,
+    told: Told,
 }
 
 impl<W: Write + Send> RecordSink<W> {
-    pub(crate) fn new(writer: RecordWriter<W>, answers: Option<&Path>) -> std::io::Result<Self> {
+    /// Writes to `writer`, and the texts of answers to a file where there is one; `secrets` are masked in both.
+    pub(crate) fn new(writer: RecordWriter<W>, answers: Option<&Path>, secrets: Secrets) -> std::io::Result<Self> {
         let answers = answers.map(File::create).transpose()?.map(BufWriter::new);
-        Ok(Self { writer, answers, tokens: Tokens::default() })
+        Ok(Self { writer, answers, secrets, told: Told::default() })
     }
 
     /// Ends the files.
-    pub(crate) fn finish(self) -> Result<(Tokens, WrittenFile), Cause> {
+    pub(crate) fn finish(self) -> Result<(Told, WrittenFile), Cause> {
         if let Some(mut answers) = self.answers {
             answers.flush()?;
         }
-        Ok((self.tokens, self.writer.finish()?))
+        Ok((self.told, self.writer.finish()?))
     }
 }
 
 impl<W: Write + Send> Sink for RecordSink<W> {
     fn record(&mut self, record: &Record, answer: Option<&[u8]>) -> Result<(), Cause> {
+        let tokens = &mut self.told.tokens;
         if record.phase == Phase::Measured && record.sent_ns.is_some() {
-            self.tokens.input += u64::from(record.input_tokens);
+            tokens.input += u64::from(record.input_tokens);
         }
-        self.tokens.output += u64::from(record.output_tokens.unwrap_or(0));
-        if let (Some(out), Some(answer)) = (&mut self.answers, answer) {
+        tokens.output += u64::from(record.output_tokens.unwrap_or(0));
+        let masked_answer = answer.and_then(|answer| self.secrets.mask(answer));
+        let masked_record = masked(record, masked_answer.is_some(), &self.secrets);
+        self.told.held_secret |= masked_answer.is_some() || masked_record.is_some();
+        if let (Some(out), Some(answer)) = (&mut self.answers, masked_answer.as_deref().or(answer)) {
             let line = serde_json::json!({
                 "phase": record.phase.as_str(), "global_index": record.global_index,
                 "request_id": format!("{:032x}", record.request_id), "answer": String::from_utf8_lossy(answer),
             });
             writeln!(out, "{line}")?;
         }
+        let record = masked_record.as_ref().unwrap_or(record);
+        self.told.add_error(record);
         Ok(self.writer.write(record)?)
     }
+}
+
+/// The record without the secrets that the endpoint put into its words; none where it has none. The digest of an answer that held
+/// one goes as well: it would be of a text that is not kept.
+fn masked(record: &Record, answer_held_one: bool, secrets: &Secrets) -> Option<Record> {
+    let mask = |text: &Option<String>| text.as_deref().and_then(|text| secrets.mask_cut(text));
+    let (error, reason) = (mask(&record.error), mask(&record.finish_reason));
+    if error.is_none() && reason.is_none() && !answer_held_one {
+        return None;
+    }
+    let mut masked = record.clone();
+    masked.error = error.or(masked.error);
+    masked.finish_reason = reason.or(masked.finish_reason);
+    masked.answer_sha256 = masked.answer_sha256.filter(|_| !answer_held_one);
+    Some(masked)
 }
 
 /// Keeps nothing.
@@ -63,5 +118,72 @@ pub(crate) struct Nothing;
 impl Sink for Nothing {
     fn record(&mut self, _: &Record, _: Option<&[u8]>) -> Result<(), Cause> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use assay_warehouse::records::RecordFile;
+
+    use super::*;
+
+    /// What is kept of one record and its answer, and whether it held a secret.
+    fn kept(record: &Record, answer: &str) -> (Record, String, bool) {
+        let answers = tempfile::NamedTempFile::new().expect("a file");
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let writer = RecordWriter::new(file.reopen().expect("the file"), 0, 0).expect("a writer");
+        let mut sink = RecordSink::new(writer, Some(answers.path()), Secrets::new(["hunter22"])).expect("a sink");
+        sink.record(record, Some(answer.as_bytes())).expect("kept");
+        let (told, _) = sink.finish().expect("finished");
+        let records = RecordFile::open(std::fs::read(file.path()).expect("the records")).expect("a file of records");
+        let record = records.records().expect("rows").next().expect("one").expect("a record");
+        let line: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(answers.path()).expect("the answers")).expect("one line");
+        (record, line["answer"].as_str().expect("a text").to_owned(), told.held_secret)
+    }
+
+    fn said(error: &str, reason: &str) -> Record {
+        let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        Record { error: text(error), finish_reason: text(reason), answer_sha256: Some([7; 32]), ..Record::default() }
+    }
+
+    #[test]
+    fn what_holds_no_secret_is_kept_as_it_came() {
+        let record = said("overloaded", "stop");
+        assert_eq!(kept(&record, "hunters"), (record, "hunters".to_owned(), false));
+    }
+
+    #[test]
+    fn a_secret_is_masked_in_every_word_of_the_endpoint() {
+        let of = |record: &Record, answer: &str| kept(record, answer);
+        let (record, answer, held) = of(&said("no such key: hunter22, nor hunter2", "stop"), "good");
+        assert_eq!(record.error.as_deref(), Some("no such key: [secret], nor [secret]"), "the second one was cut");
+        assert_eq!((answer.as_str(), record.answer_sha256, held), ("good", Some([7; 32]), true));
+        let (record, _, held) = of(&said("", "hunter22"), "good");
+        assert_eq!((record.finish_reason.as_deref(), held), (Some("[secret]"), true));
+        let (record, answer, held) = of(&said("", "stop"), "it is hunter22");
+        assert_eq!(
+            (answer.as_str(), record.answer_sha256, held),
+            ("it is [secret]", None, true),
+            "no digest of what is not kept"
+        );
+        assert_eq!(record.finish_reason.as_deref(), Some("stop"));
+    }
+
+    #[test]
+    fn the_commonest_error_is_told() {
+        let mut told = Told::default();
+        assert_eq!(told.commonest_error(), None);
+        let said = |error: &str, status| Record { http_status: status, phase: Phase::Measured, ..said(error, "") };
+        for (error, status, times) in [("busy", Some(429), 2), ("refused", None, 2), ("lost", None, 1)] {
+            (0..times).for_each(|_| told.add_error(&said(error, status)));
+        }
+        assert_eq!(told.commonest_error(), Some("429: busy"), "the first of two that were said equally often");
+        told.add_error(&said("refused", None));
+        assert_eq!(told.commonest_error(), Some("refused"));
+        (0..9).for_each(|_| told.add_error(&Record { phase: Phase::Warmup, ..said("lost", None) }));
+        assert_eq!(told.commonest_error(), Some("refused"), "the warm-up is not what was measured");
+        (0..1000).for_each(|number| told.add_error(&said(&number.to_string(), None)));
+        assert_eq!(told.errors.len(), MAX_ERRORS);
     }
 }

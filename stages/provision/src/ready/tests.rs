@@ -17,7 +17,7 @@ fn target(timeout: Duration) -> Target {
 }
 
 fn wait_for(url: &str, path: Option<&str>, timeout: Duration) -> Result<Probe, Failure> {
-    wait(Clock, &Cancel::new().expect("an eventfd"), &Client::new(Headers::default()), &target(timeout), url, path)
+    wait(Clock, &Cancel::new().expect("an eventfd"), &Client::new(Headers::default()), &target(timeout), url, path, None)
 }
 
 /// An address where nobody listens any more.
@@ -93,11 +93,24 @@ fn a_target_that_never_is_ready_is_named_with_what_it_said_last() {
 }
 
 #[test]
+fn a_target_that_has_ended_is_not_taken_for_whoever_answers_in_its_place() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let end = End::at("vllm", &folder.path().join("end"));
+    std::fs::write(end.file(), "signal 9 (SIGKILL)").expect("written");
+    let (cancel, client) = (Cancel::new().expect("an eventfd"), Client::new(Headers::default()));
+    let server = Server::start(|_| Reply::ok(""));
+    for url in [server.url(), nobody()] {
+        let failure = wait(Clock, &cancel, &client, &target(LONG), &url, Some("/health"), Some(&end)).expect_err("it ended");
+        assert_eq!(failure.message, "target `vllm` ended before it was ready: signal 9 (SIGKILL)");
+    }
+}
+
+#[test]
 fn whoever_stops_the_run_stops_the_waiting() {
     let cancel = Cancel::new().expect("an eventfd");
     cancel.cancel("SIGINT");
     let client = Client::new(Headers::default());
-    let failure = wait(Clock, &cancel, &client, &target(LONG), &nobody(), None).expect_err("stopped");
+    let failure = wait(Clock, &cancel, &client, &target(LONG), &nobody(), None, None).expect_err("stopped");
     assert_eq!((failure.exit, failure.message.as_str()), (Exit::Cancelled, "SIGINT"));
 }
 

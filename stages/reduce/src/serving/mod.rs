@@ -94,6 +94,7 @@ pub(crate) fn reduce(
     let excluded = tries.iter().flatten().filter(|attempt| !attempt.counts()).filter_map(exclusion);
     let mut summary = PointSummary { excluded: excluded.collect(), ..tried(workload, case, point, &tries, files.len()) };
     let mut serving = serving_point(work, &measured, price.as_ref().err());
+    serving.uncounted = uncounted(tries.iter().flatten());
     let reported = reported(workload, work, &mut serving.absent);
     let values = trial_values(&measured, work, &price);
     let seed = |metric: &str| seed(context.collection_manifest, case, point, metric);
@@ -127,6 +128,17 @@ fn tries<'a>(context: &RowContext<'a>, case: &Case, point: &Point) -> Vec<Vec<Tr
         tries.into_values().collect()
     };
     of_point.map(|(_, found)| by_attempt(found)).collect()
+}
+
+/// What became of the requests of attempts that do not count, as execute says.
+fn uncounted<'a>(tries: impl Iterator<Item = &'a Try<'a>>) -> BTreeMap<String, Count> {
+    let mut total: BTreeMap<String, Count> = BTreeMap::new();
+    let shards = tries.filter(|attempt| !attempt.counts()).flat_map(|attempt| &attempt.shards);
+    for (word, count) in shards.filter_map(|found| found.attempt.serving.as_ref()).flat_map(|serving| &serving.outcomes) {
+        let sum = total.entry(word.clone()).or_default();
+        sum.0 = sum.0.saturating_add(count.0);
+    }
+    total
 }
 
 /// Why an attempt does not count: what speaks against any of its shards.
@@ -284,6 +296,7 @@ fn serving_point(work: &ServingWork, measured: &Measurements<'_>, cost_absent: O
     ServingPoint {
         requests: Count(tallies().map(Tally::requests).sum()),
         outcomes: sum(Tally::outcomes),
+        uncounted: BTreeMap::new(),
         duration_ns: Count(measured.trials.iter().filter_map(window_ns).sum()),
         slo_met: slo_met(work, measured),
         token_sources: sum(Tally::sources),

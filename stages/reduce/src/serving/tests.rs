@@ -721,5 +721,7 @@ fn an_attempt_s_validity_is_told_once() {
     let bad = Attempted { counts: false, shards: 2, ..attempted(four()) };
     let point = given(&json!({}), &json!([]), &[vec![bad]]).reduce();
     let reasons = &point.summary.excluded[0].reasons;
+    let requests: u64 = serving(&point).uncounted.values().map(|count| count.0).sum();
+    assert_eq!((serving(&point).requests, requests), (Count(0), 4), "its requests are told, over both shards, and in no number");
     assert_eq!(reasons, &Validity::from_reasons(vec![Reason::new("cpu_throttled", "60 %")]).reasons);
 }

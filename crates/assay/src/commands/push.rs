@@ -1,0 +1,115 @@
+//! `assay push`: commits a run's published folder to a branch, by hand or again.
+
+use std::path::Path;
+
+use assay_git::{MAX_FOLDER_FILE_BYTES, Repository};
+use assay_manifest::{Digest, Publication, Source};
+use assay_process::{Cancel, Signal};
+use assay_runner::{Branch, BranchAsked, Committed, Record, pipeline_of};
+use assay_spec::Pipeline;
+use assay_stage::{Exit, Failure};
+use assay_verify::verify_rows;
+use serde_json::json;
+
+use crate::commands::opened::{Opened, Where};
+use crate::output;
+
+/// Commits a run's published folder to a branch of a remote, unless the branch holds it already.
+///
+/// The run is verified first, up to level 2, and only what its manifests name is committed. The branch only grows: a push is never
+/// forced, and begun again where others push at the same time.
+#[derive(clap::Args)]
+pub(crate) struct Push {
+    /// The run's name, or its published folder
+    #[arg(value_name = "RUN|PATH")]
+    run: String,
+    #[command(flatten)]
+    place: Where,
+    /// The remote: a name that this checkout knows, or an address; as the pipeline says if left out
+    #[arg(long, value_name = "NAME|URL")]
+    remote: Option<String>,
+    /// The branch; as the pipeline says if left out
+    #[arg(long)]
+    branch: Option<String>,
+    /// The folder on the branch that gets a folder for the run, `.` for its root; as the pipeline says if left out
+    #[arg(long, value_name = "PATH")]
+    folder: Option<String>,
+    /// Print the result as one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+impl Push {
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        let cancel = assay_process::cancel_on_signals(&[Signal::INT, Signal::TERM])
+            .map_err(|error| Failure::environment("signals", "cannot handle signals").because(&error))?;
+        let opened = self.place.open(&self.run)?;
+        let committed = commit(&opened, &self.branch_of(&opened)?, &cancel)?;
+        for stranger in &opened.strangers {
+            let stranger = stranger.escape_debug();
+            output::talk(format!("`{stranger}` lies in the folder and is not of the run: it was not committed"));
+        }
+        if self.json {
+            output::json(&json!({"run_id": opened.chain.run_id, "pushed": committed}))?;
+        } else {
+            output::line(line(&committed));
+        }
+        Ok(Exit::Done)
+    }
+
+    fn branch_of(&self, opened: &Opened) -> Result<Branch, Failure> {
+        let asked = BranchAsked { remote: self.remote.clone(), branch: self.branch.clone(), folder: self.folder.clone() };
+        let (source, pipeline) = origin(opened)?;
+        let here = Repository::discover(Path::new(".")).ok();
+        let checkout = here.as_ref().and_then(Repository::worktree);
+        Branch::find(&asked, &pipeline.spec.publish, source, checkout)?.ok_or_else(|| {
+            Failure::usage("no_branch", format!("the pipeline `{}` names no branch to push to", pipeline.name))
+                .hint("name one with `--branch`, or write `spec.publish.branch` into the pipeline")
+        })
+    }
+}
+
+/// Verifies a run up to level 2, and commits its published folder.
+pub(crate) fn commit(opened: &Opened, branch: &Branch, cancel: &Cancel) -> Result<Committed, Failure> {
+    let chain = &opened.chain;
+    let Some((reference, publication)) = chain.all::<Publication>().next().filter(|_| chain.is_complete) else {
+        let message = format!("the run `{}` has no publication to push", chain.run_id);
+        return Err(Failure::verification("missing_stage", message).hint("`assay run` with the same run id resumes it"));
+    };
+    if !chain.is_established() {
+        let message = "who signed the run is not established, and what is pushed stays";
+        return Err(Failure::new(Exit::Unestablished, "signer_not_established", message)
+            .hint("name whom you trust with `--trust POLICY` or `--trust FINGERPRINT`"));
+    }
+    verify_rows(opened.blobs.as_ref(), chain)?;
+    let record = Record {
+        run_id: &chain.run_id,
+        pipeline: &origin(opened)?.1.name,
+        digest: reference.manifest,
+        publication: &publication.body,
+        files: &chain.published_files(),
+    };
+    branch.commit(&record, &mut |digest| bytes(opened, digest, MAX_FOLDER_FILE_BYTES), cancel)
+}
+
+/// Where a published folder is, in a line for people.
+pub(crate) fn line(committed: &Committed) -> String {
+    let Committed { remote, branch, folder, commit, is_new, .. } = committed;
+    let how = if *is_new { "" } else { ", which held it already" };
+    format!("pushed    {folder} on the branch {branch} of {remote}, commit {}{how}", output::short(commit))
+}
+
+/// What the run was started from, and the pipeline in it.
+fn origin(opened: &Opened) -> Result<(&Source, Pipeline), Failure> {
+    let source = opened.chain.one::<Source>();
+    let source = &source.ok_or_else(|| Failure::verification("missing_stage", "the run has no source"))?.body;
+    let pipeline = pipeline_of(source, |digest| bytes(opened, digest, assay_spec::MAX_FILE_BYTES as u64))?;
+    Ok((source, pipeline))
+}
+
+fn bytes(opened: &Opened, digest: &Digest, limit: u64) -> Result<Vec<u8>, Failure> {
+    opened.blobs.get(digest, limit)?.ok_or_else(|| {
+        Failure::verification("artifact_absent", format!("the published file {digest} is not there"))
+            .hint("it was removed, or other bytes were put in its place")
+    })
+}

@@ -1,0 +1,205 @@
+//! The branch that published folders are committed to, so that the published record is itself a chain of commits.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use assay_git::{BranchError, Destination, Remote, RemoteError, Repository, StagedFolder};
+use assay_manifest::{Digest, Name, Publication, RunId, Source};
+use assay_process::{Cancel, Spawner};
+use assay_spec::{Pipeline, Publish};
+use assay_stage::{Exit, Failure};
+use serde::Serialize;
+
+/// What only the folder of a published run has. Nothing is published inside of another run's folder.
+const MARK: &str = "chain/publication.json";
+
+/// The remote that is meant where none is named.
+const DEFAULT_REMOTE: &str = "origin";
+
+/// What a person asks for, over what the pipeline says.
+#[derive(Clone, Debug, Default)]
+pub struct BranchAsked {
+    /// A remote's name in the checkout, or its address.
+    pub remote: Option<String>,
+    /// The branch.
+    pub branch: Option<String>,
+    /// The folder on it; `.` for its root.
+    pub folder: Option<String>,
+}
+
+/// A branch of a remote, and the folder on it that gets a folder for each run.
+#[derive(Clone, Debug)]
+pub struct Branch {
+    remote: Remote,
+    name: String,
+    folder: Option<String>,
+    checkout: Option<PathBuf>,
+}
+
+/// What of a verified run is committed.
+#[derive(Clone, Debug)]
+pub struct Record<'a> {
+    /// The run.
+    pub run_id: &'a RunId,
+    /// Its pipeline.
+    pub pipeline: &'a Name,
+    /// The digest of its Publication's manifest.
+    pub digest: Digest,
+    /// Its Publication.
+    pub publication: &'a Publication,
+    /// The files of its published folder: path and digest.
+    pub files: &'a BTreeMap<String, Digest>,
+}
+
+/// Where a run's published folder is, on a branch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Committed {
+    /// The remote's address, without credentials.
+    pub remote: String,
+    /// The branch.
+    pub branch: String,
+    /// The folder's path on the branch.
+    pub folder: String,
+    /// The head of the branch that holds it.
+    pub commit: String,
+    /// Whether it was added just now.
+    pub is_new: bool,
+    /// How often it was tried, because others pushed at the same time.
+    pub attempts: u32,
+}
+
+/// The pipeline that a run was started from. `read` gives bytes that match their digest.
+pub fn pipeline_of(source: &Source, read: impl FnOnce(&Digest) -> Result<Vec<u8>, Failure>) -> Result<Pipeline, Failure> {
+    let file = source.files.iter().find(|file| file.path == source.pipeline);
+    let file =
+        file.ok_or_else(|| Failure::verification("pipeline_absent", format!("the source does not hold `{}`", source.pipeline)))?;
+    Pipeline::parse(&source.pipeline, &read(&file.artifact.digest)?).map_err(|problems| Failure::invalid(&problems))
+}
+
+impl Branch {
+    /// The branch that a run of this Source goes to: what was asked for, else what its pipeline says. None where neither names one.
+    ///
+    /// A remote's name is that of `checkout`. Without a checkout only `origin` means something: where the Source comes from.
+    pub fn find(
+        asked: &BranchAsked,
+        publish: &Publish,
+        source: &Source,
+        checkout: Option<&Path>,
+    ) -> Result<Option<Self>, Failure> {
+        let Some(name) = asked.branch.as_ref().or(publish.branch.as_ref()) else { return Ok(None) };
+        let remote = match (&asked.remote, &publish.remote) {
+            (Some(asked), _) => find_remote(asked, source, checkout)?,
+            (None, said) => {
+                let said = said.as_deref().unwrap_or(DEFAULT_REMOTE);
+                require_own_checkout(said, source, checkout)?;
+                find_remote(said, source, checkout)?
+            }
+        };
+        let folder = asked.folder.clone().or_else(|| publish.folder.clone());
+        Ok(Some(Self { remote, name: name.clone(), folder, checkout: checkout.map(Path::to_owned) }))
+    }
+
+    /// The branch's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Commits a run's published folder and pushes it, unless the branch holds it already. `read` gives bytes that match their
+    /// digest; all of them are read before anything is pushed.
+    pub fn commit(
+        &self,
+        record: &Record<'_>,
+        read: &mut dyn FnMut(&Digest) -> Result<Vec<u8>, Failure>,
+        cancel: &Cancel,
+    ) -> Result<Committed, Failure> {
+        let scratch = tempfile::tempdir()
+            .map_err(|error| Failure::environment("scratch", "cannot make a scratch folder").because(&error))?;
+        let spawner =
+            Spawner::start().map_err(|error| Failure::environment("spawner", "cannot start a thread").because(&error))?;
+        let mut staged = StagedFolder::new(scratch.path()).map_err(|error| failure(&error))?;
+        for (path, digest) in record.files {
+            if let Some(reason) = cancel.reason() {
+                return Err(Failure::cancelled(format!("the push was stopped ({reason})")));
+            }
+            staged.add(path, &read(digest)?).map_err(|error| failure(&error))?;
+        }
+        let path = match self.folder.as_deref() {
+            None | Some(".") => record.run_id.to_string(),
+            Some(folder) => format!("{folder}/{}", record.run_id),
+        };
+        let to =
+            Destination { remote: &self.remote, branch: &self.name, path: &path, mark: MARK, checkout: self.checkout.as_deref() };
+        let at = record.publication.published_at;
+        let pushed = staged.push(&to, &message(record), at, &spawner, cancel).map_err(|error| failure(&error))?;
+        Ok(Committed {
+            remote: self.remote.url().to_owned(),
+            branch: self.name.clone(),
+            folder: path,
+            commit: pushed.head.to_string(),
+            is_new: pushed.is_new,
+            attempts: pushed.attempts,
+        })
+    }
+}
+
+/// A line for people, and trailers that `git interpret-trailers` reads.
+fn message(record: &Record<'_>) -> String {
+    let Record { run_id, pipeline, digest, publication, .. } = record;
+    let grade = publication.grade.given;
+    format!(
+        "Publish the run {run_id} of the pipeline {pipeline}\n\nAssay-Run: {run_id}\nAssay-Publication: {digest}\nAssay-Grade: {grade}\n"
+    )
+}
+
+fn find_remote(text: &str, source: &Source, checkout: Option<&Path>) -> Result<Remote, Failure> {
+    let is_name = !text.contains([':', '/']);
+    let found = match (checkout, source.repository.as_deref()) {
+        _ if !is_name => Remote::at(text),
+        (Some(checkout), _) => Remote::named(checkout, text),
+        (None, Some(address)) if text == DEFAULT_REMOTE => Remote::at(address),
+        (None, _) => {
+            let message = format!("there is no checkout here that would know the remote `{text}`");
+            return Err(Failure::usage("no_such_remote", message).hint("name the remote by its address"));
+        }
+    };
+    found.map_err(|error| failure(&BranchError::Remote(error)))
+}
+
+/// The `origin` of some other checkout is not what the pipeline means.
+fn require_own_checkout(remote: &str, source: &Source, checkout: Option<&Path>) -> Result<(), Failure> {
+    let Some(of) = source.repository.as_ref().filter(|_| remote == DEFAULT_REMOTE) else { return Ok(()) };
+    let here = checkout.and_then(|checkout| Repository::discover(checkout).ok()?.origin());
+    match here.filter(|here| here != of) {
+        None => Ok(()),
+        Some(here) => {
+            let message = format!("the run is of `{of}`, and `{DEFAULT_REMOTE}` of this checkout is `{here}`");
+            Err(Failure::usage("other_repository", message).hint("name the remote that is meant with `--remote`"))
+        }
+    }
+}
+
+fn failure(error: &BranchError) -> Failure {
+    let exit = match error {
+        BranchError::Remote(RemoteError::Cancelled { .. }) => Exit::Cancelled,
+        BranchError::Remote(
+            RemoteError::Url { .. }
+            | RemoteError::SecretInUrl { .. }
+            | RemoteError::NoSuchRemote { .. }
+            | RemoteError::Checkout(_),
+        )
+        | BranchError::Name { .. }
+        | BranchError::Inside { .. }
+        | BranchError::Path(_) => Exit::Usage,
+        // What was published under this run's name is not what this run published.
+        BranchError::OtherFolder { .. } => Exit::Verification,
+        _ => Exit::Environment,
+    };
+    let failure = Failure::of(exit, error.code(), error);
+    match error.hint() {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,150 @@
+use std::process::Command;
+
+use assay_manifest::{Artifact, Count};
+use assay_manifest::{Grade, Intent, OriginKind};
+
+use super::*;
+
+/// A checkout whose `origin` is this address.
+fn checkout(origin: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    for arguments in [vec!["init", "--quiet"], vec!["remote", "add", "origin", origin]] {
+        let git = Command::new("git").current_dir(folder.path()).args(arguments).output().expect("git runs");
+        assert!(git.status.success(), "{}", String::from_utf8_lossy(&git.stderr));
+    }
+    folder
+}
+
+fn source(repository: Option<&str>) -> Source {
+    Source {
+        kind: OriginKind::Git,
+        repository: repository.map(str::to_owned),
+        commit: None,
+        dirty: false,
+        objects: Vec::new(),
+        pipeline: "pipelines/p.yaml".to_owned(),
+        files_digest: Digest::of(b""),
+        files: Vec::new(),
+    }
+}
+
+fn publish(branch: Option<&str>, remote: Option<&str>) -> Publish {
+    Publish { branch: branch.map(str::to_owned), remote: remote.map(str::to_owned), ..Publish::default() }
+}
+
+fn asked(remote: &str) -> BranchAsked {
+    BranchAsked { remote: Some(remote.to_owned()), ..BranchAsked::default() }
+}
+
+fn url(found: Result<Option<Branch>, Failure>) -> String {
+    found.expect("found").expect("a branch").remote.url().to_owned()
+}
+
+const ORIGIN: &str = "https://example.org/a.git";
+
+#[test]
+fn no_branch_is_no_destination() {
+    let found = Branch::find(&asked("origin"), &publish(None, None), &source(None), None);
+    assert!(found.expect("nothing is wrong").is_none());
+}
+
+#[test]
+fn a_remote_is_that_of_the_checkout_or_an_address() {
+    let here = checkout(ORIGIN);
+    let find = |asked: &BranchAsked, remote| {
+        url(Branch::find(asked, &publish(Some("numbers"), remote), &source(Some(ORIGIN)), Some(here.path())))
+    };
+    assert_eq!(find(&BranchAsked::default(), None), ORIGIN);
+    assert_eq!(find(&BranchAsked::default(), Some("origin")), ORIGIN);
+    assert_eq!(find(&BranchAsked::default(), Some("git@example.org:b.git")), "git@example.org:b.git");
+    assert_eq!(find(&asked("file:///srv/c.git"), Some("git@example.org:b.git")), "file:///srv/c.git");
+}
+
+#[test]
+fn without_a_checkout_origin_is_where_the_source_comes_from() {
+    let find = |remote| Branch::find(&BranchAsked::default(), &publish(Some("numbers"), remote), &source(Some(ORIGIN)), None);
+    assert_eq!(url(find(None)), ORIGIN);
+    insta::assert_snapshot!(find(Some("team")).expect_err("nobody knows it"), @r"
+    error[no_such_remote]: there is no checkout here that would know the remote `team`
+
+    hint: name the remote by its address
+    ");
+}
+
+#[test]
+fn the_origin_of_another_checkout_is_not_meant() {
+    let elsewhere = checkout("https://example.org/other.git");
+    let find =
+        |asked: &BranchAsked| Branch::find(asked, &publish(Some("numbers"), None), &source(Some(ORIGIN)), Some(elsewhere.path()));
+    insta::assert_snapshot!(find(&BranchAsked::default()).expect_err("refused"), @r"
+    error[other_repository]: the run is of `https://example.org/a.git`, and `origin` of this checkout is `https://example.org/other.git`
+
+    hint: name the remote that is meant with `--remote`
+    ");
+    assert_eq!(url(find(&asked("origin"))), "https://example.org/other.git", "whoever asks for it means it");
+}
+
+#[test]
+fn what_no_remote_can_be_is_a_usage_error() {
+    for (remote, code) in [
+        ("/srv/a.git", "remote_address"),
+        ("ext::sh", "remote_address"),
+        ("https://token@example.org/a", "secret_in_address"),
+        ("nobody", "no_such_remote"),
+    ] {
+        let here = checkout(ORIGIN);
+        let refused = Branch::find(&asked(remote), &publish(Some("b"), None), &source(None), Some(here.path()));
+        let refused = refused.expect_err("refused");
+        assert_eq!((refused.exit, refused.code.as_str()), (Exit::Usage, code), "{remote}");
+    }
+}
+
+/// What a definition may name, git may be given.
+#[test]
+fn every_remote_of_a_definition_is_one_for_git() {
+    for remote in [
+        "https://example.org:8443/a/b.git",
+        "ssh://git@example.org/a.git",
+        "git@example.org:a/b.git",
+        "example.org:/srv/a.git",
+        "git://example.org/a",
+        "file:///srv/a.git",
+    ] {
+        let text = format!(
+            "apiVersion: assay.dev/v1alpha1\nkind: Pipeline\nmetadata: {{name: p}}\nspec:\n  workloads: [w]\n  targets: [{{name: t, kind: \
+             host}}]\n  publish: {{branch: numbers, remote: '{remote}'}}\n"
+        );
+        let pipeline = Pipeline::parse("p.yaml", text.as_bytes()).unwrap_or_else(|problems| panic!("{remote}: {problems:?}"));
+        let found = Branch::find(&BranchAsked::default(), &pipeline.spec.publish, &source(None), None);
+        assert_eq!(url(found), remote);
+    }
+}
+
+#[test]
+fn a_commit_says_what_it_publishes() {
+    let artifact = || Artifact { name: String::new(), digest: Digest::of(b""), size: Count(0), media_type: String::new() };
+    let publication = Publication {
+        plan_digest: Digest::of(b""),
+        summary: Digest::of(b""),
+        trust_policy: Digest::of(b""),
+        published_at: "2026-11-20T12:00:00.000000000Z".parse().expect("an instant"),
+        grade: Grade { asked: Intent::Publication, given: Intent::Realism, shortfalls: Vec::new() },
+        runs: Vec::new(),
+        queries: Vec::new(),
+        warehouse_snapshot: BTreeMap::new(),
+        numbers: artifact(),
+        reports: Vec::new(),
+        keys: Vec::new(),
+    };
+    let (run_id, pipeline) = ("nightly-1".parse().expect("a run id"), Name::new("nightly").expect("a name"));
+    let files = BTreeMap::new();
+    let digest = Digest::of(b"");
+    let record = Record { run_id: &run_id, pipeline: &pipeline, digest, publication: &publication, files: &files };
+    insta::assert_snapshot!(message(&record), @r"
+    Publish the run nightly-1 of the pipeline nightly
+
+    Assay-Run: nightly-1
+    Assay-Publication: sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855
+    Assay-Grade: realism
+    ");
+}

@@ -1,0 +1,172 @@
+//! Asking an endpoint to empty its prefix cache, outside of anything that is timed.
+//!
+//! There is no standard for it. vLLM takes `POST /reset_prefix_cache` where it was started with `VLLM_SERVER_DEV_MODE=1`, and newer
+//! ones say in the answer whether it went well; the simulator takes the same. SGLang takes `POST /flush_cache`, and refuses with 400
+//! as long as it has requests under way.
+
+use std::time::Duration;
+
+use assay_probe::{Answer, Client, Limits, at};
+use assay_process::Cancel;
+use assay_stage::{Clock, Failure};
+use serde::{Deserialize, Serialize};
+
+/// The servers' own paths, in the order in which they are tried.
+const PATHS: [&str; 2] = ["/reset_prefix_cache", "/flush_cache"];
+
+/// What bounds one question: a large cache is emptied in far less.
+const LIMITS: Limits = Limits { time: Duration::from_secs(10), bytes: 64 << 10 };
+
+/// How long an endpoint is asked again that has the path and could not do it: what it still has under way may end.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The pause between two rounds of questions.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Why a cache was not emptied.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum NotFlushed {
+    /// The endpoint has no such thing, or not for us.
+    Never(String),
+    /// It has, and it did not work this time.
+    Failed(String),
+}
+
+/// Asks until the endpoint has emptied its cache, and gives the path that it took.
+pub(crate) fn flush(client: &Client, address: &str, clock: Clock, cancel: &Cancel) -> Result<&'static str, NotFlushed> {
+    let watch = clock.start();
+    loop {
+        let why = match ask(client, address) {
+            Err(NotFlushed::Failed(why)) => why,
+            settled => return settled,
+        };
+        let is_over = watch.elapsed_ns() >= PATIENCE.as_nanos() as u64;
+        if is_over || cancel.wait_timeout(PAUSE) {
+            return Err(NotFlushed::Failed(why));
+        }
+    }
+}
+
+/// Asks once at each path.
+fn ask(client: &Client, address: &str) -> Result<&'static str, NotFlushed> {
+    let (mut said, mut is_there) = (Vec::new(), false);
+    for path in PATHS {
+        match client.post(&at(address, path), LIMITS) {
+            Ok(answer) if has_done_it(&answer) => return Ok(path),
+            Ok(answer) => {
+                is_there |= !is_absence(answer.status);
+                said.push(format!(
+                    "`POST {path}` answered `{}`{}",
+                    answer.status_text(),
+                    if answer.is_success() { ", and that it failed" } else { "" }
+                ));
+            }
+            Err(error) => {
+                is_there = true;
+                said.push(format!("`POST {path}`: {error}"));
+            }
+        }
+    }
+    let said = said.join("; ");
+    Err(if is_there { NotFlushed::Failed(said) } else { NotFlushed::Never(said) })
+}
+
+/// Whether the answer is one of success that does not say otherwise, as newer vLLM does with `{"success": false}`.
+fn has_done_it(answer: &Answer) -> bool {
+    let said: Option<serde_json::Value> = serde_json::from_slice(&answer.body).ok();
+    let refused = said.is_some_and(|said| said.get("success") == Some(&serde_json::Value::Bool(false)));
+    answer.is_success() && !refused
+}
+
+/// Whether a status says that nobody gets this here, however often it is asked for.
+fn is_absence(status: u16) -> bool {
+    matches!(status, 401 | 403 | 404 | 405 | 501)
+}
+
+/// The failure of a run whose trials are to begin with an empty cache, on an endpoint that cannot empty it.
+pub(crate) fn cannot_flush(target: &str, said: &str) -> Failure {
+    Failure::environment("cannot_flush", format!("the prefix cache of target `{target}` cannot be emptied: {said}"))
+        .hint(
+            "vLLM takes the order where it was started with `VLLM_SERVER_DEV_MODE=1`, SGLang always (with its admin key); for any other \
+             endpoint write `cache: cold_salt` in the workload and `isolation: none`, which need no order",
+        )
+        .lasting()
+}
+
+#[cfg(test)]
+mod tests {
+    use assay_probe::Headers;
+    use assay_probe::testing::{Reply, Server};
+
+    use super::*;
+
+    fn flushed(server: &Server) -> Result<&'static str, NotFlushed> {
+        let client = Client::new(Headers::default());
+        flush(&client, &format!("{}/v1", server.url()), Clock, &Cancel::new().expect("an eventfd"))
+    }
+
+    fn once(server: &Server) -> Result<&'static str, NotFlushed> {
+        ask(&Client::new(Headers::default()), &server.url())
+    }
+
+    #[test]
+    fn each_server_is_asked_in_its_own_words() {
+        let vllm = Server::of(vec![("/reset_prefix_cache", Reply::ok(""))]);
+        assert_eq!(flushed(&vllm), Ok("/reset_prefix_cache"), "beside the version, not below it");
+        let sglang = Server::of(vec![("/flush_cache", Reply::ok("Cache flushed.\n"))]);
+        assert_eq!(flushed(&sglang), Ok("/flush_cache"));
+        assert_eq!(sglang.paths(), ["/reset_prefix_cache", "/flush_cache"]);
+    }
+
+    #[test]
+    fn an_endpoint_without_the_order_is_found_out_at_once() {
+        let neither = Server::of(Vec::new());
+        let said = "`POST /reset_prefix_cache` answered `404 Not Found`; `POST /flush_cache` answered `404 Not Found`";
+        assert_eq!(flushed(&neither), Err(NotFlushed::Never(said.to_owned())));
+        assert_eq!(neither.paths().len(), 2, "each path once");
+        let closed = Server::start(|_| Reply::status("403 Forbidden"));
+        assert!(matches!(once(&closed), Err(NotFlushed::Never(_))));
+        insta::assert_snapshot!(cannot_flush("vllm", said), @r"
+        error[cannot_flush]: the prefix cache of target `vllm` cannot be emptied: `POST /reset_prefix_cache` answered `404 Not Found`; `POST /flush_cache` answered `404 Not Found`
+
+        hint: vLLM takes the order where it was started with `VLLM_SERVER_DEV_MODE=1`, SGLang always (with its admin key); for any other endpoint write `cache: cold_salt` in the workload and `isolation: none`, which need no order
+        ");
+    }
+
+    #[test]
+    fn one_that_is_busy_is_asked_again() {
+        let busy = Server::start(|request| match (request.path.as_str(), request.number) {
+            ("/flush_cache", 0..4) => Reply::status("400 Bad Request"),
+            ("/flush_cache", _) => Reply::ok(""),
+            _ => Reply::status("404 Not Found"),
+        });
+        assert_eq!(flushed(&busy), Ok("/flush_cache"));
+        assert_eq!(busy.paths().len(), 6, "three rounds");
+    }
+
+    #[test]
+    fn a_success_that_says_it_failed_is_none() {
+        let vllm = |body: &'static str| Server::of(vec![("/reset_prefix_cache", Reply::ok(body))]);
+        assert_eq!(once(&vllm(r#"{"success": true}"#)), Ok("/reset_prefix_cache"));
+        let failed = once(&vllm(r#"{"success": false}"#)).expect_err("blocks in use");
+        assert_eq!(
+            failed,
+            NotFlushed::Failed(
+                "`POST /reset_prefix_cache` answered `200 OK`, and that it failed; `POST /flush_cache` answered `404 Not Found`"
+                    .to_owned()
+            )
+        );
+        let broken = Server::start(|_| Reply::raw(""));
+        assert!(matches!(once(&broken), Err(NotFlushed::Failed(_))), "a broken connection says nothing of what there is");
+    }
+
+    #[test]
+    fn whoever_stops_the_run_stops_the_asking() {
+        let cancel = Cancel::new().expect("an eventfd");
+        cancel.cancel("SIGINT");
+        let busy = Server::start(|_| Reply::status("400 Bad Request"));
+        assert!(flush(&Client::new(Headers::default()), &busy.url(), Clock, &cancel).is_err());
+        assert_eq!(busy.paths().len(), 2);
+    }
+}

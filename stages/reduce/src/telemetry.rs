@@ -1,0 +1,260 @@
+//! Telemetry: what was recorded of the host and of an attempt's endpoint while the attempt ran, a row for each metric.
+//!
+//! The recordings are found in the Collection's list of evidence and read once, a line at a time: memory holds the readings of the
+//! attempts that run at one time. The rows are for finding reasons, and no published number comes from them.
+
+mod metric;
+mod recording;
+mod slice;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::Read;
+
+use assay_manifest::{
+    Artifact, Block, Case, CuratedFile, Environment, Gap, HostRole, Instant, PlannedTrial, PointSummary, Reason,
+};
+use assay_stage::{Context, Failure};
+use assay_warehouse::{Row, TELEMETRY_SLICE_FACT};
+
+use crate::dimensions::Dimensions;
+use crate::evidence::Found;
+use crate::row_failure;
+use crate::rows::{RowContext, fact, whole};
+use crate::telemetry::metric::Kind;
+use crate::telemetry::recording::{Merged, Open, Place, Reading, Recorded, Source};
+use crate::telemetry::slice::{LeftOut, Slice, Statistics};
+
+/// The largest list of evidence: a million artifacts.
+const MAX_LIST_BYTES: u64 = 256 << 20;
+
+/// Writes the rows of all attempts, counted or not, and tells what of the recordings is not in them.
+pub(crate) fn write(
+    ctx: &Context,
+    context: &RowContext<'_>,
+    dimensions: &Dimensions,
+    points: &[PointSummary],
+) -> Result<(CuratedFile, Option<Reason>), Failure> {
+    let list = ctx.get(&context.collection.evidence, MAX_LIST_BYTES)?;
+    let list: Vec<Artifact> = serde_json::from_slice(&list)
+        .map_err(|error| Failure::verification("evidence", "the list of evidence cannot be read").because(&error))?;
+    let open = |artifact: &Artifact| -> Result<Box<dyn Read>, Failure> {
+        ctx.check_cancelled()?;
+        Ok(Box::new(ctx.materialise(artifact)?.open()?))
+    };
+    let mut slices = Slices::of(context, &list, &open);
+    let mut stopped = None;
+    let batches = std::iter::from_fn(|| {
+        let slice = ctx.check_cancelled().and_then(|()| slices.next());
+        let batch = slice.and_then(|slice| slice.map(|slice| rows(context, dimensions, points, &slice)).transpose());
+        batch.unwrap_or_else(|failure| {
+            stopped = Some(failure);
+            None
+        })
+    });
+    let file = crate::write_file(ctx, &TELEMETRY_SLICE_FACT, batches.flatten())?;
+    stopped.map_or(Ok(()), Err)?;
+    Ok((file, slices.left_out.reason()))
+}
+
+/// One attempt over all its shards, and where its readings are missing.
+struct Watched<'a> {
+    trial: &'a PlannedTrial,
+    attempt: u32,
+    start: Instant,
+    end: Instant,
+    gaps: Vec<&'a Gap>,
+}
+
+impl<'a> Watched<'a> {
+    /// The window is the one over which the client's counts are compared with the endpoint's: from the first shard's start to the
+    /// last one's end.
+    fn of(trial: &'a PlannedTrial, shards: &[&'a Found], source: &str) -> Option<Self> {
+        let windows = shards.iter().map(|shard| &shard.attempt.window);
+        let all = shards.iter().flat_map(|shard| &shard.collected.gaps);
+        Some(Self {
+            trial,
+            attempt: shards.first()?.attempt.attempt,
+            start: windows.clone().map(|window| window.start).min()?,
+            end: windows.map(|window| window.end).max()?,
+            gaps: all.filter(|gap| gap.source == source).collect(),
+        })
+    }
+}
+
+/// The slices of a run: place by place, and in each in the order in which attempts end.
+struct Slices<'a> {
+    open: &'a Open<'a>,
+    places: VecDeque<(Place, Vec<Recorded<'a>>, VecDeque<Watched<'a>>)>,
+    current: Option<Sweep<'a>>,
+    left_out: LeftOut,
+}
+
+impl<'a> Slices<'a> {
+    fn of(context: &RowContext<'a>, evidence: &'a [Artifact], open: &'a Open<'a>) -> Self {
+        let mut watched = watched(context);
+        let of_place = |(place, recorded)| watched.remove(&place).map(|watched| (place, recorded, watched));
+        let places = recording::of(evidence).into_iter().filter_map(of_place).collect();
+        Self { open, places, current: None, left_out: LeftOut::default() }
+    }
+
+    /// The next slice that is complete; none at the end.
+    fn next(&mut self) -> Result<Option<(Place, Slice<'a>)>, Failure> {
+        loop {
+            if let Some(sweep) = &mut self.current
+                && let Some(slice) = sweep.next(&mut self.left_out)?
+            {
+                self.left_out.add(&slice);
+                return Ok(Some((sweep.place.clone(), slice)));
+            }
+            let Some((place, recorded, waiting)) = self.places.pop_front() else { return Ok(None) };
+            let merged = Merged::open(&place.source, &recorded, self.open)?;
+            self.left_out.recordings += merged.left_out;
+            self.current = Some(Sweep { place, merged, latest: None, waiting, active: Vec::new(), over: VecDeque::new() });
+        }
+    }
+}
+
+/// The attempts of each place, by their start.
+fn watched<'a>(context: &RowContext<'a>) -> BTreeMap<Place, VecDeque<Watched<'a>>> {
+    let mut all: BTreeMap<Place, Vec<Watched<'a>>> = BTreeMap::new();
+    for (trial, found) in &context.attempts.0 {
+        let mut tries: BTreeMap<(Block, u32), Vec<&Found>> = BTreeMap::new();
+        for shard in found {
+            tries.entry((shard.collected.block, shard.attempt.attempt)).or_default().push(shard);
+        }
+        for ((block, _), shards) in tries {
+            let endpoint = endpoint(context, trial).map(|case| Source::Endpoint(case.target.clone()));
+            for source in std::iter::once(Source::Host).chain(endpoint) {
+                let watched = Watched::of(trial, &shards, &source.to_string());
+                all.entry(Place { block, source }).or_default().extend(watched);
+            }
+        }
+    }
+    let by_start = |(place, mut watched): (_, Vec<Watched<'a>>)| {
+        // Stable: what began at one time stays in the plan's order.
+        watched.sort_by_key(|watched| (watched.start, watched.end));
+        (place, watched.into())
+    };
+    all.into_iter().map(by_start).collect()
+}
+
+/// The case of a trial, where it is one on an endpoint.
+fn endpoint<'a>(context: &RowContext<'a>, trial: &PlannedTrial) -> Option<&'a Case> {
+    let case = context.plan.case(&trial.case_id)?;
+    context.plan.workload(&case.workload)?.serving.as_ref().map(|_| case)
+}
+
+/// The readings of one place on their way past its attempts.
+struct Sweep<'a> {
+    place: Place,
+    merged: Merged,
+    /// When the last reading was taken.
+    latest: Option<Instant>,
+    /// Attempts that have not begun.
+    waiting: VecDeque<Watched<'a>>,
+    /// Those that run: one, but where shards of two attempts overlap.
+    active: Vec<Slice<'a>>,
+    over: VecDeque<Slice<'a>>,
+}
+
+impl<'a> Sweep<'a> {
+    fn next(&mut self, left_out: &mut LeftOut) -> Result<Option<Slice<'a>>, Failure> {
+        loop {
+            if let Some(slice) = self.over.pop_front() {
+                return Ok(Some(slice));
+            }
+            if self.waiting.is_empty() && self.active.is_empty() {
+                return Ok(None);
+            }
+            match self.merged.next()? {
+                // A clock that was set back: what comes twice is believed the first time.
+                Some(reading) if self.latest.is_some_and(|latest| reading.asked <= latest) => left_out.disordered += 1,
+                Some(reading) => self.take(&reading),
+                None => {
+                    self.waiting.clear();
+                    self.over.extend(self.active.drain(..));
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, reading: &Reading) {
+        self.latest = Some(reading.asked);
+        let (over, active): (Vec<_>, Vec<_>) =
+            self.active.drain(..).partition(|slice: &Slice<'_>| slice.watched.end < reading.asked);
+        self.over.extend(over);
+        self.active = active;
+        while self.waiting.front().is_some_and(|watched| watched.start <= reading.asked) {
+            let begun = self.waiting.pop_front().filter(|watched| reading.asked <= watched.end);
+            self.active.extend(begun.map(Slice::new));
+        }
+        // What is asked for in the window and answered behind it may count what came after.
+        if self.active.iter().any(|slice| reading.answered <= slice.watched.end) {
+            let observed = reading.observed();
+            for slice in self.active.iter_mut().filter(|slice| reading.answered <= slice.watched.end) {
+                slice.add(reading.asked, &observed);
+            }
+        }
+    }
+}
+
+/// The rows of a slice, by metric.
+fn rows(
+    context: &RowContext<'_>,
+    dimensions: &Dimensions,
+    points: &[PointSummary],
+    (place, slice): &(Place, Slice<'_>),
+) -> Result<Vec<Row>, Failure> {
+    let trial = slice.watched.trial;
+    let is_of = |point: &&PointSummary| point.case_id == trial.case_id && point.point_id == trial.point_id;
+    let lost = || Failure::unexpected("telemetry", format!("the trial `{}` is of no point", trial.trial_id));
+    let point = points.iter().find(is_of).ok_or_else(lost)?;
+    let scope = scope(context.environments, place);
+    let row = |found: Statistics| row(context, dimensions, point, (place, scope), slice, &found);
+    slice.statistics(&place.source).map(row).collect::<Result<_, _>>().map_err(|error| row_failure(&error))
+}
+
+/// What a place is a recording of: its kind and its name. The recorder runs where the load comes from.
+fn scope<'a>(environments: &[&'a Environment], place: &'a Place) -> (&'static str, &'a str) {
+    match &place.source {
+        Source::Endpoint(target) => ("endpoint", target.as_str()),
+        Source::Host => {
+            let environment = environments.iter().find(|environment| environment.block == place.block);
+            let client = environment.and_then(|environment| environment.hosts_with(HostRole::Client).next());
+            ("host", client.map_or("unknown", |host| host.name.as_str()))
+        }
+    }
+}
+
+fn row(
+    context: &RowContext<'_>,
+    dimensions: &Dimensions,
+    point: &PointSummary,
+    (place, (scope_kind, scope_id)): (&Place, (&str, &str)),
+    slice: &Slice<'_>,
+    found: &Statistics,
+) -> assay_warehouse::Result<Row> {
+    let Watched { trial, attempt, start, end, .. } = &slice.watched;
+    let values = found.values.as_ref();
+    fact(&TELEMETRY_SLICE_FACT, context, dimensions, point)?
+        .with("trial_id", trial.trial_id.as_str())?
+        .with("attempt", *attempt)?
+        .with("window_start_unix_ns", *start)?
+        .with("window_end_unix_ns", *end)?
+        .with("scope_kind", scope_kind)?
+        .with("scope_id", scope_id)?
+        .with("source", place.source.to_string())?
+        .with("metric", found.metric.as_str())?
+        .with("unit", found.unit.as_str())?
+        .with("metric_kind", if found.kind == Kind::Counter { "counter" } else { "gauge" })?
+        .with("n", whole(found.n))?
+        .with("min", values.map(assay_stats::Samples::min))?
+        .with("mean", values.map(assay_stats::Samples::mean))?
+        .with("max", values.map(assay_stats::Samples::max))?
+        .with("p95", values.map(|values| values.quantile(0.95)))?
+        .with("gap_ns", whole(slice.gap_ns()))?
+        .sealed()
+}
+
+#[cfg(test)]
+mod tests;

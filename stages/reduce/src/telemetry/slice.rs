@@ -1,0 +1,185 @@
+//! One source over the window of one attempt.
+
+use std::collections::{BTreeMap, btree_map::Entry};
+
+use assay_manifest::{Instant, Reason};
+use assay_stats::{MAX_MAGNITUDE, Samples};
+
+use super::Watched;
+use super::metric::{Key, Kind, Observed, unit};
+use super::recording::{MAX_RECORDINGS, Source};
+
+/// The most metrics of one source in one window. A host has about fifty, a serving program a few hundred.
+pub(super) const MAX_METRICS: usize = 1000;
+
+/// The longest name of a metric with its labels.
+pub(super) const MAX_NAME_BYTES: usize = 1024;
+
+/// The most values of one source in one window, 128 MiB: at a reading a second, two hundred metrics for 23 hours.
+pub(super) const MAX_VALUES: usize = 1 << 24;
+
+/// What a window holds of each metric of one source.
+pub(super) struct Slice<'a> {
+    pub(super) watched: Watched<'a>,
+    metrics: BTreeMap<Key, Series>,
+    values: usize,
+    max_values: usize,
+    /// From when on no more values are taken.
+    full_from: Option<Instant>,
+    /// Metrics beyond the limits: the most in any one reading.
+    metrics_left_out: u64,
+    readings_left_out: u64,
+}
+
+/// One metric, reading by reading.
+struct Series {
+    kind: Kind,
+    /// Samples in the window.
+    n: u64,
+    last: Option<(Instant, f64)>,
+    /// A gauge's samples; a counter's increases per second from each sample to the next.
+    values: Vec<f64>,
+}
+
+/// What a window says of one metric.
+pub(super) struct Statistics {
+    pub(super) metric: String,
+    pub(super) kind: Kind,
+    pub(super) unit: String,
+    pub(super) n: u64,
+    /// None where a counter was read once: one sample has no increase.
+    pub(super) values: Option<Samples>,
+}
+
+impl<'a> Slice<'a> {
+    pub(super) fn new(watched: Watched<'a>) -> Self {
+        Self::with_room(watched, MAX_VALUES)
+    }
+
+    pub(super) fn with_room(watched: Watched<'a>, max_values: usize) -> Self {
+        let metrics = BTreeMap::new();
+        Self { watched, metrics, values: 0, max_values, full_from: None, metrics_left_out: 0, readings_left_out: 0 }
+    }
+
+    /// Takes what one reading says. Readings come in the order of time.
+    pub(super) fn add(&mut self, at: Instant, observed: &[Observed]) {
+        if self.full_from.is_some() || self.values + observed.len() > self.max_values {
+            self.full_from.get_or_insert(at);
+            self.readings_left_out += 1;
+            return;
+        }
+        self.values += observed.len();
+        let mut beyond = 0;
+        for Observed { key, kind, value } in observed {
+            let is_beyond = self.metrics.len() >= MAX_METRICS || key.name.len() + key.labels.len() > MAX_NAME_BYTES;
+            match self.metrics.entry(key.clone()) {
+                Entry::Occupied(mut series) => series.get_mut().add(at, *value),
+                Entry::Vacant(_) if is_beyond => beyond += 1,
+                Entry::Vacant(place) => place.insert(Series::new(*kind)).add(at, *value),
+            }
+        }
+        self.metrics_left_out = self.metrics_left_out.max(beyond);
+    }
+
+    /// What is known of every metric, by name and labels. A metric has its labels in its name where the window has several of it.
+    pub(super) fn statistics(&self, source: &Source) -> impl Iterator<Item = Statistics> {
+        let mut of_name: BTreeMap<&str, usize> = BTreeMap::new();
+        for key in self.metrics.keys() {
+            *of_name.entry(&key.name).or_default() += 1;
+        }
+        let seen = self.metrics.iter().filter(|(_, series)| series.n > 0);
+        seen.map(move |(key, series)| Statistics {
+            metric: match of_name.get(key.name.as_str()) {
+                Some(1) => key.name.clone(),
+                _ => format!("{}{}", key.name, key.labels),
+            },
+            kind: series.kind,
+            unit: unit(source, &key.name, series.kind),
+            n: series.n,
+            // Rates beyond what statistics take are no measurement.
+            values: Samples::new(&series.values).ok(),
+        })
+    }
+
+    /// The time of the window without samples: the gaps of all shards, each instant once, and what no more values were taken of.
+    pub(super) fn gap_ns(&self) -> u64 {
+        let window = (self.watched.start, self.watched.end);
+        let full = self.full_from.map(|from| (from, window.1));
+        let gaps = self.watched.gaps.iter().map(|gap| (gap.window.start, gap.window.end)).chain(full);
+        let mut gaps: Vec<_> = gaps.map(|(start, end)| (start.max(window.0), end.min(window.1))).collect();
+        gaps.sort_unstable();
+        let (mut covered_to, mut sum) = (window.0, 0_u64);
+        for (start, end) in gaps {
+            // Nothing where the gap ends before it begins, or before what was counted already.
+            sum = sum.saturating_add(end.ns_since(start.max(covered_to)));
+            covered_to = covered_to.max(end);
+        }
+        sum
+    }
+}
+
+impl Series {
+    fn new(kind: Kind) -> Self {
+        Self { kind, n: 0, last: None, values: Vec::new() }
+    }
+
+    fn add(&mut self, at: Instant, value: f64) {
+        let is_sample = match self.kind {
+            Kind::Gauge => value.abs() <= MAX_MAGNITUDE,
+            // A value that is no count says nothing.
+            Kind::Counter => (0.0..=MAX_MAGNITUDE).contains(&value),
+        };
+        // A reading says each thing once.
+        if !is_sample || self.last.is_some_and(|(before, _)| before >= at) {
+            return;
+        }
+        self.n += 1;
+        match (self.kind, self.last.replace((at, value))) {
+            (Kind::Gauge, _) => self.values.push(value),
+            (Kind::Counter, Some(before)) => self.values.push(increase_per_second(before, (at, value))),
+            (Kind::Counter, None) => {}
+        }
+    }
+}
+
+/// How fast a counter grew from one sample to the next. One that fell was set to 0 between them, as when its program starts again,
+/// and has grown to what it is now: so does `rate` of Prometheus ("breaks in monotonicity (such as counter resets due to target
+/// restarts) are automatically adjusted for", Prometheus documentation, query functions). Unlike `rate`, nothing is extrapolated
+/// to the window's edges.
+fn increase_per_second((before_at, before): (Instant, f64), (at, value): (Instant, f64)) -> f64 {
+    let increase = if value < before { value } else { value - before };
+    increase / (at.ns_since(before_at) as f64 / 1e9)
+}
+
+/// What of the recordings is in no row.
+#[derive(Default)]
+pub(super) struct LeftOut {
+    /// Recordings of one source in one block.
+    pub(super) recordings: u64,
+    /// Readings that are older than the one before them.
+    pub(super) disordered: u64,
+    metrics: u64,
+    readings: u64,
+}
+
+impl LeftOut {
+    pub(super) fn add(&mut self, slice: &Slice<'_>) {
+        self.metrics += slice.metrics_left_out;
+        self.readings += slice.readings_left_out;
+    }
+
+    /// Why rows are missing, for people; none where nothing is.
+    pub(super) fn reason(&self) -> Option<Reason> {
+        let counts = [
+            (
+                self.metrics,
+                format!("metrics beyond {MAX_METRICS} of one source in one attempt, or with names beyond {MAX_NAME_BYTES} bytes"),
+            ),
+            (self.readings, format!("readings beyond {MAX_VALUES} values of one source in one attempt")),
+            (self.recordings, format!("recordings beyond {MAX_RECORDINGS} of one source in one block")),
+            (self.disordered, "readings that are older than the reading before them".to_owned()),
+        ];
+        let said: Vec<_> = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+        (!said.is_empty()).then(|| Reason::new("telemetry_left_out", format!("no rows have {}", said.join(", "))))
+    }
+}

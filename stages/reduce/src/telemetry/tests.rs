@@ -1,0 +1,434 @@
+use std::collections::BTreeSet;
+
+use assay_manifest::{Attempt, Count, Digest, Environment, HostFacts, Plan, Shard, Window};
+use assay_warehouse::{ROW_ID, Value};
+use proptest::prelude::*;
+use serde_json::{Value as Json, json};
+
+use super::slice::{MAX_METRICS, MAX_NAME_BYTES};
+use super::*;
+use crate::aggregate::summarise;
+use crate::fixture::{Run, attempt, collected, digest, plan};
+
+const S: i64 = 1_000_000_000;
+
+fn at(seconds: f64) -> Instant {
+    // Whole milliseconds, so that nothing is lost.
+    Instant::from_unix_ns((seconds * 1e3).round() as i64 * 1_000_000)
+}
+
+fn window(start: f64, end: f64) -> Window {
+    let (start, end) = (at(start), at(end));
+    Window { start, end, duration_ns: Count(end.ns_since(start)) }
+}
+
+fn gap(source: &str, start: f64, end: f64) -> Gap {
+    Gap { source: source.to_owned(), window: window(start, end), reason: "a test".to_owned() }
+}
+
+/// A run whose trials had these attempts, and its recordings.
+struct Given {
+    run: Run,
+    recordings: Vec<(Artifact, Vec<u8>)>,
+}
+
+/// An attempt of one shard.
+struct Tried {
+    window: Window,
+    gaps: Vec<Gap>,
+    shard: Shard,
+}
+
+fn tried(start: f64, end: f64) -> Vec<Tried> {
+    vec![Tried { window: window(start, end), gaps: Vec::new(), shard: Shard::ONLY }]
+}
+
+/// A run with one trial for each list of attempts; an attempt is its shards.
+fn given(plan: Plan, trials: Vec<Vec<Vec<Tried>>>) -> Given {
+    let mut found = Vec::new();
+    for (planned, attempts) in plan.trials.iter().zip(trials) {
+        let mut of_trial = Vec::new();
+        for (number, shards) in (0..).zip(attempts) {
+            for Tried { window, gaps, shard } in shards {
+                let collected = assay_manifest::CollectedAttempt { gaps, shard, ..collected(number, true) };
+                of_trial.push(Found { collected, attempt: Attempt { window, ..attempt(planned, number, true) } });
+            }
+        }
+        found.push((planned.clone(), of_trial));
+    }
+    Given { run: Run::found(plan, found), recordings: Vec::new() }
+}
+
+fn of_indicator(trials: Vec<Vec<Vec<Tried>>>) -> Given {
+    given(plan(trials.len()), trials)
+}
+
+/// A plan of so many trials on the endpoint `t`.
+fn serving(trials: usize) -> Plan {
+    let mut plan = serde_json::to_value(plan(trials)).expect("json");
+    plan["workloads"][0]["workload_type"] = json!("serving");
+    plan["workloads"][0]["serving"] = json!({
+        "api": "chat", "model": "m", "arrival": {"law": "closed"}, "input": {"law": "fixed", "tokens": 10},
+        "output": {"law": "fixed", "tokens": 5}, "exact_output": true, "continuous_usage": false, "batch": 1, "body": {},
+        "requests": "4", "warmup_ns": "0", "timeout_ns": "1", "time_limit_ns": "1", "cache": "cold_salt", "streaming": true,
+        "capture": "none", "slos": [], "tokenizer": {"name": "common-words", "digest": digest("words")},
+    });
+    serde_json::from_value(plan).expect("a plan")
+}
+
+fn host(readings: &[(f64, Json)]) -> Vec<u8> {
+    let line = |(seconds, values): &(f64, Json)| {
+        let mut line = values.clone();
+        line["at"] = json!(at(*seconds));
+        format!("{line}\n")
+    };
+    readings.iter().map(line).collect::<String>().into_bytes()
+}
+
+/// Answers of an endpoint: when they were asked for, how many seconds they took, and the body.
+fn endpoint(answers: &[(f64, f64, &str)]) -> Vec<u8> {
+    let line = |(seconds, took, body): &(f64, f64, &str)| {
+        format!("{}\n", json!({"at": at(*seconds), "took_ns": (took * 1e9) as u64, "status": 200, "body": body}))
+    };
+    packed(&answers.iter().map(line).collect::<String>())
+}
+
+fn packed(text: &str) -> Vec<u8> {
+    zstd::encode_all(text.as_bytes(), 0).expect("packed")
+}
+
+impl Given {
+    fn recorded(mut self, name: &str, bytes: Vec<u8>) -> Self {
+        let name = format!("recordings/{name}");
+        let (size, media_type) = (Count(bytes.len() as u64), "application/jsonl".to_owned());
+        self.recordings.push((Artifact { name, digest: Digest::of(&bytes), size, media_type }, bytes));
+        self
+    }
+
+    fn rows(&self) -> Result<(Vec<Row>, Option<Reason>), Failure> {
+        let evidence: Vec<_> = self.recordings.iter().map(|(artifact, _)| artifact.clone()).collect();
+        self.rows_of(&evidence, &[])
+    }
+
+    fn rows_of(&self, evidence: &[Artifact], environments: &[&Environment]) -> Result<(Vec<Row>, Option<Reason>), Failure> {
+        let open = |artifact: &Artifact| -> Result<Box<dyn Read>, Failure> {
+            let (_, bytes) = self.recordings.iter().find(|(found, _)| found.digest == artifact.digest).expect("it is there");
+            Ok(Box::new(std::io::Cursor::new(bytes.clone())))
+        };
+        let case = &self.run.plan.cases[0];
+        let summary = summarise(&self.run.plan.workloads[0], case, &case.points[0], &[], digest("collection"));
+        let points = [summary.expect("a summary")];
+        let context = RowContext { environments, ..self.run.context() };
+        let dimensions = self.run.dimensions();
+        let mut slices = Slices::of(&context, evidence, &open);
+        let mut all = Vec::new();
+        while let Some(slice) = slices.next()? {
+            all.extend(rows(&context, &dimensions, &points, &slice)?);
+        }
+        Ok((all, slices.left_out.reason()))
+    }
+
+    /// Every row in a line.
+    fn shown(&self) -> String {
+        let (rows, left_out) = self.rows().expect("rows");
+        let left_out = left_out.map(|reason| format!("{}: {}", reason.code, reason.detail));
+        rows.iter().map(line).chain(left_out).collect::<Vec<_>>().join("\n")
+    }
+}
+
+fn line(row: &Row) -> String {
+    let text = |column: &str| match row.get(column) {
+        None | Some(Value::Null) => "-".to_owned(),
+        Some(Value::Text(text)) => text.clone(),
+        Some(Value::Int(number)) => number.to_string(),
+        Some(Value::Float(number)) => format!("{number:.3}"),
+        Some(other) => format!("{other:?}"),
+    };
+    let trial = text("trial_id").rsplit('.').next().unwrap_or_default().to_owned();
+    let rest = ["attempt", "scope_kind", "scope_id", "source", "metric", "metric_kind", "unit", "n", "min", "mean", "max", "p95"];
+    let gap = row.get("gap_ns").map_or(0, |value| if let Value::Int(ns) = value { *ns } else { -1 }) as f64 / 1e9;
+    format!("{trial} {} gap {gap}", rest.map(text).join(" "))
+}
+
+#[test]
+fn a_window_holds_the_readings_at_its_ends_and_between() {
+    let readings = [0.9, 1.0, 2.0, 4.0, 4.1].into_iter().zip([(99, 0), (10, 100), (20, 160), (60, 200), (99, 900)]);
+    let readings: Vec<_> =
+        readings.map(|(at, (load, switches))| (at, json!({"load_1m": load, "context_switches": switches}))).collect();
+    let given = of_indicator(vec![vec![tried(1.0, 4.0)]]).recorded("0-0-0/host.jsonl", host(&readings));
+    // Increases of 60 in one second and of 40 in two.
+    insta::assert_snapshot!(given.shown(), @"
+    t0 0 host unknown host context_switches counter 1/s 3 20.000 40.000 60.000 58.000 gap 0
+    t0 0 host unknown host load_1m gauge tasks 3 10.000 30.000 60.000 56.000 gap 0
+    ");
+}
+
+#[test]
+fn a_counter_that_fell_has_grown_from_zero() {
+    let readings = [(1.0, 100), (2.0, 130), (3.0, 40), (4.0, 45)].map(|(at, forks)| (at, json!({"forks": forks})));
+    let given = of_indicator(vec![vec![tried(0.0, 10.0)]]).recorded("0-0-0/host.jsonl", host(&readings));
+    insta::assert_snapshot!(given.shown(), @"t0 0 host unknown host forks counter 1/s 4 5.000 25.000 40.000 39.000 gap 0");
+}
+
+#[test]
+fn a_counter_that_was_read_once_has_no_increase() {
+    let given =
+        of_indicator(vec![vec![tried(0.0, 1.5)]]).recorded("0-0-0/host.jsonl", host(&[(1.0, json!({"forks": 5, "load_1m": 2}))]));
+    insta::assert_snapshot!(given.shown(), @"
+    t0 0 host unknown host forks counter 1/s 1 - - - - gap 0
+    t0 0 host unknown host load_1m gauge tasks 1 2.000 2.000 2.000 2.000 gap 0
+    ");
+}
+
+#[test]
+fn every_attempt_has_its_slice_and_one_without_readings_has_none() {
+    let readings: Vec<_> = (0..12).map(|at| (f64::from(at), json!({"load_1m": at}))).collect();
+    // Both attempts of the first trial, nothing between two readings, and two that overlap.
+    let trials =
+        vec![vec![tried(0.5, 2.5), tried(3.0, 4.9)], vec![tried(5.1, 5.9)], vec![tried(6.0, 9.0)], vec![tried(8.0, 20.0)]];
+    let given = of_indicator(trials).recorded("0-0-0/host.jsonl", host(&readings));
+    insta::assert_snapshot!(given.shown(), @"
+    t0 0 host unknown host load_1m gauge tasks 2 1.000 1.500 2.000 1.950 gap 0
+    t0 1 host unknown host load_1m gauge tasks 2 3.000 3.500 4.000 3.950 gap 0
+    t2 0 host unknown host load_1m gauge tasks 4 6.000 7.500 9.000 8.850 gap 0
+    t3 0 host unknown host load_1m gauge tasks 4 8.000 9.500 11.000 10.850 gap 0
+    ");
+    let ids = |rows: &[Row]| rows.iter().filter_map(|row| row.text(ROW_ID).map(str::to_owned)).collect::<BTreeSet<_>>();
+    let (rows, _) = given.rows().expect("rows");
+    assert_eq!(ids(&rows).len(), rows.len(), "every row has an id of its own");
+}
+
+#[test]
+fn gaps_of_all_shards_count_once() {
+    let shard = |index, start, end, gaps: &[(&str, f64, f64)]| Tried {
+        window: window(start, end),
+        gaps: gaps.iter().map(|(source, start, end)| gap(source, *start, *end)).collect(),
+        shard: Shard { index, count: 2 },
+    };
+    let shards = vec![
+        shard(0, 1.0, 9.0, &[("host", 2.0, 4.0), ("host", 7.0, 7.5), ("endpoint/t", 2.0, 3.0)]),
+        shard(1, 1.5, 10.0, &[("host", 3.0, 5.0), ("host", 2.5, 2.75), ("endpoint/t", 9.5, 10.0)]),
+    ];
+    let given = given(serving(1), vec![vec![shards]])
+        .recorded("0-0-0/host.jsonl", host(&[(1.0, json!({"load_1m": 1})), (10.0, json!({"load_1m": 3}))]))
+        .recorded("0-0-0/endpoint-t.jsonl.zst", endpoint(&[(1.0, 0.1, "up 1")]));
+    insta::assert_snapshot!(given.shown(), @"
+    t0 0 host unknown host load_1m gauge tasks 2 1.000 2.000 3.000 2.900 gap 3.5
+    t0 0 endpoint t endpoint/t up gauge unknown 1 1.000 1.000 1.000 1.000 gap 1.5
+    ");
+}
+
+const ANSWER: &str = r#"
+# TYPE queue_seconds gauge
+queue_seconds 0.5
+# TYPE done counter
+done_total{reason="stop",engine="0"} 10
+done_total{engine="0",reason="le\"ngth"} 2
+# TYPE latency_seconds histogram
+latency_seconds_bucket{le="1"} 3
+latency_seconds_bucket{le="+Inf"} 4
+latency_seconds_sum{model="m"} 8
+latency_seconds_count{model="m"} 4
+# TYPE threads_count gauge
+threads_count 7
+# TYPE plain counter
+plain 5
+rubbish{
+generated_tokens_total 100
+cache_usage NaN
+"#;
+
+#[test]
+fn an_endpoint_says_more_than_a_host() {
+    let later = ANSWER.replace("} 10", "} 30").replace("} 8", "} 9").replace("} 4", "} 5").replace(" 100", " 350");
+    let answers = [(1.0, 0.2, ANSWER), (3.0, 0.2, later.as_str()), (4.9, 0.2, ANSWER), (4.8, 0.1, ANSWER)];
+    let given = given(serving(1), vec![vec![tried(1.0, 5.0)]])
+        .recorded("0-0-0/endpoint-t.jsonl.zst", endpoint(&answers))
+        .recorded("0-0-0/endpoint-u.jsonl.zst", endpoint(&answers));
+    // The third was not there at the window's end, and the fourth is older than it. Another target's answers are of no trial.
+    insta::assert_snapshot!(given.shown(), @r#"
+    t0 0 endpoint t endpoint/t done_total{engine="0",reason="le\"ngth"} counter 1/s 2 0.000 0.000 0.000 0.000 gap 0
+    t0 0 endpoint t endpoint/t done_total{engine="0",reason="stop"} counter 1/s 2 10.000 10.000 10.000 10.000 gap 0
+    t0 0 endpoint t endpoint/t generated_tokens_total counter tokens/s 2 125.000 125.000 125.000 125.000 gap 0
+    t0 0 endpoint t endpoint/t latency_seconds_count counter 1/s 2 0.500 0.500 0.500 0.500 gap 0
+    t0 0 endpoint t endpoint/t latency_seconds_sum counter s/s 2 0.500 0.500 0.500 0.500 gap 0
+    t0 0 endpoint t endpoint/t plain counter unknown 2 0.000 0.000 0.000 0.000 gap 0
+    t0 0 endpoint t endpoint/t queue_seconds gauge s 2 0.500 0.500 0.500 0.500 gap 0
+    t0 0 endpoint t endpoint/t threads_count gauge unknown 2 7.000 7.000 7.000 7.000 gap 0
+    telemetry_left_out: no rows have 1 readings that are older than the reading before them
+    "#);
+}
+
+#[test]
+fn what_an_endpoint_did_not_answer_is_passed_over() {
+    let failed = r#"{"at":"1970-01-01T00:00:01.000000000Z","took_ns":5,"error":"refused"}"#;
+    let given = given(serving(1), vec![vec![tried(0.0, 5.0)]])
+        .recorded("0-0-0/endpoint-t.jsonl.zst", packed(&format!("{failed}\n{failed}\n")));
+    assert_eq!(given.shown(), "");
+}
+
+#[test]
+fn a_recorder_that_was_started_again_goes_on() {
+    let readings = |list: &[(f64, u32)]| host(&list.iter().map(|(at, forks)| (*at, json!({"forks": forks}))).collect::<Vec<_>>());
+    let given = of_indicator(vec![vec![tried(0.0, 10.0)]])
+        .recorded("0-0-10/host.jsonl", readings(&[(5.0, 90), (6.0, 95)]))
+        .recorded("0-0-2/host.jsonl", readings(&[(1.0, 10), (3.0, 50)]))
+        .recorded("1-0-0/host.jsonl", readings(&[(2.0, 7)]));
+    // 40 in two seconds, 40 in two, 5 in one; another block's recording is not of this one's attempt.
+    insta::assert_snapshot!(given.shown(), @"t0 0 host unknown host forks counter 1/s 4 5.000 15.000 20.000 20.000 gap 0");
+}
+
+#[test]
+fn what_is_beyond_the_limits_is_left_out_and_told() {
+    let metrics: Vec<_> = (0..MAX_METRICS + 5).map(|index| format!("m{index:04} 1")).collect();
+    let body = format!("{}{{x=\"y\"}} 1\n{}", "n".repeat(MAX_NAME_BYTES), metrics.join("\n"));
+    let given = given(serving(1), vec![vec![tried(0.0, 5.0)]])
+        .recorded("0-0-0/endpoint-t.jsonl.zst", endpoint(&[(1.0, 0.1, &body), (2.0, 0.1, &body)]));
+    let (rows, left_out) = given.rows().expect("rows");
+    assert_eq!(rows.len(), MAX_METRICS);
+    assert_eq!(rows.last().and_then(|row| row.text("metric")), Some("m0999"));
+    insta::assert_snapshot!(left_out.expect("an issue").detail, @"no rows have 6 metrics beyond 1000 of one source in one attempt, or with names beyond 1024 bytes");
+}
+
+#[test]
+fn a_full_slice_says_from_when_on_it_has_no_samples() {
+    let trial = &plan(1).trials[0];
+    let watched = Watched { trial, attempt: 0, start: at(0.0), end: at(10.0), gaps: Vec::new() };
+    let mut slice = Slice::with_room(watched, 5);
+    let observed = metric::of_endpoint("a 1\nb 2\n");
+    for seconds in 1..=4 {
+        slice.add(at(f64::from(seconds)), &observed);
+    }
+    let counts: Vec<_> = slice.statistics(&Source::Host).map(|found| found.n).collect();
+    assert_eq!((counts, slice.gap_ns()), (vec![2, 2], 7 * S as u64), "two readings of two fit; from the third on nothing");
+    let mut left_out = LeftOut::default();
+    left_out.add(&slice);
+    insta::assert_snapshot!(left_out.reason().expect("an issue").detail, @"no rows have 2 readings beyond 16777216 values of one source in one attempt");
+}
+
+#[test]
+fn recordings_beyond_the_limit_are_told() {
+    let first = of_indicator(vec![vec![tried(0.0, 500.0)]]);
+    let given = (0_u32..recording::MAX_RECORDINGS as u32 + 2).fold(first, |given, sequence| {
+        given.recorded(&format!("0-0-{sequence}/host.jsonl"), host(&[(f64::from(sequence), json!({"load_1m": sequence}))]))
+    });
+    insta::assert_snapshot!(given.shown(), @"
+    t0 0 host unknown host load_1m gauge tasks 64 0.000 31.500 63.000 59.850 gap 0
+    telemetry_left_out: no rows have 2 recordings beyond 64 of one source in one block
+    ");
+}
+
+#[test]
+fn a_host_is_the_one_that_the_load_came_from() {
+    let host_of = |name: &str, role: &str| json!({"name": name, "roles": [role], "facts": HostFacts::unknown("a test")});
+    let environment: Environment = serde_json::from_value(json!({
+        "plan_digest": digest("plan"), "block": {"index": 0, "incarnation": 0}, "observed_at": "2026-01-01T00:00:00.000000000Z",
+        "hosts": [host_of("gpu", "target"), host_of("local", "client")], "software": [], "targets": [],
+        "controls": [], "placement": {}, "readings": [],
+    }))
+    .expect("an environment");
+    let given = of_indicator(vec![vec![tried(0.0, 5.0)]]).recorded("0-0-0/host.jsonl", host(&[(1.0, json!({"load_1m": 1}))]));
+    let evidence = [given.recordings[0].0.clone()];
+    let (rows, _) = given.rows_of(&evidence, &[&environment]).expect("rows");
+    assert_eq!(rows[0].text("scope_id"), Some("local"));
+}
+
+#[test]
+fn a_damaged_recording_is_refused() {
+    let refusal = |bytes: &[u8]| {
+        let given = of_indicator(vec![vec![tried(0.0, 5.0)]]).recorded("0-0-0/host.jsonl", bytes.to_vec());
+        given.rows().expect_err("refused").message
+    };
+    insta::assert_snapshot!(refusal(b"{}\n"), @"line 1 of `recordings/0-0-0/host.jsonl` is no reading");
+    insta::assert_snapshot!(refusal(&vec![b' '; 2 << 20]), @"line 1 of `recordings/0-0-0/host.jsonl` is longer than the limit of 1048576 bytes");
+}
+
+#[test]
+fn only_recordings_are_taken_for_recordings() {
+    let named = |name: &str| {
+        let artifact = Artifact { name: name.to_owned(), digest: digest("x"), size: Count(0), media_type: "x".to_owned() };
+        recording::of(&[artifact])
+            .into_keys()
+            .next()
+            .map(|place| format!("{} {} {}", place.block.index, place.block.incarnation, place.source))
+    };
+    assert_eq!(named("recordings/1-2-3/host.jsonl").as_deref(), Some("1 2 host"));
+    assert_eq!(named("recordings/1-2-3/endpoint-my-target.jsonl.zst").as_deref(), Some("1 2 endpoint/my-target"));
+    for other in ["recordings/1-2/host.jsonl", "recordings/1-2-3-4/host.jsonl", "attempts/1-2-3/host.jsonl", "recordings/1-2-3/x"]
+    {
+        assert_eq!(named(other), None, "{other}");
+    }
+}
+
+/// The recorder's readings are known by name here, because a stage does not import another.
+#[test]
+fn every_counter_of_a_host_has_a_kind_and_a_unit() {
+    let shown = format!("{:?}", assay_host::Reading::default());
+    let read: BTreeSet<_> = shown.split([' ', '{', '}']).filter_map(|word| word.strip_suffix(':')).collect();
+    let known: BTreeSet<_> = metric::HOST.iter().map(|(name, ..)| *name).collect();
+    assert_eq!(read, known);
+}
+
+#[test]
+fn units_are_the_last_words_of_names() {
+    let source = Source::Endpoint("t".parse().expect("a name"));
+    let of = |name: &str, kind| metric::unit(&source, name, kind);
+    for (name, kind, expected) in [
+        ("vllm:time_seconds", Kind::Gauge, "s"),
+        ("process_resident_memory_bytes", Kind::Gauge, "bytes"),
+        ("vllm:gpu_cache_usage_perc", Kind::Gauge, "unknown"),
+        ("process_cpu_seconds_total", Kind::Counter, "s/s"),
+        ("vllm:prompt_tokens_total", Kind::Counter, "tokens/s"),
+        ("vllm:request_success_total", Kind::Counter, "1/s"),
+        ("vllm:request_prompt_tokens_sum", Kind::Counter, "tokens/s"),
+        ("vllm:request_prompt_tokens_count", Kind::Counter, "1/s"),
+        ("tgi_request_success", Kind::Counter, "unknown"),
+    ] {
+        assert_eq!(of(name, kind), expected, "{name}");
+    }
+}
+
+/// Recordings, each as what it counted at which tenths of a second.
+fn recordings() -> impl Strategy<Value = Vec<Vec<(u32, u32)>>> {
+    prop::collection::vec(prop::collection::vec((0_u32..300, 0_u32..1000), 0..12), 1..5)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn the_order_of_the_evidence_changes_nothing(
+        (recorded, order) in recordings().prop_flat_map(|recorded| {
+            let order: Vec<usize> = (0..recorded.len() * 2).collect();
+            (Just(recorded), Just(order).prop_shuffle())
+        }),
+        windows in prop::collection::vec((0_u32..300, 0_u32..100), 1..6),
+    ) {
+        let tenths = |tenths: u32| f64::from(tenths) / 10.0;
+        let trials = windows.iter().map(|(start, length)| vec![tried(tenths(*start), tenths(start + length))]).collect();
+        let mut run = given(serving(windows.len()), trials);
+        for (sequence, readings) in recorded.iter().enumerate() {
+            let of_host: Vec<_> = readings.iter().map(|(at, count)| (tenths(*at), json!({"forks": count, "load_1m": count}))).collect();
+            let bodies: Vec<_> = readings.iter().map(|(at, count)| (tenths(*at), format!("a_total {count}\nb {count}\n"))).collect();
+            let answers: Vec<_> = bodies.iter().map(|(at, body)| (*at, 0.05, body.as_str())).collect();
+            run = run
+                .recorded(&format!("0-0-{sequence}/host.jsonl"), host(&of_host))
+                .recorded(&format!("0-0-{sequence}/endpoint-t.jsonl.zst"), endpoint(&answers));
+        }
+        let listed: Vec<_> = run.recordings.iter().map(|(artifact, _)| artifact.clone()).collect();
+        let shuffled: Vec<_> = order.iter().map(|index| listed[*index].clone()).collect();
+        let (expected, found) = (run.rows_of(&listed, &[]).expect("rows"), run.rows_of(&shuffled, &[]).expect("rows"));
+        prop_assert_eq!(expected, found);
+    }
+
+    #[test]
+    fn whatever_an_endpoint_says_is_taken_or_left(body in "([a-z_]{1,8}|\\{|\\}|=|\"|,|1|-|e|NaN|[+]Inf| |\n|# TYPE ){0,60}") {
+        let run = given(serving(1), vec![vec![tried(0.0, 5.0)]])
+            .recorded("0-0-0/endpoint-t.jsonl.zst", endpoint(&[(1.0, 0.1, &body), (2.0, 0.1, &body)]));
+        let (rows, left_out) = run.rows().expect("rows");
+        prop_assert!(left_out.is_none());
+        for row in rows {
+            prop_assert!(row.text("metric").is_some_and(|metric| !metric.is_empty()));
+        }
+    }
+}

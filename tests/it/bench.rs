@@ -1,0 +1,258 @@
+//! `assay bench` over the real binaries: one line puts load on an endpoint, and what comes of it is a run like any other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use serde_json::{Value, json};
+
+use crate::pipeline::{list, text};
+use crate::server::{Server, Then, answer, good_stream};
+use crate::support::{Fixture, Pointer, Ran, files_under};
+
+/// The run of [`benched`].
+pub(crate) const RUN: &str = "benched";
+
+/// Trials that take a fraction of a second.
+const SHORT: [&str; 4] = ["--requests", "10", "--warmup", "0s"];
+
+/// Two closed and two open loads on the simulator, shown as JSON. What a busy machine does to its own client may cost the open
+/// loads some of their trials, never the closed ones.
+pub(crate) fn benched() -> &'static (Fixture, Ran) {
+    static BENCHED: OnceLock<(Fixture, Ran)> = OnceLock::new();
+    BENCHED.get_or_init(|| {
+        let fixture = Fixture::shared();
+        let load = ["bench", "--simulator", "fast", "--concurrency", "1,4", "--rate", "50,100", "--scenario", "D(100,100)"];
+        let ran = fixture.assay(&[&load[..], &SHORT, &["--slo", "ttft=1s", "--run-id", RUN, "--json"]].concat()).success();
+        (fixture, ran)
+    })
+}
+
+/// A bench of two closed loads against a scripted server, to its end.
+pub(crate) fn bench_of(fixture: &Fixture, server: &Server, run_id: &str) -> Ran {
+    let url = server.url();
+    let load = ["bench", "--url", &url, "--model", MODEL, "--concurrency", "1,2", "--trials", "2", "--run-id", run_id];
+    fixture.assay(&[&load[..], &SHORT].concat())
+}
+
+/// The model of every scripted server here.
+pub(crate) const MODEL: &str = "served";
+
+/// Answers every third inference request with an error, and the others well.
+pub(crate) fn failing_server() -> Server {
+    Server::start(MODEL, |request| match request.number % 3 {
+        2 => (answer("503 Service Unavailable", "{}"), Then::KeepAlive),
+        _ => (good_stream(), Then::KeepAlive),
+    })
+}
+
+/// Is healthy, names its model, and takes no inference request.
+pub(crate) fn refusing_server() -> Server {
+    Server::start(MODEL, |_| (answer("500 Internal Server Error", "{}"), Then::KeepAlive))
+}
+
+fn file(path: &Path) -> Value {
+    let bytes = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    serde_json::from_slice(&bytes).expect("JSON")
+}
+
+/// A document with every number as it is: a canonical document writes 0 where another writes 0.0.
+fn plain(value: &Value) -> Value {
+    match value {
+        Value::Number(number) => json!(number.as_f64()),
+        Value::Array(items) => items.iter().map(plain).collect(),
+        Value::Object(members) => members.iter().map(|(name, value)| (name.clone(), plain(value))).collect(),
+        other => other.clone(),
+    }
+}
+
+/// The points of a summary's body by case and point, as one word.
+fn points(summary: &Value) -> BTreeMap<String, Value> {
+    let name = |point: &Value| format!("{} {}", text(&point["case_id"]), text(&point["point_id"]));
+    list(&summary["points"]).iter().map(|point| (name(point), point.clone())).collect()
+}
+
+#[test]
+fn the_json_says_what_was_published() {
+    let (fixture, ran) = benched();
+    let shown = ran.json();
+    let folder = fixture.published(RUN);
+    let published = file(&folder.join("numbers.json"));
+    let (numbers, files) = (list(&shown["numbers"]), list(&published["numbers"]));
+    assert!(numbers.len() == files.len() && numbers.len() > 100, "{} and {} numbers", numbers.len(), files.len());
+    for (number, file) in numbers.iter().zip(files) {
+        assert_eq!(plain(number), plain(file));
+    }
+    assert!(plain(&shown["summary"]) == plain(&fixture.manifest(RUN, "reduce")["body"]), "the summary is another");
+    assert_eq!(shown["grade"], json!({"asked": "exploratory", "given": "exploratory", "shortfalls": []}));
+    let said = ["run_id", "pipeline", "status", "folder"].map(|name| text(&shown[name]).to_owned());
+    let path = folder.canonicalize().expect("the folder is there").display().to_string();
+    assert_eq!(said, [RUN, "bench", "succeeded", &path].map(str::to_owned));
+
+    let is_it = |number: &&Value| {
+        let of = |name: &str| text(&number[name]).to_owned();
+        (of("point_id"), of("metric"), of("statistic")) == ("concurrency-4".into(), "e2e_ms_p50".into(), "median".into())
+    };
+    let number = numbers.iter().find(is_it).expect("it is published");
+    // 100 tokens: the first after 5 ms, each later one 1 ms after the one before.
+    assert!(number["value"].as_f64().is_some_and(|milliseconds| milliseconds >= 104.0), "{number:#}");
+    let walked = fixture.assay(&["trace", text(&number["address"]), "--recompute", "--json"]).success().json();
+    assert_eq!(walked["value"], number["value"]);
+    assert_eq!(walked["source"]["commit"], Value::Null, "nobody committed what was typed");
+}
+
+#[test]
+fn each_concurrency_and_each_rate_is_a_point() {
+    let (fixture, ran) = benched();
+    let points = points(&ran.json()["summary"]);
+    let expected = [
+        ("bench.simulator.default concurrency-1", json!({"concurrency": "1"}), "sent"),
+        ("bench.simulator.default concurrency-4", json!({"concurrency": "4"}), "sent"),
+        ("bench-open.simulator.default rate-100", json!({"rate": "100"}), "intended"),
+        ("bench-open.simulator.default rate-50", json!({"rate": "50"}), "intended"),
+    ];
+    let names: BTreeSet<_> = points.keys().map(String::as_str).collect();
+    assert_eq!(names, expected.each_ref().map(|(name, ..)| *name).into());
+    for (name, value, from) in expected {
+        let point = &points[name];
+        assert_eq!((&point["value"], &point["trials_planned"]), (&value, &json!(3)), "{name}");
+        if point["trials_counted"] != 0 {
+            assert_eq!(text(&point["serving"]["latency_from"]), from, "{name}");
+        }
+    }
+    for closed in ["concurrency-1", "concurrency-4"] {
+        let point = &points[&format!("bench.simulator.default {closed}")];
+        assert_eq!(point["serving"]["outcomes"], json!({"ok": "30"}), "three trials of ten: {closed}");
+    }
+    assert_eq!(fixture.leftovers(), [""; 0], "the simulator has ended");
+}
+
+#[test]
+fn a_scenario_gives_the_lengths() {
+    let points = points(&benched().1.json()["summary"]);
+    for closed in ["concurrency-1", "concurrency-4"] {
+        let metrics = list(&points[&format!("bench.simulator.default {closed}")]["metrics"]);
+        for name in ["isl_tokens_mean", "osl_tokens_mean"] {
+            let metric = metrics.iter().find(|metric| metric["metric"] == name).expect("lengths are measured");
+            assert_eq!((metric["min"].as_f64(), metric["max"].as_f64()), (Some(100.0), Some(100.0)), "{closed}: {name}");
+        }
+    }
+}
+
+#[test]
+fn outside_of_any_repository_the_store_is_the_users() {
+    let mut fixture = Fixture::bare();
+    let (elsewhere, data) = (fixture.root().join("elsewhere"), fixture.root().join("data"));
+    fs::create_dir(&elsewhere).expect("a folder outside of the repository");
+    fixture.set("XDG_DATA_HOME", &data);
+    let load =
+        ["bench", "--simulator", "fast", "--concurrency", "1", "--trials", "1", "--output-tokens", "10", "--run-id", "away"];
+    let ran = fixture.assay_in(&elsewhere, &[&load[..], &SHORT].concat()).success();
+
+    let store = data.join("assay");
+    let summary = Pointer::list(&store, "away", "reduce")[0].load(&store);
+    assert_eq!(list(&summary["body"]["points"])[0]["serving"]["outcomes"], json!({"ok": "10"}));
+    assert!(store.join("published/away/report.html").is_file());
+    assert!(files_under(&elsewhere).is_empty(), "nothing is left where it was started");
+    assert!(!fixture.store().exists(), "nor in a repository that it was not started in");
+
+    // The commands that it prints work where it was started.
+    for word in ["verify ", "prove "] {
+        let line = ran.stdout.lines().find(|line| line.starts_with(word)).expect("the command is printed");
+        let command: Vec<_> = line.split_whitespace().skip(2).collect();
+        fixture.assay_in(&elsewhere, &command).success();
+    }
+}
+
+#[test]
+fn what_is_printed_runs_as_a_pipeline() {
+    let fixture = Fixture::bare();
+    let load =
+        ["bench", "--url", "http://127.0.0.1:9", "--model", "m", "--concurrency", "2", "--rate", "5", "--slo", "tpot=20ms"];
+    let printed = fixture.assay(&[&load[..], &["--print"]].concat()).success().stdout;
+    assert!(!fixture.store().exists(), "nothing was run");
+    for document in printed.split("# ").skip(1) {
+        let (path, yaml) = document.split_once('\n').expect("a path, then the document");
+        fixture.write(path, yaml);
+    }
+    fixture.commit("what was printed");
+    let plan = fixture.assay(&["plan", "pipelines/bench.yaml", "--json"]).success().json();
+    let points = list(&plan["cases"]).iter().flat_map(|case| list(&case["points"]));
+    let points: Vec<_> = points.map(|point| text(&point["point_id"])).collect();
+    assert_eq!(points, ["concurrency-2", "rate-5"]);
+}
+
+#[test]
+fn what_is_typed_wrong_is_said_before_anything_runs() {
+    let fixture = Fixture::bare();
+    let wrong: [(&[&str], &str); 12] = [
+        (&[], "--concurrency <N,..>"),
+        (&["--concurrency", "1"], "--url <URL>"),
+        (&["--url", "http://127.0.0.1:9", "--concurrency", "1"], "--model <NAME>"),
+        (&["--url", "http://127.0.0.1:9", "--simulator", "fast", "--concurrency", "1"], "cannot be used with"),
+        (&["--simulator", "fast"], "--concurrency <N,..>"),
+        (&["--simulator", "fast", "--concurrency", "some"], "invalid value 'some' for '--concurrency <N,..>'"),
+        (&["--simulator", "fast", "--rate", "fast"], "invalid value 'fast' for '--rate <PER_S,..>'"),
+        (&["--simulator", "fast", "--concurrency", "1", "--api", "speech"], "[possible values: chat, completions, embeddings]"),
+        (&["--simulator", "fast", "--concurrency", "1", "--scenario", "D(1,1)", "--output-tokens", "5"], "cannot be used with"),
+        (&["--simulator", "fast", "--concurrency", "1", "--run-id", "A_B"], "lower-case letters, digits and inner hyphens"),
+        (&["--simulator", "fast", "--concurrency", "1", "--header", "name"], "`--header name` is not of the form NAME=VALUE"),
+        (&["--simulator", "fast", "--concurrency", "1", "--tokenizer", "/absent"], "cannot read `/absent`"),
+    ];
+    for (arguments, says) in wrong {
+        let ran = fixture.assay(&[&["bench"], arguments].concat()).exits(2);
+        assert!(ran.stdout.is_empty() && ran.stderr.contains(says), "{arguments:?}:\n{}", ran.stderr);
+    }
+    assert!(!fixture.store().exists(), "nothing was run");
+}
+
+#[test]
+fn a_value_that_no_workload_may_have_is_named() {
+    let fixture = Fixture::bare();
+    let wrong: [(&[&str], &str); 5] = [
+        (&["--concurrency", "0"], "`spec.load.concurrency[0]` must be from 1"),
+        (&["--rate", "0"], "`spec.load.rate[0]` must be above 0"),
+        (&["--concurrency", "1", "--scenario", "X(1)"], "hint: expected `D(in,out)`"),
+        (&["--concurrency", "1", "--slo", "speed=1s"], "hint: it takes `ttft`, `ttfo`, `tpot`, `e2e`"),
+        (&["--concurrency", "1", "--duration", "5"], "`spec.load.duration` is not a duration: `5`"),
+    ];
+    for (arguments, says) in wrong {
+        let ran = fixture.assay(&[&["bench", "--simulator", "fast"], arguments].concat()).refuses(10, "definition_invalid");
+        assert!(ran.stderr.contains(says), "{arguments:?}:\n{}", ran.stderr);
+    }
+}
+
+#[test]
+fn an_endpoint_that_refuses_everything_has_a_summary_and_no_number() {
+    let server = refusing_server();
+    let fixture = Fixture::bare();
+    let ran = bench_of(&fixture, &server, "refused").exits(30);
+    assert!(ran.stdout.contains("absent, no trial counts"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("none of 10 requests was answered: 10 http_error"), "{}", ran.stdout);
+    let summary = &fixture.manifest("refused", "reduce")["body"];
+    assert_eq!(text(&summary["status"]), "failed");
+    for (name, point) in points(summary) {
+        assert_eq!((&point["trials_counted"], &point["trials_planned"]), (&json!(0), &json!(2)), "{name}");
+        // Each trial has two more attempts.
+        assert_eq!(list(&point["excluded"]).len(), 6, "{name}");
+    }
+    let published = fixture.published("refused");
+    assert!(published.join("report.html").is_file());
+    assert_eq!(file(&published.join("numbers.json"))["numbers"], json!([]));
+    fixture.assay(&["verify", "refused", "--recompute"]).success();
+}
+
+#[test]
+fn what_an_endpoint_fails_is_beside_its_numbers() {
+    let server = failing_server();
+    let fixture = Fixture::bare();
+    bench_of(&fixture, &server, "failing").success();
+    for (name, point) in points(&fixture.manifest("failing", "reduce")["body"]) {
+        let outcomes = &point["serving"]["outcomes"];
+        let of = |outcome: &str| text(&outcomes[outcome]).parse::<u32>().expect("a count");
+        assert_eq!(of("ok") + of("http_error"), 20, "two trials of ten: {name}");
+        // Which third of the server's requests a trial meets depends on the trials before it.
+        assert!((6..=8).contains(&of("http_error")), "{name}: {outcomes}");
+    }
+}
