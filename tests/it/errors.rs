@@ -371,9 +371,9 @@ fn an_address_that_is_none() {
     exit code 2
     ----- stdout: nothing -----
     ----- stderr -----
-    error[unknown_table]: the run has no numbers in a table `latency`
+    error[unknown_table]: the run has no rows in a table `latency`
 
-    hint: numbers lie in `outcome_fact`
+    hint: numbers lie in `outcome_fact`, and a serving point's also in `serving_outcome_fact`
     ");
     says!(fixture, &["trace", "one/outcome_fact/ffffffffffff/value"], @"
     exit code 2
@@ -388,7 +388,7 @@ fn an_address_that_is_none() {
     ----- stderr -----
     error[unknown_column]: the table `outcome_fact` has no column `speed`
 
-    hint: numbers lie in the column `value`
+    hint: numbers of `outcome_fact` lie in the column `value`; docs/tables.md has every column
     ");
 }
 

@@ -60,10 +60,17 @@ impl fmt::Debug for Headers {
     }
 }
 
-/// How an endpoint may say a value: whole, and as the credential alone that follows a scheme such as `Bearer`.
+/// Words before a credential that are no secret: an error may well say `expected: Bearer`.
+const SCHEMES: [&[u8]; 6] = [b"bearer", b"basic", b"token", b"apikey", b"api-key", b"key"];
+
+/// What of a value is secret, as an endpoint may say it: the credential behind a known scheme, else the whole, and what follows its
+/// first word, which may be a scheme of its own.
 fn spellings(value: &[u8]) -> Vec<&[u8]> {
-    let credential = value.iter().position(|byte| *byte == b' ').and_then(|space| value.get(space + 1..));
-    std::iter::once(value).chain(credential).map(<[u8]>::trim_ascii).collect()
+    let mut words = value.splitn(2, |byte| *byte == b' ');
+    let (first, rest) = (words.next().unwrap_or_default(), words.next().map(<[u8]>::trim_ascii));
+    let is_scheme = SCHEMES.iter().any(|scheme| first.eq_ignore_ascii_case(scheme));
+    let whole = (!is_scheme || rest.is_none()).then_some(value);
+    whole.into_iter().chain(rest).collect()
 }
 
 fn one(header: &EnvVar) -> Result<(HeaderName, HeaderValue), HeaderError> {
@@ -118,8 +125,17 @@ mod tests {
         let headers = Headers::read(&wanted).expect("readable");
         let masked = |text: &str| headers.secrets().mask(text.as_bytes()).map(|bytes| String::from_utf8(bytes).expect("text"));
         assert_eq!(masked("no key hunter22 here").as_deref(), Some("no key [secret] here"));
-        assert_eq!(masked("sent: Bearer hunter22").as_deref(), Some("sent: [secret]"));
+        assert_eq!(masked("sent: Bearer hunter22").as_deref(), Some("sent: Bearer [secret]"));
+        assert_eq!(headers.secrets().mask_cut("a key must follow Bearer"), None, "a scheme alone is no beginning of a secret");
         assert_eq!(masked("Bearer example"), None, "neither the scheme nor what a definition holds is a secret");
+    }
+
+    #[test]
+    fn a_scheme_that_nobody_knows_is_taken_for_a_part_of_the_secret() {
+        assert_eq!(spellings(b"Hawk hunter22"), [b"Hawk hunter22".as_slice(), b"hunter22"]);
+        assert_eq!(spellings(b"bearer  hunter22"), [b"hunter22".as_slice()]);
+        assert_eq!(spellings(b"hunter22"), [b"hunter22".as_slice()]);
+        assert_eq!(spellings(b"token"), [b"token".as_slice()], "there is nothing behind it");
     }
 
     #[test]

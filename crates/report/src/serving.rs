@@ -595,7 +595,10 @@ fn point_remarks(point: &PointSection, columns: &[&'static Column]) -> Vec<Remar
     }
     let mut remarks: Vec<Remark> = Vec::new();
     if let Some(load) = point.serving.as_ref().filter(|load| load.failed() > 0) {
-        let twins = columns.iter().filter_map(|column| Some((twin(point, column)?, metric_name(column.metric))));
+        let twins = columns
+            .iter()
+            .filter(|_| !load.are_uncounted)
+            .filter_map(|column| Some((twin(point, column)?, metric_name(column.metric))));
         let twins = twins.map(|(row, name)| match &row.measured {
             Ok(found) => format!("; {name} with failures {} {}", found.median_text, row.unit),
             Err(reason) => format!("; {name} with failures absent: {reason}"),

@@ -248,7 +248,8 @@ fn serving_outcome(id: &str, number: u32, begin: u32) -> Value {
             "cpu_pressure_us": "650000", "cpu_pressure": 0.01, "full_reads": "3", "starved": "0", "asked_rate_per_s": 8.3,
             "sent_rate_per_s": 8.3, "connections": "8", "events": "68900",
         },
-        "clock": {"source": "same_host", "offset_ns": "0", "uncertainty_ns": "0"},
+        "cache_flushed": "/reset_prefix_cache",
+        "clock": {"source": "kernel", "offset_ns": "0", "uncertainty_ns": "0", "no_exchange": "shard 0 was not reached"},
         "records": artifact(&format!("trials/{id}/{number}/0/records.parquet"), 611_204, "application/vnd.apache.parquet"),
     })
 }
@@ -262,7 +263,7 @@ fn cross_check() -> Value {
 
 fn serving_point() -> Value {
     json!({
-        "requests": "1500", "outcomes": {"ok": "1494", "timeout": "6"}, "duration_ns": "180000000000", "slo_met": true,
+        "requests": "1500", "outcomes": {"ok": "1494", "timeout": "6"}, "uncounted": {"ok": "480", "timeout": "20"}, "duration_ns": "180000000000", "slo_met": true,
         "token_sources": {"continuous_usage": "1494", "unknown": "6"}, "tpot_assumed": "0",
         "cost_absent": "the number of GPUs is unknown",
         "absent": {"e2e_ms_p99_with_failures": "the rank falls on a failed request"}, "latency_from": "sent",

@@ -69,8 +69,8 @@ fn a_secret_that_comes_back_is_masked() {
     let header = EnvVar { name: "authorization".to_owned(), value: None, from_env: None, from_file };
     let headers = Headers::read(&[header]).expect("readable");
     let answer = Client::new(headers).get(&server.url(), LONG).expect("an answer");
-    assert_eq!(answer.server.as_deref(), Some("vllm/[secret]"));
-    assert_eq!(String::from_utf8_lossy(&answer.body), r#"{"sent": "[secret]"}"#);
+    assert_eq!(answer.server.as_deref(), Some("vllm/Bearer [secret]"));
+    assert_eq!(String::from_utf8_lossy(&answer.body), r#"{"sent": "Bearer [secret]"}"#);
 }
 
 #[test]
