@@ -223,9 +223,10 @@ impl Report {
         self.sentences.iter().map(Sentence::to_string)
     }
 
-    /// The address of the first number, for explanations; absent where there is none.
-    pub(crate) fn example_address(&self) -> Option<&Address> {
-        self.rows().find_map(|(_, _, row)| row.measured.as_ref().ok()).map(|measured| &measured.address)
+    /// The address of the first sentence's number, to begin doubting with; where no sentence has one, of the first number there is.
+    pub fn example_address(&self) -> Option<&Address> {
+        let of_sentences = self.sentences.iter().find_map(|sentence| sentence.address.as_ref());
+        of_sentences.or_else(|| self.rows().find_map(|(_, _, row)| row.measured.as_ref().ok()).map(|measured| &measured.address))
     }
 
     /// Every row with its case and point, in the plan's order.

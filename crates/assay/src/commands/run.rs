@@ -153,7 +153,7 @@ impl Asked {
             }
             let elsewhere = elsewhere(run);
             output::line(format!("verify    assay verify {}{elsewhere}", run.run_id));
-            if let Some(address) = first_address(run, summary) {
+            if let Some(address) = report.example_address() {
                 output::line(format!("prove     assay trace {address}{elsewhere}"));
             }
         }
@@ -177,13 +177,6 @@ fn not_pushed(run: &Driven, failure: Failure) -> Failure {
     let hint = failure.hint.as_ref().map_or_else(|| again.clone(), |hint| format!("{hint}\n{again}"));
     let exit = if failure.exit == Exit::Usage { Exit::Environment } else { failure.exit };
     Failure { exit, ..failure }.hint(hint)
-}
-
-/// The address of the first primary median: a number to begin doubting with.
-fn first_address(run: &Driven, summary: &Summary) -> Option<String> {
-    let metrics = || summary.points.iter().flat_map(|point| &point.metrics);
-    let metric = metrics().find(|metric| metric.primary).or_else(|| metrics().next())?;
-    Some(assay_report::Address::of(&run.run_id, metric.rows.get("median")?).to_string())
 }
 
 /// The keys are made at first use, and that is said.
