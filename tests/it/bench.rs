@@ -211,14 +211,14 @@ fn what_is_typed_wrong_is_said_before_anything_runs() {
 fn a_value_that_no_workload_may_have_is_named() {
     let fixture = Fixture::bare();
     let wrong: [(&[&str], &str); 5] = [
-        (&["--concurrency", "0"], "`spec.load.concurrency[0]` must be from 1"),
-        (&["--rate", "0"], "`spec.load.rate[0]` must be above 0"),
+        (&["--concurrency", "0"], "error[option]: `--concurrency` must be from 1"),
+        (&["--rate", "0"], "error[option]: `--rate` must be above 0"),
         (&["--concurrency", "1", "--scenario", "X(1)"], "hint: expected `D(in,out)`"),
         (&["--concurrency", "1", "--slo", "speed=1s"], "hint: it takes `ttft`, `ttfo`, `tpot`, `e2e`"),
-        (&["--concurrency", "1", "--duration", "5"], "`spec.load.duration` is not a duration: `5`"),
+        (&["--concurrency", "1", "--duration", "5"], "error[option]: `--duration` is not a duration: `5`"),
     ];
     for (arguments, says) in wrong {
-        let ran = fixture.assay(&[&["bench", "--simulator", "fast"], arguments].concat()).refuses(10, "definition_invalid");
+        let ran = fixture.assay(&[&["bench", "--simulator", "fast"], arguments].concat()).refuses(2, "option");
         assert!(ran.stderr.contains(says), "{arguments:?}:\n{}", ran.stderr);
     }
 }

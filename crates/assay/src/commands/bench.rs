@@ -4,10 +4,12 @@
 //! of a pipeline in Git; only who asked for it is not, and the numbers are exploratory.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::path::PathBuf;
 
 use assay_manifest::RunId;
 use assay_runner::SourceSpec;
+use assay_spec::{ClosureError, Problem, closure, expand};
 use assay_stage::{Exit, Failure};
 use serde_json::{Map, Value, json};
 
@@ -16,6 +18,29 @@ use crate::output;
 
 /// Where the pipeline stands in the Source.
 const PIPELINE: &str = "pipelines/bench.yaml";
+
+/// The options by the field that each becomes, the longer paths before those that they begin with.
+const OPTIONS: [(&str, &str); 19] = [
+    ("spec.load.concurrency", "--concurrency"),
+    ("spec.load.rate", "--rate"),
+    ("spec.load.arrival", "--arrival"),
+    ("spec.load.smoothness", "--smoothness"),
+    ("spec.load.duration", "--duration"),
+    ("spec.load.requests", "--requests"),
+    ("spec.load.warmup", "--warmup"),
+    ("spec.load.timeout", "--timeout"),
+    ("spec.lengths.input", "--input-tokens"),
+    ("spec.lengths.output", "--output-tokens"),
+    ("spec.lengths", "--scenario"),
+    ("spec.slos", "--slo"),
+    ("spec.body", "--body"),
+    ("spec.seed", "--seed"),
+    ("spec.cache", "--cache"),
+    ("spec.trials.count", "--trials"),
+    ("spec.shards", "--shards"),
+    ("spec.targets[0].url", "--url"),
+    ("spec.targets[0].headers", "--header"),
+];
 
 /// Puts load on an endpoint: each concurrency and each rate is a load level of its own.
 #[derive(clap::Args)]
@@ -118,6 +143,7 @@ pub(crate) struct Bench {
 impl Bench {
     pub(crate) fn run(self: Box<Self>) -> Result<Exit, Failure> {
         let adhoc = self.definitions()?;
+        check(&adhoc)?;
         if self.print {
             for (path, bytes) in adhoc.iter().filter(|(path, _)| path.rsplit('.').next() == Some("yaml")) {
                 output::line(format!("# {path}"));
@@ -145,7 +171,8 @@ impl Bench {
             let folder = format!("workloads/{name}");
             if let Some(path) = &self.tokenizer {
                 let bytes = std::fs::read(path)
-                    .map_err(|error| Failure::usage("unreadable", format!("cannot read `{}`", path.display())).because(&error))?;
+                    .map_err(|error| Failure::usage("unreadable", format!("cannot read `{}`", path.display())).because(&error))
+                    .map_err(|failure| failure.hint("`--tokenizer` takes the model's tokenizer.json"))?;
                 files.insert(format!("{folder}/tokenizer.json"), bytes);
             }
             files.insert(format!("{folder}/workload.yaml"), written(&self.workload(name, load)?));
@@ -214,6 +241,32 @@ impl Bench {
     }
 }
 
+/// Whether the options make definitions that can be run: a problem names the option, since nobody wrote the files.
+fn check(files: &BTreeMap<String, Vec<u8>>) -> Result<(), Failure> {
+    let problems = match closure::<Infallible>(PIPELINE, &mut |path| Ok(files.get(path).cloned())) {
+        Ok(found) => expand(&found.pipeline, &found.workloads).err().unwrap_or_default(),
+        Err(ClosureError::Problems(problems)) => problems,
+        Err(ClosureError::Read { cause, .. }) => match cause {},
+    };
+    let mut messages: Vec<_> = problems.iter().map(in_options).collect();
+    messages.dedup();
+    let Some(first) = problems.first() else { return Ok(()) };
+    let failure = Failure::usage("option", messages.join("; "));
+    Err(match &first.hint {
+        Some(hint) => failure.hint(hint),
+        None => failure.hint("`assay bench --help` says what each option takes"),
+    })
+}
+
+/// A problem's message, with the option in the place of the field that it became.
+fn in_options(problem: &Problem) -> String {
+    let message = &problem.message;
+    let found = OPTIONS.iter().find_map(|(field, option)| Some((message.find(field)?, *option)));
+    let Some((start, option)) = found else { return message.clone() };
+    let end = message.get(start..).and_then(|rest| rest.find('`')).map_or(message.len(), |length| start + length);
+    format!("{}{option}{}", message.get(..start).unwrap_or_default(), message.get(end..).unwrap_or_default())
+}
+
 fn set(object: &mut Value, name: &str, value: Option<Value>) {
     if let Some(value) = value {
         object[name] = value;
@@ -223,7 +276,8 @@ fn set(object: &mut Value, name: &str, value: Option<Value>) {
 fn pairs(option: &str, texts: &[String]) -> Result<Map<String, Value>, Failure> {
     let pair = |text: &String| match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), json!(value))),
-        _ => Err(Failure::usage("option", format!("`{option} {text}` is not of the form NAME=VALUE"))),
+        _ => Err(Failure::usage("option", format!("`{option} {text}` is not of the form NAME=VALUE"))
+            .hint("`assay bench --help` says what each option takes")),
     };
     texts.iter().map(pair).collect()
 }

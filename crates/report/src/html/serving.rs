@@ -141,7 +141,9 @@ fn throughput_figure(page: &mut Writer, workload: &Workload<'_>) {
     page.element("figure", &[], |page| {
         page.element("figcaption", &[], |page| {
             page.leaf("h3", &[], workload.name);
-            page.leaf("p", &[("class", "quiet")], &throughput_caption(workload));
+            if !metrics.is_empty() {
+                page.leaf("p", &[("class", "quiet")], &throughput_caption(workload));
+            }
         });
         key(page, &workload.names());
         page.element("div", &[("class", "plots")], |page| {
@@ -404,13 +406,16 @@ pub(super) fn distribution_figures(page: &mut Writer, report: &Report) {
     }
     pieces.finish();
     if !any {
-        page.leaf(
-            "p",
-            &[("class", "quiet")],
-            "No distributions came with this report: the numbers of the table rest on them all the same.",
-        );
+        let has_numbers = report.example_address().is_some();
+        page.leaf("p", &[("class", "quiet")], if has_numbers { NO_DISTRIBUTIONS } else { NOTHING_MEASURED });
     }
 }
+
+/// Said where the views are absent.
+const NO_DISTRIBUTIONS: &str = "No distributions came with this report: the numbers of the table rest on them all the same.";
+
+/// Said where no trial counts.
+const NOTHING_MEASURED: &str = "No trial counts, so there is nothing to draw.";
 
 /// The loads of a workload in the order of the plan, each once whatever its case.
 fn panels<'a>(workload: &Workload<'a>, metric: &str) -> Vec<Panel<'a>> {

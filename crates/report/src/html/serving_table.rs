@@ -217,7 +217,9 @@ fn other_metrics(
 ) {
     let is_column = |metric: &str| columns.iter().any(|column| column.metric == metric);
     let groups: Vec<_> = case.groups().into_iter().filter(|group| !is_column(group.metric)).collect();
-    if groups.is_empty() {
+    // Where no trial counts, the table has said why: a list of what is absent for the same reason helps nobody.
+    let has_numbers = case.points.iter().flat_map(|point| &point.rows).any(|row| row.measured.is_ok());
+    if groups.is_empty() || !has_numbers {
         return;
     }
     let count = counted(groups.len() as u64, "more metric");
