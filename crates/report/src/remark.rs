@@ -22,8 +22,8 @@ pub(crate) struct Remark {
     pub(crate) point: String,
     /// The metrics that it is about; none where it is about the point.
     pub(crate) metrics: Vec<String>,
-    /// Whether those are all metrics of the table.
-    pub(crate) is_of_all: bool,
+    /// How many metrics the table has; none where a remark on all of them is made one by one.
+    pub(crate) of: Option<usize>,
     /// What there is to say. Its gist comes first, and ends at a semicolon.
     pub(crate) text: String,
 }
@@ -31,12 +31,16 @@ pub(crate) struct Remark {
 impl Remark {
     /// A remark on a point.
     pub(crate) fn of_point(point: &str, text: String) -> Self {
-        Self { point: point.to_owned(), metrics: Vec::new(), is_of_all: false, text }
+        Self { point: point.to_owned(), metrics: Vec::new(), of: None, text }
+    }
+
+    fn is_of_all(&self) -> bool {
+        self.of == Some(self.metrics.len())
     }
 
     /// All of it: `64 streams, TTFT p99: no interval, ..`.
     pub(crate) fn in_full(&self) -> String {
-        match (self.is_of_all, self.metrics.is_empty()) {
+        match (self.is_of_all(), self.metrics.is_empty()) {
             (true, _) => format!("{}, everything: {}", self.point, self.text),
             (false, true) => format!("{}: {}", self.point, self.text),
             (false, false) => format!("{}, {}: {}", self.point, self.metrics.join(", "), self.text),
@@ -49,16 +53,35 @@ impl Remark {
 
     /// Whether it differs from another in the point alone.
     fn says_as(&self, other: &Self) -> bool {
-        let of_same = (self.is_of_all && other.is_of_all) || self.metrics == other.metrics;
+        let of_same = (self.is_of_all() && other.is_of_all()) || self.metrics == other.metrics;
         of_same && self.gist() == other.gist()
+    }
+
+    /// Takes in what another says of other metrics of the same point, if the gist of it is the same.
+    fn takes_in(&mut self, other: &Self) -> bool {
+        let is_alike = self.point == other.point && self.gist() == other.gist();
+        if !is_alike || self.metrics.is_empty() || other.metrics.is_empty() {
+            return false;
+        }
+        self.metrics.extend(other.metrics.iter().cloned());
+        if self.text != other.text {
+            self.text = self.gist().to_owned();
+        }
+        true
     }
 }
 
-/// The gist of the remarks of a case with so many points, for a terminal: one remark where several points have the same to say.
+/// The gist of the remarks of a case with so many points, for a terminal: one remark where several metrics or points have the same.
 /// Where they differ in the rest, that is left to the report. `point_word` is what a point is called: `load`.
 pub(crate) fn briefly(remarks: &[Remark], points: usize, point_word: &str) -> Vec<String> {
-    let mut groups: Vec<(&Remark, Vec<&Remark>)> = Vec::new();
+    let mut of_points: Vec<Remark> = Vec::new();
     for remark in remarks {
+        if !of_points.iter_mut().any(|known| known.takes_in(remark)) {
+            of_points.push(remark.clone());
+        }
+    }
+    let mut groups: Vec<(&Remark, Vec<&Remark>)> = Vec::new();
+    for remark in &of_points {
         match groups.iter_mut().find(|(known, _)| known.says_as(remark)) {
             Some((_, others)) => others.push(remark),
             None => groups.push((remark, Vec::new())),
@@ -66,11 +89,12 @@ pub(crate) fn briefly(remarks: &[Remark], points: usize, point_word: &str) -> Ve
     }
     let more = groups.len().saturating_sub(MAX_BRIEF);
     let brief = groups.iter().take(MAX_BRIEF).map(|(remark, others)| {
-        let at: Vec<&str> = std::iter::once(remark).chain(others).map(|remark| remark.point.as_str()).collect();
+        let mut at: Vec<&str> = std::iter::once(remark).chain(others).map(|remark| remark.point.as_str()).collect();
+        at.dedup();
         let place = if points > 1 && at.len() == points { format!("every {point_word}") } else { names(&at) };
         let are_alike = others.iter().all(|other| other.text == remark.text);
         let text = if are_alike { &remark.text } else { remark.gist() };
-        let about = match (remark.is_of_all, remark.metrics.is_empty()) {
+        let about = match (remark.is_of_all(), remark.metrics.is_empty()) {
             (true, _) => ", everything".to_owned(),
             (false, true) => String::new(),
             (false, false) => format!(", {}", names(&remark.metrics)),
@@ -107,11 +131,11 @@ mod tests {
 
     fn remark(point: &str, metrics: &[&str], text: &str) -> Remark {
         let metrics = metrics.iter().map(|name| (*name).to_owned()).collect();
-        Remark { point: point.to_owned(), metrics, is_of_all: false, text: text.to_owned() }
+        Remark { point: point.to_owned(), metrics, of: Some(9), text: text.to_owned() }
     }
 
     fn of_all(point: &str, text: &str) -> Remark {
-        Remark { is_of_all: true, ..remark(point, &["a", "b"], text) }
+        Remark { of: Some(2), ..remark(point, &["a", "b"], text) }
     }
 
     #[test]
@@ -130,6 +154,21 @@ mod tests {
         ");
         assert_eq!(briefly(&remarks[..1], 1, "load"), ["1 stream, everything: no interval, 3 samples; 5 are needed"]);
         assert_eq!(briefly(&remarks[..2], 3, "load")[1], "1 stream, TTFT p99: unstable; noise: 9.64 %");
+    }
+
+    #[test]
+    fn what_several_metrics_have_to_say_is_said_once() {
+        let of = |point: &str, metric: &str, text: &str| Remark { of: Some(2), ..remark(point, &[metric], text) };
+        let remarks = [
+            of("1 stream", "TTFT p99", "unknown, 3 trials"),
+            of("1 stream", "E2E p99", "unknown, 3 trials; noise: 9.64 %"),
+            of("4 streams", "E2E p99", "unknown, 3 trials; noise: 7 %"),
+            of("4 streams", "TTFT p99", "unknown, 3 trials; noise: 8 %"),
+        ];
+        assert_eq!(briefly(&remarks, 2, "load"), ["every load, everything: unknown, 3 trials"]);
+        assert_eq!(briefly(&remarks[..3], 2, "load")[1], "4 streams, E2E p99: unknown, 3 trials; noise: 7 %");
+        let failed = [Remark::of_point("p", "a; x".to_owned()), Remark::of_point("p", "a; y".to_owned())];
+        assert_eq!(briefly(&failed, 9, "load"), ["p: a"]);
     }
 
     #[test]

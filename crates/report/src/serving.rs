@@ -608,9 +608,11 @@ fn point_remarks(point: &PointSection, columns: &[&'static Column]) -> Vec<Remar
         let text = format!("{failed} of {due} failed ({what}){uncounted}{}", twins.collect::<String>());
         remarks.push(Remark::of_point(&point.label, text));
     }
-    remarks.extend(said.into_iter().map(|(text, metrics)| {
-        let is_of_all = metrics.len() == columns.len();
-        Remark { point: point.label.clone(), metrics, is_of_all, text }
+    remarks.extend(said.into_iter().map(|(text, metrics)| Remark {
+        point: point.label.clone(),
+        metrics,
+        of: Some(columns.len()),
+        text,
     }));
     remarks.extend(point.exclusions.iter().map(|exclusion| Remark::of_point(&point.label, format!("excluded {exclusion}"))));
     remarks

@@ -199,7 +199,7 @@ pub(crate) fn remarks(point: &PointSection) -> Vec<Remark> {
     for row in &point.rows {
         let mut say = |text: String| {
             let metrics = vec![row.metric.clone()];
-            remarks.push(Remark { point: point.label.clone(), metrics, is_of_all: false, text });
+            remarks.push(Remark { point: point.label.clone(), metrics, of: None, text });
         };
         match &row.measured {
             Err(reason) => say(format!("absent, {reason}")),
