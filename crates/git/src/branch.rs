@@ -428,7 +428,9 @@ impl StagedFolder {
 }
 
 fn check_branch(branch: &str) -> Result<(), BranchError> {
-    let is_name = branch.len() <= MAX_TEXT && !branch.starts_with('-') && git2::Branch::name_is_valid(branch).unwrap_or(false);
+    // A branch `refs/heads/x` would make `refs/heads/x` mean two things on the remote, and no push to `x` would go through again.
+    let is_odd = ["-", "+", "refs/"].iter().any(|start| branch.starts_with(start));
+    let is_name = branch.len() <= MAX_TEXT && !is_odd && git2::Branch::name_is_valid(branch).unwrap_or(false);
     if is_name {
         Ok(())
     } else {

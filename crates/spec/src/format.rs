@@ -512,6 +512,7 @@ pub(crate) static BRANCH: Format = Format {
         let accepted = accepted
             && !text.contains("/.")
             && !text.contains("./")
+            && !text.starts_with("refs/")
             && !text.split('/').any(|part| part.strip_suffix(".lock").is_some());
         keep_if(text, accepted, "letters, digits and inner `.`, `_`, `/`, `-`, as Git allows")
     },

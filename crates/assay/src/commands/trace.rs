@@ -159,8 +159,8 @@ fn snapshot_of(opened: &Opened, file: &CuratedFile) -> Result<Option<(Count, boo
     let pinned = opened.chain.one::<Publication>().and_then(|publication| publication.body.warehouse_snapshot.get(&file.table));
     let Some(version) = pinned else { return Ok(None) };
     let Some(store) = &opened.store else { return Ok(Some((*version, false))) };
-    assay_verify::verify_snapshot(&Store::open_existing(store)?, &opened.chain)?;
-    Ok(Some((*version, true)))
+    let found = assay_verify::verify_snapshot(&Store::open_existing(store)?, &opened.chain)?;
+    Ok(Some((*version, found.is_some())))
 }
 
 fn find_row(opened: &Opened, address: &Address, file: &CuratedFile) -> Result<Row, Failure> {

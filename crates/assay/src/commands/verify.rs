@@ -96,8 +96,12 @@ impl Verify {
         self.show_chain(opened);
         for (level, report) in &found.levels {
             output::line(level_line(*level, report));
-            if let (Level::Rows, Some(files)) = (level, found.in_warehouse) {
-                output::line(format!("  ok  {files} curated files in the warehouse at the pinned versions"));
+            match (level, found.in_warehouse, &opened.store) {
+                (Level::Rows, Some(files), _) => {
+                    output::line(format!("  ok  {files} curated files in the warehouse at the pinned versions"));
+                }
+                (Level::Rows, None, Some(_)) => output::line("  --  the warehouse: this store has none"),
+                _ => {}
             }
         }
         for stranger in &opened.strangers {
