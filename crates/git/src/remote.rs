@@ -374,10 +374,10 @@ mod tests {
 
     #[test]
     fn a_path_of_a_checkout_is_an_address() {
-        let root = Path::new("/srv/me/work");
+        let root = Path::new("/srv/me/bench");
         let addresses =
             ["/srv/a.git", "../a.git", "https://example.org/a", "git@example.org:a"].map(|text| as_address(text, root));
-        let expected = ["file:///srv/a.git", "file:///srv/me/work/../a.git", "https://example.org/a", "git@example.org:a"];
+        let expected = ["file:///srv/a.git", "file:///srv/me/bench/../a.git", "https://example.org/a", "git@example.org:a"];
         assert_eq!(addresses, expected);
     }
 

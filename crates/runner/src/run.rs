@@ -122,11 +122,8 @@ impl Run {
 
     /// The run's Publication, where an earlier process has finished it.
     pub fn published(&self) -> Result<Option<InputRef>, Failure> {
-        let accepted = self.store.list(&Layout::of(&self.run_id).stage(StageName::Publish))?;
-        let Some(path) = accepted.iter().find(|path| path.contains("/accepted/")) else { return Ok(None) };
-        let Some(bytes) = self.store.read(path, Accepted::MAX_BYTES)? else { return Ok(None) };
-        let Accepted { manifest, bundle } = Accepted::parse(path, &bytes)?;
-        Ok(Some(InputRef { kind: Kind::Publication, manifest, bundle }))
+        let published = Accepted::of_stage(&self.store, &self.run_id, StageName::Publish)?.next().transpose()?;
+        Ok(published.map(|accepted| accepted.as_input(Kind::Publication)))
     }
 
     /// The folder of this run's logs.

@@ -4,6 +4,8 @@
 //! asks and in whatever order. [`order_trials`] turns cases into an interleaved sequence of trials with it, and [`TrialSchedule`]
 //! says what each request of a serving trial is: when it is due, how long, and from which seed its prompt is made.
 
+use std::time::Duration;
+
 mod arrivals;
 mod digest;
 mod generator;
@@ -12,6 +14,9 @@ mod order;
 mod recipe;
 mod seed;
 mod trial;
+
+/// How long requests may take to end after the measured phase, at most.
+pub const DRAIN: Duration = Duration::from_secs(30);
 
 pub use arrivals::{MAX_RATE_PER_S, MAX_SMOOTHNESS, MIN_RATE_PER_S, MIN_SMOOTHNESS};
 pub use digest::{DIGEST_FORMAT, OPEN_LENGTH_INDICES};

@@ -1,7 +1,8 @@
 //! Where the results of a run are found in the store, and what decides whether two calls of a stage are the same.
 
 use assay_chain::StageName;
-use assay_manifest::{CaseId, Digest, InputRef, RunId, Shard, TrialId, canonical_json};
+use assay_manifest::{CaseId, Digest, InputRef, Kind, RunId, Shard, TrialId, canonical_json};
+use assay_store::Store;
 use serde::{Deserialize, Serialize};
 
 use crate::Failure;
@@ -35,6 +36,28 @@ impl Accepted {
         let accepted: Self = serde_json::from_slice(bytes).map_err(|error| damaged().because(&error))?;
         // One result has one spelling, as every document has.
         if accepted.to_bytes()? == bytes { Ok(accepted) } else { Err(damaged()) }
+    }
+
+    /// The pointer at `path` of a store; none where there is none.
+    pub fn read(store: &Store, path: &str) -> Result<Option<Self>, Failure> {
+        let Some(bytes) = store.read(path, Self::MAX_BYTES)? else { return Ok(None) };
+        Self::parse(path, &bytes).map(Some)
+    }
+
+    /// The results of a run's stage that were accepted, in the order of their paths, each read when it is asked for.
+    pub fn of_stage(
+        store: &Store,
+        run_id: &RunId,
+        stage: StageName,
+    ) -> Result<impl Iterator<Item = Result<Self, Failure>>, Failure> {
+        let paths = store.list(&Layout::of(run_id).stage(stage))?;
+        let accepted = paths.into_iter().filter(|path| path.contains("/accepted/"));
+        Ok(accepted.filter_map(move |path| Self::read(store, &path).transpose()))
+    }
+
+    /// The same as an input of another stage.
+    pub fn as_input(self, kind: Kind) -> InputRef {
+        InputRef { kind, manifest: self.manifest, bundle: self.bundle }
     }
 }
 

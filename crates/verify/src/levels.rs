@@ -122,7 +122,7 @@ fn check_queries(blobs: &dyn Blobs, chain: &Chain, numbers: &Numbers, rows: &Num
         let store = curated_store(blobs, &summary.body.files)?;
         for (query, published) in planned.iter().zip(published) {
             let text = blobs.get(&query.artifact.digest, MAX_QUERY_BYTES)?.ok_or_else(|| absent(&query.artifact))?;
-            let result = ask(query, &text, &summary.body.files, &store, &scratch).map_err(as_verification)?;
+            let result = ask(&query.path, &text, &summary.body.files, &store, &scratch).map_err(as_verification)?;
             if Digest::of(result.csv().as_bytes()) != published.result.digest || result.rows.len() as u64 != published.rows.0 {
                 let message = format!("the query `{}` gives another result than the published one", query.path);
                 return Err(Failure::verification("query_differs", message)

@@ -17,9 +17,14 @@ const COLUMN: &str = "column";
 pub struct NumberRows(BTreeMap<(&'static str, String), (Digest, Row)>);
 
 impl NumberRows {
+    /// Whether rows of this table hold numbers.
+    pub fn are_of(table: &Table) -> bool {
+        TABLES.contains(&table)
+    }
+
     /// Adds the rows of a curated file; those of a table without numbers are left out. No two rows of a table have one id.
     pub fn add(&mut self, file: &CuratedFile, rows: Vec<Row>) -> Result<(), Failure> {
-        for row in rows.into_iter().filter(|row| TABLES.contains(&row.table())) {
+        for row in rows.into_iter().filter(|row| Self::are_of(row.table())) {
             let key = (row.table().name, row.text(ROW_ID).unwrap_or_default().to_owned());
             if let Some((_, row)) = self.0.insert(key, (file.artifact.digest, row)) {
                 let id = row.text(ROW_ID).unwrap_or_default();
@@ -151,20 +156,25 @@ mod tests {
         CuratedFile { table: OUTCOME_FACT.name.to_owned(), rows: Count(2), artifact }
     }
 
-    fn row(metric: &str, trial: Option<&str>) -> Row {
+    /// A row of one point, with what every fact says.
+    fn of_the_point(table: &'static Table) -> assay_warehouse::Result<Row> {
         let digest = Digest::of(b"");
+        Row::new(table)
+            .with("run_id", "nightly")?
+            .with("benchmark_case_id", "w.t.default")?
+            .with("workload_spec_digest", digest)?
+            .with("artifact_manifest_digest", digest)?
+            .with("software_version_key", "s")?
+            .with("hardware_topology_key", "h")?
+            .with("cluster_region_key", "c")?
+            .with("workload_key", "w")?
+            .with("artifact_lineage_key", "l")?
+            .with("point_id", "one")
+    }
+
+    fn row(metric: &str, trial: Option<&str>) -> Row {
         let build = || {
-            Row::new(&OUTCOME_FACT)
-                .with("run_id", "nightly")?
-                .with("benchmark_case_id", "w.t.default")?
-                .with("workload_spec_digest", digest)?
-                .with("artifact_manifest_digest", digest)?
-                .with("software_version_key", "s")?
-                .with("hardware_topology_key", "h")?
-                .with("cluster_region_key", "c")?
-                .with("workload_key", "w")?
-                .with("artifact_lineage_key", "l")?
-                .with("point_id", "one")?
+            of_the_point(&OUTCOME_FACT)?
                 .with("trial_id", trial)?
                 .with("metric", metric)?
                 .with("statistic", "median")?
@@ -284,17 +294,7 @@ mod tests {
     fn a_column_of_a_wide_row_is_a_number_with_the_column_s_unit() {
         let digest = Digest::of(b"");
         let build = || {
-            Row::new(&SERVING_OUTCOME_FACT)
-                .with("run_id", "nightly")?
-                .with("benchmark_case_id", "w.t.default")?
-                .with("workload_spec_digest", digest)?
-                .with("artifact_manifest_digest", digest)?
-                .with("software_version_key", "s")?
-                .with("hardware_topology_key", "h")?
-                .with("cluster_region_key", "c")?
-                .with("workload_key", "w")?
-                .with("artifact_lineage_key", "a")?
-                .with("point_id", "one")?
+            of_the_point(&SERVING_OUTCOME_FACT)?
                 .with("point_kind", "concurrency")?
                 .with("trials_counted", 5_i64)?
                 .with("requests", 100_i64)?

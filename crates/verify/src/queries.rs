@@ -33,16 +33,10 @@ pub fn lake_failure(error: Error, wrong_query: Exit) -> Failure {
     Failure { hint, ..Failure::of(exit, code, &error) }
 }
 
-/// Asks a query of the Plan over a run's curated files, which lie in `store`. Its failures name the query's file.
-pub fn ask(
-    query: &PinnedFile,
-    text: &[u8],
-    files: &[CuratedFile],
-    store: &Store,
-    scratch: &Scratch,
-) -> Result<ResultTable, Failure> {
+/// Asks a query over a run's curated files, which lie in `store`. Its failures name the query's file, `path`.
+pub fn ask(path: &str, text: &[u8], files: &[CuratedFile], store: &Store, scratch: &Scratch) -> Result<ResultTable, Failure> {
     let limits = Limits { rows: MAX_ROWS, ..Limits::default() };
-    let named = |failure: Failure| Failure { message: format!("`{}`: {}", query.path, failure.message), ..failure };
+    let named = |failure: Failure| Failure { message: format!("`{path}`: {}", failure.message), ..failure };
     let asked = || {
         let wrong = |error: Error| lake_failure(error, Exit::Definition);
         let sql = std::str::from_utf8(text).map_err(|_| Failure::definition("query", "it is not UTF-8 text"))?;
@@ -56,15 +50,8 @@ pub fn ask(
 
 /// Whether a query can be published, as far as that is known before anything was measured: over tables without rows.
 pub fn check_query(path: &str, text: &[u8]) -> Result<(), Failure> {
-    let artifact = assay_manifest::Artifact {
-        name: path.to_owned(),
-        digest: assay_manifest::Digest::of(text),
-        size: assay_manifest::Count(text.len() as u64),
-        media_type: "application/sql".to_owned(),
-    };
-    let query = PinnedFile { path: path.to_owned(), origin: path.to_owned(), executable: false, artifact };
     let (store, scratch) = (Store::open("memory:")?, Scratch::new(0)?);
-    ask(&query, text, &[], &store, &scratch).map(|_| ())
+    ask(path, text, &[], &store, &scratch).map(|_| ())
 }
 
 fn row_id_column(result: &ResultTable) -> Result<usize, Failure> {

@@ -36,16 +36,13 @@ impl Head {
 pub fn head_of_run(store: &Store, run_id: &RunId) -> Result<Head, Failure> {
     let layout = Layout::of(run_id);
     let pointer = |path: &String, kind: Kind| -> Result<Option<InputRef>, Failure> {
-        let Some(bytes) = store.read(path, Accepted::MAX_BYTES)? else { return Ok(None) };
-        let Accepted { manifest, bundle } = Accepted::parse(path, &bytes)?;
-        Ok(Some(InputRef { kind, manifest, bundle }))
+        Ok(Accepted::read(store, path)?.map(|accepted| accepted.as_input(kind)))
     };
     let ends = store.list(&format!("{}/ends", layout.run()))?;
     let ends = ends.iter().filter_map(|path| pointer(path, Kind::RunEnd).transpose()).collect::<Result<Vec<_>, _>>()?;
     for stage in StageName::ALL.into_iter().rev().filter(|stage| *stage != StageName::Record) {
-        let accepted = store.list(&layout.stage(stage))?;
-        let accepted = accepted.iter().filter(|path| path.contains("/accepted/"));
-        let references = accepted.filter_map(|path| pointer(path, stage.gives()).transpose()).collect::<Result<Vec<_>, _>>()?;
+        let accepted = Accepted::of_stage(store, run_id, stage)?;
+        let references = accepted.map(|accepted| Ok(accepted?.as_input(stage.gives()))).collect::<Result<Vec<_>, Failure>>()?;
         if !references.is_empty() {
             return Ok(Head { run_id: run_id.clone(), references, ends });
         }
@@ -135,7 +132,8 @@ pub fn walk(blobs: &dyn Blobs, head: &Head, trust: &Trust) -> Result<Chain, Fail
     Ok(Chain { run_id: head.run_id.clone(), documents, commit, is_complete: head.is_published() })
 }
 
-fn load(
+/// Loads a manifest and its bundle by their digests, and verifies them. `named_by` is the manifest that names it, for messages.
+pub fn load(
     blobs: &dyn Blobs,
     reference: InputRef,
     named_by: Option<Kind>,

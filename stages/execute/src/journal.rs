@@ -147,7 +147,7 @@ fn save(
 
 #[cfg(test)]
 mod tests {
-    use assay_manifest::{Reason, Validity, Window};
+    use assay_manifest::{PlannedTrial, Reason, Window};
     use proptest::prelude::*;
 
     use super::*;
@@ -166,20 +166,14 @@ mod tests {
     fn attempt(trial: &str, number: u32, status: AttemptStatus) -> Attempt {
         let reasons = if status == AttemptStatus::Completed { vec![] } else { vec![Reason::new(status.as_str(), "")] };
         let start = at(i64::from(number));
-        Attempt {
+        let planned = PlannedTrial {
             trial_id: id(trial),
             case_id: "w.t.default".parse().expect("a case id"),
             point_id: "one".parse().expect("a point id"),
-            attempt: number,
-            window: Window { start, end: start, duration_ns: 0.into() },
-            status,
-            validity: Validity::from_reasons(reasons),
-            indicator: None,
-            serving: None,
-            host_before: None,
-            host_after: None,
-            evidence: Vec::new(),
-        }
+            index: 0,
+            block: 0,
+        };
+        Attempt::new(&planned, number, Window { start, end: start, duration_ns: 0.into() }, status, reasons)
     }
 
     /// A journal in which a trial has had attempts with these ends.

@@ -23,7 +23,7 @@ use assay_manifest::{
 };
 use assay_probe::{Client, HeaderError, Headers};
 use assay_record::{Outcome, Phase};
-use assay_schedule::{Nonce, Offered, PointKey, Stripe, TrialKey, TrialSchedule};
+use assay_schedule::{DRAIN, Nonce, Offered, PointKey, Stripe, TrialKey, TrialSchedule};
 use assay_stage::{Context, Event, Exit, Failure, Secrets, Stopwatch};
 use assay_tokens::Tokenizer;
 use assay_warehouse::WrittenFile;
@@ -36,9 +36,6 @@ use crate::serving::barrier::Start;
 use crate::serving::flush::NotFlushed;
 use crate::serving::requests::{Prompts, WarmPrompts};
 use crate::serving::sink::RecordSink;
-
-/// How long requests may take to end after the measured phase, at most.
-const DRAIN: Duration = Duration::from_secs(30);
 
 /// Requests that may be under way at once under open loop, unless the limit of files is lower.
 const MAX_IN_FLIGHT: u64 = 15_000;

@@ -30,14 +30,14 @@ fn listed(ctx: &Context, run_id: RunId, cases: Vec<String>) -> Result<ListedRun,
 /// How another run ended: by its Summary, else by its last end. Listed by digest, for a reader to verify.
 fn outcome(ctx: &Context, run_id: &RunId) -> Result<(RunOutcome, Option<Digest>), Failure> {
     let layout = Layout::of(run_id);
-    let summaries = ctx.store().list(&layout.stage(StageName::Reduce))?;
-    if let Some(path) = summaries.iter().find(|path| path.contains("/accepted/")) {
-        return Ok((RunOutcome::Finished, pointer(ctx, path)?));
+    if let Some(summary) = Accepted::of_stage(ctx.store(), run_id, StageName::Reduce)?.next() {
+        return Ok((RunOutcome::Finished, Some(summary?.manifest)));
     }
     let ends = ctx.store().list(&format!("{}/ends", layout.run()))?;
-    let Some(digest) = ends.last().map(|path| pointer(ctx, path)).transpose()?.flatten() else {
+    let Some(end) = ends.last().map(|path| Accepted::read(ctx.store(), path)).transpose()?.flatten() else {
         return Ok((RunOutcome::Unfinished, None));
     };
+    let digest = end.manifest;
     let bytes = ctx.store().get(&digest, MAX_MANIFEST_BYTES)?;
     let document = Document::parse(&bytes).map_err(|error| Failure::of(Exit::Verification, "run_end", &error))?;
     let outcome = match RunEnd::of(&document).map(|end| end.body.state) {
@@ -46,9 +46,4 @@ fn outcome(ctx: &Context, run_id: &RunId) -> Result<(RunOutcome, Option<Digest>)
         None => RunOutcome::Unfinished,
     };
     Ok((outcome, Some(digest)))
-}
-
-fn pointer(ctx: &Context, path: &str) -> Result<Option<Digest>, Failure> {
-    let Some(bytes) = ctx.store().read(path, Accepted::MAX_BYTES)? else { return Ok(None) };
-    Ok(Some(Accepted::parse(path, &bytes)?.manifest))
 }

@@ -59,6 +59,9 @@ pub(crate) fn rows(ctx: &Context, summary: &Summary) -> Result<NumberRows, Failu
     for file in &summary.files {
         let table = assay_warehouse::table(&file.table)
             .ok_or_else(|| Failure::verification("unknown_table", format!("the summary names a table `{}`", file.table)))?;
+        if !NumberRows::are_of(table) {
+            continue;
+        }
         let bytes = ctx.get(&file.artifact, MAX_FILE_BYTES)?;
         let read = assay_warehouse::read(table, bytes).map_err(|error| Failure::of(Exit::Verification, "rows", &error))?;
         rows.add(file, read)?;

@@ -32,7 +32,7 @@ pub(crate) fn ask_all(
     for query in &plan.queries {
         ctx.check_cancelled()?;
         let text = ctx.get(&query.artifact, MAX_QUERY_BYTES)?;
-        let result = ask(query, &text, &summary.files, ctx.store(), scratch)?;
+        let result = ask(&query.path, &text, &summary.files, ctx.store(), scratch)?;
         asked.numbers.extend(numbers_of(ctx.run_id(), query, &result, rows)?);
         asked.texts.insert(query.path.clone(), String::from_utf8_lossy(&text).into_owned());
         asked.published.push(PublishedQuery {

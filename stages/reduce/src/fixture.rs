@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use assay_indicator::Output;
 use assay_manifest::{
     Attempt, AttemptStatus, Block, CollectedAttempt, CollectedTrial, Collection, Count, Digest, Instant, Plan, PlannedTrial,
-    Reason, RunId, Shard, Validity, Window,
+    Reason, RunId, Shard, Window,
 };
 use serde_json::{Value, json};
 
@@ -79,20 +79,7 @@ pub(crate) fn attempt(planned: &PlannedTrial, number: u32, valid: bool) -> Attem
     let start = Instant::from_unix_ns(i64::from(planned.index) * 100 + i64::from(number));
     let end = Instant::from_unix_ns(start.unix_ns() + 50);
     let reasons = if valid { vec![] } else { vec![Reason::new("cpu_throttled", "60 %")] };
-    Attempt {
-        trial_id: planned.trial_id.clone(),
-        case_id: planned.case_id.clone(),
-        point_id: planned.point_id.clone(),
-        attempt: number,
-        window: Window { start, end, duration_ns: Count(50) },
-        status: AttemptStatus::Completed,
-        validity: Validity::from_reasons(reasons),
-        indicator: None,
-        serving: None,
-        host_before: None,
-        host_after: None,
-        evidence: Vec::new(),
-    }
+    Attempt::new(planned, number, Window { start, end, duration_ns: Count(50) }, AttemptStatus::Completed, reasons)
 }
 
 fn collection(found: &[(PlannedTrial, Vec<Found>)]) -> Collection {

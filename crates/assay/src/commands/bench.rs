@@ -170,9 +170,11 @@ impl Bench {
             workloads.push(name);
             let folder = format!("workloads/{name}");
             if let Some(path) = &self.tokenizer {
-                let bytes = std::fs::read(path)
-                    .map_err(|error| Failure::usage("unreadable", format!("cannot read `{}`", path.display())).because(&error))
-                    .map_err(|failure| failure.hint("`--tokenizer` takes the model's tokenizer.json"))?;
+                let bytes = std::fs::read(path).map_err(|error| {
+                    Failure::usage("unreadable", format!("cannot read `{}`", path.display()))
+                        .because(&error)
+                        .hint("`--tokenizer` takes the model's tokenizer.json")
+                })?;
                 files.insert(format!("{folder}/tokenizer.json"), bytes);
             }
             files.insert(format!("{folder}/workload.yaml"), written(&self.workload(name, load)?));

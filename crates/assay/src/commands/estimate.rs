@@ -3,12 +3,10 @@
 use std::time::Duration;
 
 use assay_manifest::{Body as _, Case, CaseId, Document, ExecutionPart, MAX_MANIFEST_BYTES, Point, PointKind, RunId};
+use assay_schedule::DRAIN;
 use assay_spec::{Arrivals, Serving};
 use assay_stage::{Accepted, Failure, Layout, StageName};
 use assay_store::Store;
-
-/// How long requests may take to end after a load's last one was due, as execute has it.
-const DRAIN: Duration = Duration::from_secs(30);
 
 /// How long trials take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,10 +96,8 @@ fn latest(store: &Store, case: &CaseId) -> Result<Option<Duration>, Failure> {
 
 fn lengths(store: &Store, run_id: &RunId, case: &CaseId) -> Result<Vec<u64>, Failure> {
     let mut found = Vec::new();
-    let accepted = store.list(&Layout::of(run_id).stage(StageName::Execute))?;
-    for path in accepted.iter().filter(|path| path.contains("/accepted/")) {
-        let Some(pointer) = store.read(path, Accepted::MAX_BYTES)? else { continue };
-        let bytes = store.get(&Accepted::parse(path, &pointer)?.manifest, MAX_MANIFEST_BYTES)?;
+    for accepted in Accepted::of_stage(store, run_id, StageName::Execute)? {
+        let bytes = store.get(&accepted?.manifest, MAX_MANIFEST_BYTES)?;
         let Ok(document) = Document::parse(&bytes) else { continue };
         let Some(part) = ExecutionPart::of(&document) else { continue };
         let of_case = part.body.attempts.iter().filter(|attempt| attempt.case_id == *case && attempt.validity.valid);

@@ -157,7 +157,7 @@ pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
 fn say(reading: &Reading, signed: &Signed) -> Exit {
     let files = reading.files().count();
     for (run, failure) in &signed.refused {
-        output::talk(format!("unverified: the summary of run `{run}`: {}", failure.message));
+        output::talk(format!("unverified: run `{run}`: {}", failure.message));
     }
     for file in reading.unverified() {
         let read = if file.read { "" } else { "; not read" };

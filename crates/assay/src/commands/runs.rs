@@ -32,10 +32,7 @@ struct Listed {
 impl Runs {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let store = Store::open_existing(&self.store.map_or_else(default_store, Ok)?)?;
-        let names: BTreeSet<String> =
-            store.list(Layout::RUNS)?.iter().filter_map(|path| path.split('/').nth(1).map(str::to_owned)).collect();
-        let runs = names.iter().filter_map(|name| name.parse::<RunId>().ok()).map(|run_id| listed(&store, run_id));
-        let runs = runs.collect::<Result<Vec<_>, _>>()?;
+        let runs = run_ids(&store)?.into_iter().map(|run_id| listed(&store, run_id)).collect::<Result<Vec<_>, _>>()?;
         if self.json {
             let list: Vec<_> = runs
                 .iter()
@@ -52,6 +49,13 @@ impl Runs {
         }
         Ok(Exit::Done)
     }
+}
+
+/// The runs of a store, in the order of their names.
+pub(crate) fn run_ids(store: &Store) -> Result<Vec<RunId>, Failure> {
+    let paths = store.list(Layout::RUNS)?;
+    let names: BTreeSet<&str> = paths.iter().filter_map(|path| path.split('/').nth(1)).collect();
+    Ok(names.into_iter().filter_map(|name| name.parse().ok()).collect())
 }
 
 fn listed(store: &Store, run_id: RunId) -> Result<Listed, Failure> {

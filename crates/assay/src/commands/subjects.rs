@@ -1,15 +1,14 @@
 //! Which curated files signed Summaries name: what a query of the warehouse may believe.
 
-use std::collections::BTreeSet;
-
-use assay_envelope::{Expect, MAX_BUNDLE_BYTES, Verified, verify};
+use assay_envelope::Verified;
 use assay_lake::Subjects;
-use assay_manifest::{Body as _, Document, InputRef, Kind, MAX_MANIFEST_BYTES, RunId, Summary};
+use assay_manifest::{Body as _, Document, InputRef, Kind, RunId, Summary};
 use assay_runner::Config;
-use assay_stage::{Accepted, Failure, Layout, StageName};
+use assay_stage::{Accepted, Failure, StageName};
 use assay_store::Store;
-use assay_verify::{Blobs as _, Head, StoreBlobs, head_of_run};
+use assay_verify::{Head, StoreBlobs, head_of_run, load};
 
+use crate::commands::runs::run_ids;
 use crate::trust::{establish, keys_beside_run};
 
 /// The Summaries of a store.
@@ -31,10 +30,9 @@ pub(crate) fn signed_summaries(store: &Store, trust: &[String]) -> Result<Signed
     let config = Config::find()?;
     let mut signed =
         Signed { subjects: Subjects::new(), runs: 0, refused: Vec::new(), is_established: true, trusted_by: "nobody".to_owned() };
-    let names: BTreeSet<String> =
-        store.list(Layout::RUNS)?.iter().filter_map(|path| path.split('/').nth(1).map(str::to_owned)).collect();
-    for run_id in names.iter().filter_map(|name| name.parse::<RunId>().ok()) {
-        let Some(reference) = summary_of(store, &run_id)? else { continue };
+    for run_id in run_ids(store)? {
+        let Some(summary) = Accepted::of_stage(store, &run_id, StageName::Reduce)?.next().transpose()? else { continue };
+        let reference = summary.as_input(Kind::Summary);
         let blobs = StoreBlobs(store.clone());
         let head = head_of_run(store, &run_id)?;
         match verified(&blobs, &head, reference, trust, &config) {
@@ -52,15 +50,6 @@ pub(crate) fn signed_summaries(store: &Store, trust: &[String]) -> Result<Signed
     Ok(signed)
 }
 
-/// The Summary that was accepted for a run.
-fn summary_of(store: &Store, run_id: &RunId) -> Result<Option<InputRef>, Failure> {
-    let accepted = store.list(&Layout::of(run_id).stage(StageName::Reduce))?;
-    let Some(path) = accepted.iter().find(|path| path.contains("/accepted/")) else { return Ok(None) };
-    let Some(bytes) = store.read(path, Accepted::MAX_BYTES)? else { return Ok(None) };
-    let Accepted { manifest, bundle } = Accepted::parse(path, &bytes)?;
-    Ok(Some(InputRef { kind: Kind::Summary, manifest, bundle }))
-}
-
 fn verified(
     blobs: &StoreBlobs,
     head: &Head,
@@ -69,11 +58,6 @@ fn verified(
     config: &Config,
 ) -> Result<(Verified<Document>, String), Failure> {
     let established = establish(trust, config, blobs, &keys_beside_run(blobs, head)?)?;
-    let absent = |what: &str| Failure::verification("manifest_missing", format!("its {what} is not there"));
-    let manifest = blobs.get(&reference.manifest, MAX_MANIFEST_BYTES)?.ok_or_else(|| absent("manifest"))?;
-    let bundle = blobs.get(&reference.bundle, MAX_BUNDLE_BYTES as u64)?.ok_or_else(|| absent("bundle"))?;
-    let stage = Some(Kind::Summary.signer());
-    let expect = Expect { run_id: Some(&head.run_id), kind: Some(Kind::Summary), stage, input: Some(&reference) };
-    let verified = verify(&manifest, &bundle, &established.trust, &expect)?;
+    let verified = load(blobs, reference, None, &established.trust, &head.run_id)?;
     Ok((verified, established.from))
 }

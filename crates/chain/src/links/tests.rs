@@ -1,6 +1,6 @@
 use assay_manifest::{
-    AttemptStatus, CollectedAttempt, EndState, Environment, HostFacts, Instant, Reason, Recording, Role, RunEnd, Shard, Source,
-    Summary, Validity, Window,
+    AttemptStatus, CollectedAttempt, EndState, Environment, HostFacts, Instant, PlannedTrial, Reason, Recording, Role, RunEnd,
+    Shard, Source, Summary, Validity, Window,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -54,20 +54,14 @@ fn environment(plan_digest: Digest) -> Environment {
 
 fn attempt(trial: &str, attempt: u32, reasons: Vec<Reason>) -> Attempt {
     let start = Instant::from_unix_ns(0);
-    Attempt {
+    let planned = PlannedTrial {
         trial_id: trial.parse().expect("a trial id"),
         case_id: "w.t.default".parse().expect("a case id"),
         point_id: "one".parse().expect("a point id"),
-        attempt,
-        window: Window { start, end: start, duration_ns: 0.into() },
-        status: AttemptStatus::Completed,
-        validity: Validity::from_reasons(reasons),
-        indicator: None,
-        serving: None,
-        host_before: None,
-        host_after: None,
-        evidence: Vec::new(),
-    }
+        index: 0,
+        block: 0,
+    };
+    Attempt::new(&planned, attempt, Window { start, end: start, duration_ns: 0.into() }, AttemptStatus::Completed, reasons)
 }
 
 /// Trial 0 is invalid at first and valid then; trial 1 is valid at once.
