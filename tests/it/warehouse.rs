@@ -8,7 +8,7 @@ use assay_manifest::{Artifact, Count, Digest, Document, Publication, Role};
 use serde_json::{Value, json};
 
 use crate::pipeline::{list, text};
-use crate::support::{Fixture, blob, files_under, measured, pipeline, steady, write_file};
+use crate::support::{Fixture, blob, copy_folder, files_under, measured, pipeline, steady, write_file};
 use crate::tamper::{canonical, local_key, local_trust};
 
 const QUERY: &str = "queries/medians.sql";
@@ -185,6 +185,8 @@ fn a_query_that_cannot_be_published_is_found_before_anything_is_measured() {
         ("SELECT row_id FROM nowhere", "query"),
         ("DELETE FROM outcome_fact", "query_refused"),
         ("SELECT row_id, now() AS at FROM outcome_fact", "query_refused"),
+        ("SELECT row_id, value * 2 AS value FROM outcome_fact", "query_changes_rows"),
+        ("SELECT row_id, value AS \"VALUE\" FROM outcome_fact", "query_column_name"),
     ] {
         let fixture = with_query(sql);
         let ran = fixture.run("refused").refuses(10, error);
@@ -197,8 +199,9 @@ fn a_query_that_cannot_be_published_is_found_before_anything_is_measured() {
 
 #[test]
 fn a_query_cannot_publish_a_value_that_is_not_its_row_s() {
-    let fixture = with_query("SELECT row_id, value * 2 AS value FROM outcome_fact WHERE statistic = 'median'");
-    let refused = fixture.run("doubled").refuses(10, "query_changes_rows");
+    // Each column is the table's, and the row that they are put into is none of its rows.
+    let fixture = with_query("SELECT a.row_id, b.value FROM outcome_fact a CROSS JOIN outcome_fact b");
+    let refused = fixture.run("mixed").refuses(10, "query_changes_rows");
     assert!(refused.stderr.contains("holds another `value` than the query gives"), "{}", refused.stderr);
     let fixture = with_query("SELECT row_id FROM workload_dim");
     fixture.run("other").refuses(10, "query_changes_rows");
@@ -258,6 +261,31 @@ fn a_warehouse_that_was_made_anew_is_not_the_pinned_one() {
     fixture.run("two").success();
     let refused = fixture.verify("one").refuses(20, "not_in_snapshot");
     assert!(refused.stderr.contains("is not in the warehouse's table `outcome_fact` at version 1"), "{}", refused.stderr);
+}
+
+#[test]
+fn a_warehouse_that_was_rolled_back_is_not_read_as_if_nothing_were_missing() {
+    let fixture = Fixture::new();
+    fixture.run("one").success();
+    let (warehouse, kept) = (fixture.store().join("warehouse"), fixture.root().join("kept"));
+    copy_folder(&warehouse, &kept);
+    fixture.run("two").success();
+    let sql = "SELECT count(DISTINCT run_id) AS runs FROM outcomes";
+    assert_eq!(fixture.assay(&["query", sql, "--format", "csv"]).success().stdout, "runs\n2\n");
+    fs::remove_dir_all(&warehouse).expect("the tables can be removed");
+    copy_folder(&kept, &warehouse);
+    let refused = fixture.assay(&["query", sql]).refuses(20, "warehouse");
+    assert!(refused.stderr.contains("run `two` was published with version 2"), "{}", refused.stderr);
+    let read = fixture.assay(&["query", sql, "--unverified", "--format", "csv"]).exits(20);
+    assert_eq!(read.stdout, "runs\n1\n");
+    assert!(read.stderr.contains("the result says less than the tables should"), "{}", read.stderr);
+}
+
+#[test]
+fn a_query_that_takes_too_much_harms_nobody() {
+    let fixture = measured();
+    let sql = "SELECT length(repeat('x', 2147483647)) + length(repeat('y', 2147483646)) AS n";
+    fixture.assay(&["query", sql]).refuses(2, "query_too_large");
 }
 
 #[test]

@@ -36,11 +36,17 @@ fn broken_rule(path: &str) -> Option<&'static str> {
         Some("it begins or ends with `/`, holds `//`, or is empty")
     } else if has(|part| part == "." || part == "..") {
         Some("it holds `.` or `..`")
-    } else if has(|part| part.eq_ignore_ascii_case(".git")) {
+    } else if has(leads_into_git) {
         Some("it leads into `.git`")
     } else {
         None
     }
+}
+
+/// Whether some system takes the name for `.git`: others ignore case, dots and blanks at its end, or shorten it.
+fn leads_into_git(part: &str) -> bool {
+    let name = part.trim_end_matches(['.', ' ']);
+    [".git", "git~1"].iter().any(|git| name.eq_ignore_ascii_case(git))
 }
 
 #[cfg(test)]
@@ -52,7 +58,23 @@ mod tests {
         for good in ["a", "a/b.yaml", "workloads/größe/run.sh", ".github/x", "a/...", "a b", "-x"] {
             assert_eq!(check_path(good), Ok(()), "{good}");
         }
-        for bad in ["", "/", "/a", "a/", "a//b", ".", "a/./b", "..", "a/../b", ".git", "a/.GIT/hooks", "a\nb", "a\0"] {
+        for bad in [
+            "",
+            "/",
+            "/a",
+            "a/",
+            "a//b",
+            ".",
+            "a/./b",
+            "..",
+            "a/../b",
+            ".git",
+            "a/.GIT/hooks",
+            "git~1",
+            "a/.git. .",
+            "a\nb",
+            "a\0",
+        ] {
             assert!(check_path(bad).is_err(), "{bad:?}");
         }
         assert!(check_path(&"a".repeat(MAX_PATH_BYTES + 1)).is_err());

@@ -1,8 +1,14 @@
 //! What can go wrong with the warehouse, named by what the reader of the message can do about it.
 
 use std::any::Any;
+use std::path::PathBuf;
 
 use assay_manifest::{Digest, RunId};
+
+use crate::QueryError;
+
+/// What is tried when a log is looked into.
+pub(crate) const READ: &str = "read";
 
 /// Another library's account of a failure.
 pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
@@ -92,6 +98,18 @@ pub enum Error {
         /// The version.
         version: u64,
     },
+    /// A file's rows do not count as they stand in it, which no commit of ours says of a file.
+    #[error("file `{file}` of the warehouse's table `{table}` at version {version} is not as it was added: {why}")]
+    Foreign {
+        /// The table.
+        table: &'static str,
+        /// Its path in the table.
+        file: String,
+        /// The version.
+        version: u64,
+        /// What its log says of it.
+        why: &'static str,
+    },
     /// A file's bytes are not those of its name.
     #[error("file {expected} of the warehouse's table `{table}` was changed: its bytes are {found}")]
     Changed {
@@ -120,35 +138,50 @@ pub enum Error {
         /// The file.
         digest: Digest,
     },
-    /// The text is not a query that may be asked here.
-    #[error("the query is refused: {0}")]
-    Refused(String),
-    /// The query does not parse, or names what is not there.
-    #[error("the query is wrong: {0}")]
-    BadQuery(String),
+    /// A run is published, and the tables do not show it.
+    #[error(
+        "run `{run}` was published with version {published} of the warehouse's table `benchmark_run_fact`, and version {version} does \
+         not hold it"
+    )]
+    Hidden {
+        /// The run.
+        run: RunId,
+        /// The version that its Publication pins.
+        published: u64,
+        /// The version that was read.
+        version: u64,
+    },
+    /// The query was not answered.
+    #[error(transparent)]
+    Query(#[from] QueryError),
     /// The query names a table that was not opened for it.
     #[error("the query reads table `{0}`, which was not opened for it")]
     NotOpened(String),
-    /// The query needs more than it may have.
-    #[error("the query goes over its limit of {limit} {what}")]
-    OverLimit {
-        /// What there was too much of.
-        what: &'static str,
-        /// The limit.
-        limit: u64,
+    /// A file of a table cannot be read, whoever vouches for it.
+    #[error("file `{file}` of the warehouse's table `{table}` cannot be read: {problem}")]
+    Unreadable {
+        /// The table.
+        table: &'static str,
+        /// Its path in the table.
+        file: String,
+        /// What is wrong.
+        problem: String,
     },
-    /// The query failed while it ran.
-    #[error("the query failed: {0}")]
-    Failed(String),
     /// A result cannot be written as Parquet.
     #[error("failed to write the result")]
     Write(#[source] Cause),
     /// A library gave up in the middle, which malformed files can make it do.
     #[error("a library gave up while it worked on the warehouse: {0}")]
     GaveUp(String),
-    /// The thread or runtime that carries a query cannot be started.
+    /// What carries a query cannot be started.
     #[error("failed to start what carries the query")]
     Start(#[source] std::io::Error),
+    /// The program that answers queries is not there.
+    #[error("the query engine `{}` is not there", .0.display())]
+    NoProgram(PathBuf),
+    /// The program that answers queries cannot be run.
+    #[error("failed to run the query engine")]
+    Program(#[source] assay_process::Error),
 }
 
 impl Error {
@@ -157,13 +190,22 @@ impl Error {
         matches!(
             self,
             Self::Unlisted { .. }
+                | Self::Foreign { .. }
+                | Self::Hidden { .. }
                 | Self::Changed { .. }
                 | Self::Missing { .. }
                 | Self::Incomplete { .. }
                 | Self::BadFile { .. }
                 | Self::OtherFiles { .. }
                 | Self::Store(assay_store::Error::Absent { .. } | assay_store::Error::Corrupt { .. })
-        )
+        ) || self.is_damaged_log()
+    }
+
+    /// Whether a log was there to be read and made no sense, which writers of Delta tables do not leave behind.
+    fn is_damaged_log(&self) -> bool {
+        let Self::Log { action: READ, source, .. } = self else { return false };
+        let mut causes = std::iter::successors(Some(&**source as &(dyn std::error::Error + 'static)), |cause| cause.source());
+        !causes.any(|cause| cause.is::<assay_store::Error>())
     }
 
     /// What a person can do about it, where there is something.
@@ -177,8 +219,12 @@ impl Error {
                 Some("the blob of the same digest may still be whole: copy it to where the file should be")
             }
             Self::Unlisted { .. } => Some("`assay query` reads such files and says that they are unverified"),
-            Self::OverLimit { .. } => Some("ask for less, or raise the limit"),
-            Self::Refused(_) => Some("a query is one `SELECT`, `WITH` or `EXPLAIN` that depends on the rows alone"),
+            Self::Hidden { .. } => Some("the table's log was rolled back or made anew; `assay verify` of the run says more"),
+            Self::Foreign { .. } | Self::Log { action: READ, .. } => Some(
+                "another program changed the table's log; the Summaries and curated files of the runs are whole all the same",
+            ),
+            Self::Query(error) => error.hint(),
+            Self::NoProgram(_) => Some("it lies beside the other binaries; build it with `cargo build --workspace --bins`"),
             _ => None,
         }
     }

@@ -10,7 +10,7 @@ use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use crate::error::panic_text;
 
 /// The Arrow schema of a table, names and types alone.
-pub(crate) fn plain_schema(table: &Table) -> SchemaRef {
+pub fn plain_schema(table: &Table) -> SchemaRef {
     let field = |column: &Column| Field::new(column.name, column.kind.arrow(), column.nullable);
     Schema::new(table.columns().map(field).collect::<Vec<_>>()).into()
 }

@@ -1,7 +1,7 @@
 //! The warehouse: curated files as Delta Lake tables in the artifact store, and SQL over them.
 //!
-//! The only crate that knows Delta and DataFusion. Both stay behind its own types: whoever uses it sees runs, files, versions and
-//! results.
+//! The only crate that knows Delta, which stays behind its own types: whoever uses it sees runs, files, versions and results. SQL is
+//! answered by a program of its own, `assay-sql`, the only one that links DataFusion ([`wire`] is what is said between them).
 //!
 //! * A [`Lake`] is the ten tables under `warehouse/` of a store. [`commit_run`] adds a run's curated files to them: dimensions
 //!   first, outcomes next, `benchmark_run_fact` last. A run is visible when that row is.
@@ -17,17 +17,18 @@ mod log;
 mod query;
 mod reading;
 mod result;
-mod session;
 mod views;
+pub mod wire;
 
 pub use commit::{Action, Step, commit_run};
 pub use error::Error;
+pub use format::plain_schema;
 pub use log::{CHECKPOINT_INTERVAL, Lake, MAX_COMMIT_ATTEMPTS, PREFIX, Snapshot, TableFile};
-pub use query::{MAX_SQL_BYTES, MAX_SQL_TOKENS, Query};
+pub use query::Query;
 pub use reading::{Reading, Subjects, Unverified};
 pub use result::{Cell, Kind, ResultColumn, ResultTable};
-pub use session::Limits;
-pub use views::{VIEWS, View};
+pub use views::{VIEWS, View, view};
+pub use wire::{Limited, Limits, MAX_SQL_BYTES, MAX_SQL_TOKENS, QueryError};
 
 /// A result with this crate's error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

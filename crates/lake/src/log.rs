@@ -22,7 +22,7 @@ use delta_kernel::{KernelError, KernelResult, Snapshot as LogSnapshot};
 use serde_json::json;
 
 use crate::engine::{AreaEngine, table_url};
-use crate::error::panic_text;
+use crate::error::{READ, panic_text};
 use crate::{Error, Result};
 
 /// Where the tables lie in a store.
@@ -122,12 +122,12 @@ impl Lake {
     ) -> Result<T> {
         let done = catch_unwind(AssertUnwindSafe(|| work(&self.engine)));
         let done = done.map_err(|panic| Error::GaveUp(panic_text(&*panic)))?;
-        done.map_err(|source| Error::Log { action, table: table.name, source: Box::new(source) })
+        done.map_err(|source| failed(action, table, source))
     }
 
     pub(crate) fn open_at(&self, table: &'static Table, version: u64) -> Result<OpenTable> {
         let url = table_url(table.name);
-        let opened = self.kernel(table, "read", |engine| LogSnapshot::builder_for(url).at_version(version).build(engine));
+        let opened = self.kernel(table, READ, |engine| LogSnapshot::builder_for(url).at_version(version).build(engine));
         let failed = match opened {
             Ok(snapshot) => return OpenTable::checked(table, snapshot),
             Err(error) => error,
@@ -141,7 +141,7 @@ impl Lake {
 
     fn open_latest(&self, table: &'static Table) -> Result<Option<OpenTable>> {
         let opened = catch_unwind(AssertUnwindSafe(|| LogSnapshot::builder_for(table_url(table.name)).build(&*self.engine)));
-        let failed = match opened.map_err(|panic| Error::GaveUp(panic_text(&*panic)))? {
+        let error = match opened.map_err(|panic| Error::GaveUp(panic_text(&*panic)))? {
             Ok(snapshot) => return OpenTable::checked(table, snapshot).map(Some),
             Err(error) => error,
         };
@@ -149,7 +149,7 @@ impl Lake {
         if self.area.list(&format!("{}/_delta_log", table.name), None)?.is_empty() {
             return Ok(None);
         }
-        Err(Error::Log { action: "read", table: table.name, source: Box::new(failed) })
+        Err(failed(READ, table, error))
     }
 
     pub(crate) fn latest_or_new(&self, table: &'static Table) -> Result<OpenTable> {
@@ -163,7 +163,7 @@ impl Lake {
 
     /// The version that a transaction id was committed with, if it was.
     pub(crate) fn transaction(&self, open: &OpenTable, id: &str) -> Result<Option<i64>> {
-        self.kernel(open.table, "read", |engine| open.snapshot.get_app_id_version(id, engine))
+        self.kernel(open.table, READ, |engine| open.snapshot.get_app_id_version(id, engine))
     }
 
     /// Tries to add files as the version after the one that is open.
@@ -183,16 +183,14 @@ impl Lake {
             CommitResult::Committed(committed) => {
                 let snapshot = match committed.post_commit_snapshot() {
                     Some(snapshot) => Arc::clone(snapshot),
-                    None => self.kernel(open.table, "read", |engine| {
+                    None => self.kernel(open.table, READ, |engine| {
                         LogSnapshot::builder_for(table_url(open.table.name)).at_version(committed.commit_version()).build(engine)
                     })?,
                 };
                 Ok(Committed::Done(OpenTable { table: open.table, snapshot }))
             }
             CommitResult::Conflicted(_) => Ok(Committed::Conflict),
-            CommitResult::Retryable(failed) => {
-                Err(Error::Log { action: "add to", table: open.table.name, source: Box::new(failed.error) })
-            }
+            CommitResult::Retryable(retryable) => Err(failed("add to", open.table, retryable.error)),
         }
     }
 
@@ -207,6 +205,15 @@ impl Lake {
             tracing::warn!(table = open.table.name, version = open.version(), %error, cause, "no checkpoint of a warehouse table");
         }
     }
+}
+
+/// A failure of the kernel's, without the backtrace that it may carry: that is for its authors.
+fn failed(action: &'static str, table: &'static Table, error: KernelError) -> Error {
+    let mut error = error;
+    while let KernelError::Backtraced { source, .. } = error {
+        error = *source;
+    }
+    Error::Log { action, table: table.name, source: Box::new(error) }
 }
 
 /// A table at a version, whose schema is the table's.
@@ -229,7 +236,7 @@ impl OpenTable {
     }
 
     pub(crate) fn files(&self, lake: &Lake) -> Result<Vec<TableFile>> {
-        let found = lake.kernel(self.table, "read", |engine| {
+        let found = lake.kernel(self.table, READ, |engine| {
             let scan = Arc::clone(&self.snapshot).scan_builder().build()?;
             let mut files = BTreeSet::new();
             for batch in scan.scan_metadata(engine)? {

@@ -1,31 +1,32 @@
-//! A query that was checked: one statement that only reads, and whose result depends on the rows alone.
+//! Queries, asked of `assay-sql`: a program of its own, so that whatever a text makes the engine do ends with that program.
+//!
+//! A query may come from a pull request or a published folder of anybody's. In a process of its own its memory and its time can be
+//! bounded, and neither a panic nor an overflowing stack reaches the stage or the command that asks.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use assay_process::{Cancel, Command, Ended, Input, Output, Spawner, Status};
+use assay_store::ScratchFile;
 use assay_warehouse::{Table, table};
-use datafusion::sql::parser::{DFParser, Statement};
-use datafusion::sql::resolve::resolve_table_references;
-use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
-use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use rustix::process::Signal;
 
-use crate::error::panic_text;
-use crate::views::view;
-use crate::{Error, Result};
+use crate::wire::{Limited, Limits, PROGRAM, QueryError, Reply, Request};
+use crate::{Error, Reading, Result, ResultTable, result, wire};
 
-/// The longest query, in bytes.
-pub const MAX_SQL_BYTES: usize = 64 * 1024;
-/// The most words and signs of a query. Planning goes as deep as an expression is nested, and this bounds how deep that can be.
-pub const MAX_SQL_TOKENS: usize = 4_000;
-/// What a thread that parses or plans a query may use of its stack: both recurse, and [`MAX_SQL_TOKENS`] bounds how deep.
-pub(crate) const STACK_BYTES: usize = 512 << 20;
-/// The schema of the tables that describe the tables.
-const INFORMATION_SCHEMA: &str = "information_schema";
+/// How long the program may take beside the query itself: loading it on a busy machine, and writing the result.
+const OWN_TIME: Duration = Duration::from_secs(30);
+/// How much of what the program says on standard error is kept.
+const MAX_SAID_BYTES: u64 = 4 << 10;
+/// The longest first line of a reply, in bytes: names of columns, and an error.
+const MAX_HEAD_BYTES: usize = 4 << 20;
 
-/// One `SELECT`, `WITH` or `EXPLAIN`.
-#[derive(Clone, Debug)]
+/// One `SELECT`, `WITH` or `EXPLAIN` that was checked: it only reads, and its result depends on the rows alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Query {
-    // Not the parsed statement: it may be nested so deeply that only a thread with a large stack can hold, copy or drop it.
     sql: String,
     tables: BTreeSet<&'static str>,
 }
@@ -33,16 +34,21 @@ pub struct Query {
 impl Query {
     /// Checks the text of a query, such as the content of a file in Git.
     ///
-    /// Fails with [`Error::Refused`] for anything but one reading statement, and with [`Error::BadQuery`] where it does not parse or
-    /// names a table that there is not. Tables and views are those of the warehouse, and `information_schema`.
+    /// Fails with [`QueryError::Refused`] for anything but one reading statement, and with [`QueryError::Wrong`] where it does not
+    /// parse or names a table that there is not. Tables and views are those of the warehouse, and `information_schema`.
     pub fn parse(sql: &str) -> Result<Self> {
-        check_size(sql)?;
-        let tables = on_deep_stack(|| {
-            let statement = statement(sql)?;
-            check_kind(&statement)?;
-            tables_of(&statement)
-        })?;
-        Ok(Self { sql: sql.to_owned(), tables })
+        // The program says so too; a longer text need not travel there.
+        if sql.len() > wire::MAX_SQL_BYTES {
+            return Err(QueryError::OverLimit { what: Limited::SqlBytes, limit: wire::MAX_SQL_BYTES as u64 }.into());
+        }
+        match answer(&Request::Check { sql: sql.to_owned() })? {
+            (Reply::Reads { tables }, _) => {
+                let known = tables.iter().map(|name| table(name).map(|table| table.name));
+                let tables = known.collect::<Option<_>>().ok_or_else(|| strange("it names a table that there is not"))?;
+                Ok(Self { sql: sql.to_owned(), tables })
+            }
+            _ => Err(strange("it did not answer what was asked")),
+        }
     }
 
     /// The text as it was given: what its digest is computed from.
@@ -56,146 +62,105 @@ impl Query {
     }
 }
 
-/// Does work that goes as deep as a query is nested, on a thread that has the stack for it.
-fn on_deep_stack<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+/// Asks a query over a reading's files.
+pub(crate) fn ask(reading: &Reading, query: &Query, limits: Limits) -> Result<ResultTable> {
+    if let Some(table) = query.tables().find(|table| !reading.tables.contains_key(table.name)) {
+        return Err(Error::NotOpened(table.name.to_owned()));
+    }
+    let files = |files: &[(_, ScratchFile)]| -> Vec<_> {
+        files.iter().map(|(_, file)| wire::File { path: file.path().to_owned(), bytes: file.size() }).collect()
+    };
+    let tables: BTreeMap<_, _> = reading.tables.iter().map(|(name, opened)| ((*name).to_owned(), files(opened))).collect();
+    match answer(&Request::Ask { sql: query.sql.clone(), tables, limits })? {
+        (Reply::Gives { columns }, rows) => result::of_parquet(columns, rows).map_err(|why| strange(&why)),
+        _ => Err(strange("it did not answer what was asked")),
+    }
+}
+
+fn strange(what: &str) -> Error {
+    QueryError::gave_up(format!("`{PROGRAM}` is not of this version: {what}")).into()
+}
+
+/// What the program answers: its first line, and what follows.
+fn answer(request: &Request) -> Result<(Reply, Vec<u8>)> {
+    let limits = request.limits();
+    let asked = serde_json::to_vec(request).map_err(|error| strange(&error.to_string()))?;
+    let ran = run(asked, limits)?;
+    if ran.ended.timed_out {
+        return Err(QueryError::over_time(limits).into());
+    }
+    if !ran.ended.status.is_success() {
+        return Err(died(ran.ended.status, &ran.said, limits).into());
+    }
+    let end = ran.written.iter().take(MAX_HEAD_BYTES).position(|byte| *byte == b'\n');
+    let (head, rest) = ran.written.split_at(end.ok_or_else(|| strange("its answer has no first line"))?);
+    match serde_json::from_slice(head) {
+        Ok(Reply::Fails { failure }) => Err(failure.into()),
+        Ok(reply) => Ok((reply, rest.get(1..).unwrap_or_default().to_vec())),
+        Err(error) => Err(strange(&error.to_string())),
+    }
+}
+
+/// What it means that the program ended by itself. It has no other way to say that there was no memory left.
+fn died(status: Status, said: &str, limits: Limits) -> QueryError {
+    if said.contains("memory allocation of") {
+        return QueryError::OverLimit { what: Limited::Memory, limit: limits.address_space_bytes() };
+    }
+    let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+    QueryError::gave_up(format!("it ended with {status}: {last}"))
+}
+
+struct Ran {
+    ended: Ended,
+    written: Vec<u8>,
+    said: String,
+}
+
+fn run(request: Vec<u8>, limits: Limits) -> Result<Ran> {
+    let path = program()?;
+    let command = Command {
+        stdin: Input::Bytes(request),
+        stdout: Output::Pipe,
+        stderr: Output::Pipe,
+        // It has nothing to put in order.
+        grace: Duration::ZERO,
+        death_signal: Signal::KILL,
+        ..Command::new(path)
+    };
+    let cancel = Cancel::new().map_err(Error::Start)?;
+    let mut child = Spawner::start().map_err(Error::Start)?.spawn(command).map_err(Error::Program)?;
+    let (written, said) = (child.take_stdout(), child.take_stderr());
+    // A result, its columns and its encoding are at most that: a program that writes more is not ours.
+    let most = limits.memory_bytes.saturating_mul(2).saturating_add(MAX_HEAD_BYTES as u64);
     std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work).map_err(Error::Start)?;
-        thread.join().unwrap_or_else(|panic| Err(Error::GaveUp(panic_text(&*panic))))
+        let written = scope.spawn(|| read(written, most));
+        let said = scope.spawn(|| read(said, MAX_SAID_BYTES));
+        let ended = child.wait(Some(limits.time.saturating_add(OWN_TIME)), &cancel).map_err(Error::Program)?;
+        let written = written.join().unwrap_or_default();
+        let said = said.join().unwrap_or_default();
+        Ok(Ran { ended, written, said: String::from_utf8_lossy(&said).into_owned() })
     })
 }
 
-/// The one statement of a text. To be called with a stack of [`STACK_BYTES`].
-pub(crate) fn statement(sql: &str) -> Result<Statement> {
-    let mut statements = DFParser::parse_sql(sql).map_err(|error| Error::BadQuery(error.strip_backtrace()))?;
-    match (statements.pop_front(), statements.pop_front()) {
-        (Some(statement), None) => Ok(statement),
-        _ => Err(Error::Refused("it is not one statement".to_owned())),
+/// The first bytes of a pipe. What cannot be read is not there, which its reader sees by its form.
+fn read(pipe: Option<File>, most: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if let Some(pipe) = pipe {
+        let _ = pipe.take(most).read_to_end(&mut bytes);
     }
+    bytes
 }
 
-fn check_size(sql: &str) -> Result<()> {
-    if sql.len() > MAX_SQL_BYTES {
-        return Err(Error::OverLimit { what: "bytes of SQL", limit: MAX_SQL_BYTES as u64 });
-    }
-    let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize().map_err(|error| Error::BadQuery(error.to_string()))?;
-    let words = tokens.iter().filter(|token| !matches!(token, Token::Whitespace(_))).count();
-    if words > MAX_SQL_TOKENS {
-        return Err(Error::OverLimit { what: "words and signs of SQL", limit: MAX_SQL_TOKENS as u64 });
-    }
-    Ok(())
-}
-
-fn check_kind(statement: &Statement) -> Result<()> {
-    match statement {
-        Statement::Statement(inner) if matches!(**inner, SqlStatement::Query(_)) => Ok(()),
-        Statement::Explain(explain) if explain.to_string().to_uppercase().starts_with("EXPLAIN ANALYZE") => {
-            Err(Error::Refused("`EXPLAIN ANALYZE` tells times, which differ from run to run".to_owned()))
-        }
-        Statement::Explain(explain) => check_kind(&explain.statement),
-        other => Err(Error::Refused(format!("`{}` does more than read", kind_of(other)))),
-    }
-}
-
-/// The first word of a statement, which says what it does.
-fn kind_of(statement: &Statement) -> String {
-    let text = statement.to_string();
-    text.split_whitespace().next().unwrap_or("an empty statement").chars().take(40).collect::<String>().to_uppercase()
-}
-
-fn tables_of(statement: &Statement) -> Result<BTreeSet<&'static str>> {
-    let (references, _) = resolve_table_references(statement, true).map_err(|error| Error::BadQuery(error.strip_backtrace()))?;
-    let mut tables = BTreeSet::new();
-    for reference in references {
-        if reference.schema() == Some(INFORMATION_SCHEMA) {
-            continue;
-        }
-        let name = reference.table();
-        if reference.schema().is_some() {
-            return Err(Error::BadQuery(format!("there is no table `{reference}`")));
-        } else if let Some(view) = view(name) {
-            tables.extend(view.tables);
-        } else if let Some(table) = table(name) {
-            tables.insert(table.name);
-        } else if !is_function(name) {
-            return Err(Error::BadQuery(format!("there is no table or view `{}`", name.chars().take(80).collect::<String>())));
-        }
-    }
-    Ok(tables)
-}
-
-/// Functions that stand where a table does. They are refused or planned by name later on.
-fn is_function(name: &str) -> bool {
-    matches!(name, "range" | "generate_series" | "unnest")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn refusal(sql: &str) -> String {
-        Query::parse(sql).expect_err("a query that is refused").to_string()
-    }
-
-    fn tables(sql: &str) -> Vec<&'static str> {
-        Query::parse(sql).expect("a query").tables().map(|table| table.name).collect()
-    }
-
-    #[test]
-    fn a_query_knows_its_tables() {
-        assert_eq!(tables("SELECT 1"), [""; 0]);
-        assert_eq!(tables("SELECT value FROM outcome_fact"), ["outcome_fact"]);
-        assert_eq!(
-            tables("WITH o AS (SELECT * FROM outcomes) SELECT * FROM o JOIN workload_dim ON true"),
-            ["benchmark_run_fact", "outcome_fact", "workload_dim"]
-        );
-        assert_eq!(tables("SELECT * FROM information_schema.columns"), [""; 0]);
-        assert_eq!(tables("EXPLAIN SELECT * FROM Outcome_Fact"), ["outcome_fact"]);
-        assert_eq!(tables("SELECT (SELECT max(value) FROM outcome_fact)"), ["outcome_fact"]);
-        assert_eq!(tables("SELECT 1 -- a comment\n;"), [""; 0]);
-    }
-
-    #[test]
-    fn what_does_more_than_read_is_refused_by_name() {
-        insta::assert_snapshot!(refusal("DROP TABLE outcome_fact"), @"the query is refused: `DROP` does more than read");
-        insta::assert_snapshot!(refusal("CREATE TABLE x AS SELECT 1"), @"the query is refused: `CREATE` does more than read");
-        insta::assert_snapshot!(refusal("INSERT INTO outcome_fact SELECT * FROM outcome_fact"), @"the query is refused: `INSERT` does more than read");
-        insta::assert_snapshot!(refusal("UPDATE outcome_fact SET value = 1"), @"the query is refused: `UPDATE` does more than read");
-        insta::assert_snapshot!(refusal("DELETE FROM outcome_fact"), @"the query is refused: `DELETE` does more than read");
-        insta::assert_snapshot!(refusal("COPY outcome_fact TO '/tmp/x.csv'"), @"the query is refused: `COPY` does more than read");
-        insta::assert_snapshot!(refusal("CREATE EXTERNAL TABLE x STORED AS CSV LOCATION '/etc/passwd'"), @"the query is refused: `CREATE` does more than read");
-        insta::assert_snapshot!(refusal("SET datafusion.execution.target_partitions = 8"), @"the query is refused: `SET` does more than read");
-        insta::assert_snapshot!(refusal("EXPLAIN DELETE FROM outcome_fact"), @"the query is refused: `DELETE` does more than read");
-        insta::assert_snapshot!(refusal("EXPLAIN ANALYZE SELECT 1"), @"the query is refused: `EXPLAIN ANALYZE` tells times, which differ from run to run");
-        insta::assert_snapshot!(refusal("SELECT 1; SELECT 2"), @"the query is refused: it is not one statement");
-        insta::assert_snapshot!(refusal(""), @"the query is refused: it is not one statement");
-    }
-
-    #[test]
-    fn what_is_not_there_is_named() {
-        insta::assert_snapshot!(refusal("SELECT * FROM outcome_facts"), @"the query is wrong: there is no table or view `outcome_facts`");
-        insta::assert_snapshot!(refusal("SELECT * FROM '/etc/passwd'"), @"the query is wrong: there is no table or view `/etc/passwd`");
-        insta::assert_snapshot!(refusal("SELECT * FROM other.outcome_fact"), @"the query is wrong: there is no table `other.outcome_fact`");
-        assert!(refusal("SELEC 1").starts_with("the query is wrong: "));
-    }
-
-    #[test]
-    fn a_query_has_limits() {
-        assert!(matches!(Query::parse(&"x".repeat(MAX_SQL_BYTES + 1)), Err(Error::OverLimit { what: "bytes of SQL", .. })));
-        let long = |terms: usize| format!("SELECT {}", vec!["1"; terms].join("+"));
-        assert!(Query::parse(&long(MAX_SQL_TOKENS / 2)).is_ok());
-        assert!(matches!(Query::parse(&long(MAX_SQL_TOKENS)), Err(Error::OverLimit { what: "words and signs of SQL", .. })));
-        assert!(Query::parse(&format!("SELECT {}1{}", "(".repeat(1_900), ")".repeat(1_900))).is_err());
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn no_text_makes_the_check_panic(sql in "\\PC{0,200}") {
-            let _ = Query::parse(&sql);
-        }
-
-        #[test]
-        fn no_row_of_words_makes_the_check_panic(words in proptest::collection::vec("(SELECT|FROM|WITH|a|1|\\(|\\)|,|\\*|'|AS|JOIN|EXPLAIN|;)", 0..40)) {
-            let _ = Query::parse(&words.join(" "));
-        }
-    }
+/// The program, beside the one that runs. What cargo runs lies one folder below what it is built with.
+fn program() -> Result<PathBuf> {
+    let this = std::env::current_exe().map_err(Error::Start)?;
+    let folders = this.ancestors().skip(1).take(2);
+    let beneath = |folder: &Path| folder.ends_with("deps") || folder.ends_with("examples");
+    let mut folders = folders.scan(true, |go_on, folder| {
+        let searched = *go_on;
+        *go_on = beneath(folder);
+        searched.then_some(folder)
+    });
+    let found = folders.find_map(|folder| Some(folder.join(PROGRAM)).filter(|path| path.is_file()));
+    found.ok_or_else(|| Error::NoProgram(this.with_file_name(PROGRAM)))
 }

@@ -1,7 +1,6 @@
 //! What a query sees: files that were hashed before any parser looks into them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use assay_manifest::{CuratedFile, Digest, RunId};
 use assay_store::{Scratch, ScratchFile, Store};
@@ -9,14 +8,15 @@ use assay_warehouse::{BENCHMARK_RUN_FACT, Table, table};
 
 use crate::format::check_file;
 use crate::log::{Lake, Snapshot, TableFile, data_path};
-use crate::session::{self, Limits};
-use crate::{Error, Query, Result, ResultTable};
+use crate::{Error, Limits, Query, Result, ResultTable, query};
 
 /// What verified Summaries name: the only files that a trusted reading opens.
 #[derive(Clone, Debug, Default)]
 pub struct Subjects {
     files: BTreeSet<(String, Digest)>,
     runs: BTreeMap<RunId, Vec<(String, Digest)>>,
+    /// The version of `benchmark_run_fact` that the run's Publication pins, where it is published.
+    published: BTreeMap<RunId, u64>,
 }
 
 impl Subjects {
@@ -32,27 +32,33 @@ impl Subjects {
         self.runs.insert(run.clone(), names);
     }
 
+    /// Says that a run is published, with which versions: a verified Publication's. From those versions on it has to be there.
+    pub fn published(&mut self, run: &RunId, snapshot: &Snapshot) {
+        self.published.extend(snapshot.get(BENCHMARK_RUN_FACT.name).map(|version| (run.clone(), version.0)));
+    }
+
+    /// The version that a run was published with, where that is not after `version`.
+    fn published_by(&self, run: &RunId, version: u64) -> Option<u64> {
+        self.published.get(run).copied().filter(|published| *published <= version)
+    }
+
     /// Whether a verified Summary names this file of this table.
     pub fn contains(&self, table: &str, digest: &Digest) -> bool {
         self.files.contains(&(table.to_owned(), *digest))
     }
 }
 
-/// A file of a table that is read although no verified Summary names it, or that cannot be read.
+/// What a trusted reading would have refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unverified {
-    /// The table.
-    pub table: &'static str,
-    /// The file's path below the table.
-    pub file: String,
     /// What is known against it.
     pub reason: String,
-    /// Whether its rows are part of what is read all the same.
+    /// Whether its rows are part of what is read all the same. Where they are not, the result says less than the tables should.
     pub read: bool,
 }
 
-/// Files by table. Shared with the thread that carries a query, which may outlast the wait for it.
-pub(crate) type OpenedFiles = BTreeMap<&'static str, Vec<(Digest, Arc<ScratchFile>)>>;
+/// Files by table.
+pub(crate) type OpenedFiles = BTreeMap<&'static str, Vec<(Digest, ScratchFile)>>;
 
 /// Files of some tables, in private scratch, ready to be asked. A table's files stand in the order of their digests, whatever the
 /// order in which they were committed.
@@ -74,7 +80,7 @@ impl Reading {
             let digest = file.artifact.digest;
             let blob = store.materialise(&digest, scratch)?;
             check_file(table, &blob).map_err(|problem| Error::BadFile { table: file.table.clone(), digest, problem })?;
-            opened.push((digest, Arc::new(blob)));
+            opened.push((digest, blob));
         }
         reading.sort();
         Ok(reading)
@@ -83,19 +89,20 @@ impl Reading {
     /// The tables that `query` reads at a pinned version, all of whose files must be subjects of verified Summaries.
     ///
     /// Fails by name ([`Error::fails_verification`]) where a file is no subject, where its bytes are not those of its name, where it
-    /// is gone, or where a run that is visible at that version lacks one of its files in a table that is read.
+    /// is gone, where a run that is visible at that version lacks one of its files in a table that is read, or where a run that was
+    /// published with an earlier version is not visible any more.
     pub fn trusted(lake: &Lake, snapshot: &Snapshot, subjects: &Subjects, query: &Query, scratch: &Scratch) -> Result<Self> {
         let mut reading = Self::empty(query);
         for (name, opened) in &mut reading.tables {
             let (table, version) = pinned(name, snapshot)?;
             for file in lake.files(table, version)? {
                 let digest = listed(table, version, &file, subjects)?;
-                opened.push((digest, Arc::new(fetch(lake, table, &digest, scratch)?)));
+                opened.push((digest, fetch(lake, table, &digest, scratch)?));
             }
         }
         reading.sort();
-        check_complete(lake, snapshot, subjects, &reading)?;
-        Ok(reading)
+        let read = reading.files().collect();
+        reading.incomplete(&read, lake, snapshot, subjects)?.into_iter().next().map_or(Ok(reading), Err)
     }
 
     /// The tables that `query` reads at a version, whoever wrote their files. [`Reading::unverified`] names every file that a
@@ -108,25 +115,58 @@ impl Reading {
         scratch: &Scratch,
     ) -> Result<Self> {
         let mut reading = Self::empty(query);
+        let mut named = BTreeSet::new();
         for (name, opened) in &mut reading.tables {
             // A warehouse that nothing was published to has no tables yet.
             let Some(version) = snapshot.get(*name) else { continue };
             let (table, _) = pinned(name, snapshot)?;
             for file in lake.files(table, version.0)? {
+                named.extend(file.digest.map(|digest| (table.name, digest)));
                 let problem = listed(table, version.0, &file, subjects).err();
                 let (fetched, failure) = match fetch_any(lake, table, &file, scratch) {
                     Ok(fetched) => (Some(fetched), None),
                     Err(error) => (None, Some(error)),
                 };
                 if let Some(reason) = failure.as_ref().or(problem.as_ref()) {
-                    let (reason, read) = (reason.to_string(), fetched.is_some());
-                    reading.unverified.push(Unverified { table: table.name, file: file.path, reason, read });
+                    reading.unverified.push(Unverified { reason: reason.to_string(), read: fetched.is_some() });
                 }
-                opened.extend(fetched.map(|(digest, file)| (digest, Arc::new(file))));
+                opened.extend(fetched);
             }
         }
         reading.sort();
+        if snapshot.contains_key(BENCHMARK_RUN_FACT.name) {
+            let absent = reading.incomplete(&named, lake, snapshot, subjects)?;
+            reading.unverified.extend(absent.iter().map(|error| Unverified { reason: error.to_string(), read: false }));
+        }
         Ok(reading)
+    }
+
+    /// What is not there and should be. A run whose row is there has all of its files there, and a published run is visible: a log
+    /// that lost some of them would else give quieter numbers.
+    fn incomplete(
+        &self,
+        there: &BTreeSet<(&'static str, Digest)>,
+        lake: &Lake,
+        snapshot: &Snapshot,
+        subjects: &Subjects,
+    ) -> Result<Vec<Error>> {
+        let (table, version) = pinned(BENCHMARK_RUN_FACT.name, snapshot)?;
+        let visible: BTreeSet<_> = lake.files(table, version)?.into_iter().filter_map(|file| file.digest).collect();
+        let mut absent = Vec::new();
+        for (run, files) in &subjects.runs {
+            if !files.iter().any(|(name, digest)| name == table.name && visible.contains(digest)) {
+                let hidden = subjects.published_by(run, version);
+                absent.extend(hidden.map(|published| Error::Hidden { run: run.clone(), published, version }));
+                continue;
+            }
+            let of_tables = files.iter().filter(|(name, _)| self.tables.contains_key(name.as_str()));
+            absent.extend(
+                of_tables
+                    .filter(|(name, digest)| !there.contains(&(name.as_str(), *digest)))
+                    .map(|(name, digest)| Error::Incomplete { run: run.clone(), table: name.clone(), digest: *digest }),
+            );
+        }
+        Ok(absent)
     }
 
     fn empty(query: &Query) -> Self {
@@ -152,7 +192,7 @@ impl Reading {
 
     /// Asks the query. The result depends on the rows and the query alone: the same bytes from run to run.
     pub fn ask(&self, query: &Query, limits: Limits) -> Result<ResultTable> {
-        session::ask(self, query, limits)
+        query::ask(self, query, limits)
     }
 }
 
@@ -164,7 +204,10 @@ fn pinned(name: &str, snapshot: &Snapshot) -> Result<(&'static Table, u64)> {
 
 /// The digest of a file that a verified Summary names.
 fn listed(table: &'static Table, version: u64, file: &TableFile, subjects: &Subjects) -> Result<Digest> {
-    let known = file.digest.filter(|digest| file.foreign.is_none() && subjects.contains(table.name, digest));
+    if let Some(why) = file.foreign {
+        return Err(Error::Foreign { table: table.name, file: file.path.clone(), version, why });
+    }
+    let known = file.digest.filter(|digest| subjects.contains(table.name, digest));
     known.ok_or_else(|| Error::Unlisted { table: table.name, file: file.path.clone(), version })
 }
 
@@ -178,9 +221,10 @@ fn fetch(lake: &Lake, table: &'static Table, digest: &Digest, scratch: &Scratch)
 }
 
 fn fetch_any(lake: &Lake, table: &'static Table, file: &TableFile, scratch: &Scratch) -> Result<(Digest, ScratchFile)> {
-    let unreadable = |problem: &str| Error::Failed(format!("file `{}` of table `{}`: {problem}", file.path, table.name));
-    if let Some(reason) = file.foreign {
-        return Err(unreadable(reason));
+    let unreadable =
+        |problem: &str| Error::Unreadable { table: table.name, file: file.path.clone(), problem: problem.to_owned() };
+    if let Some(why) = file.foreign {
+        return Err(unreadable(why));
     }
     let (digest, fetched) = if let Some(digest) = &file.digest {
         (*digest, fetch(lake, table, digest, scratch)?)
@@ -190,24 +234,4 @@ fn fetch_any(lake: &Lake, table: &'static Table, file: &TableFile, scratch: &Scr
     };
     check_file(table, &fetched).map_err(|problem| unreadable(&problem))?;
     Ok((digest, fetched))
-}
-
-/// A run whose row is there has all of its files there: a log that lost some of them would else give quieter numbers.
-fn check_complete(lake: &Lake, snapshot: &Snapshot, subjects: &Subjects, reading: &Reading) -> Result<()> {
-    let (table, version) = pinned(BENCHMARK_RUN_FACT.name, snapshot)?;
-    let visible: BTreeSet<_> = lake.files(table, version)?.into_iter().filter_map(|file| file.digest).collect();
-    let read: BTreeSet<_> = reading.files().collect();
-    for (run, files) in &subjects.runs {
-        let is_visible = files.iter().any(|(name, digest)| name == table.name && visible.contains(digest));
-        if !is_visible {
-            continue;
-        }
-        for (name, digest) in files {
-            let is_read = reading.tables.contains_key(name.as_str());
-            if is_read && !read.contains(&(name.as_str(), *digest)) {
-                return Err(Error::Incomplete { run: run.clone(), table: name.clone(), digest: *digest });
-            }
-        }
-    }
-    Ok(())
 }

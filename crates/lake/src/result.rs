@@ -6,18 +6,20 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray as _;
 use arrow_array::types::{Float64Type, Int64Type};
 use arrow_array::{Array, ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray};
-use arrow_schema::{ArrowError, DataType, Field, Schema};
-use datafusion::arrow::compute::{CastOptions, cast_with_options};
-use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
+use arrow_schema::{ArrowError, Field, Schema};
+use bytes::Bytes;
 use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
+use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value as Json};
 
 use crate::{Error, Result};
 
 /// What a column of a result holds. Types that the tables do not have, such as dates, become text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// True or false.
     Bool,
@@ -45,13 +47,19 @@ pub enum Cell {
 }
 
 /// A column of a result.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ResultColumn {
     /// Its name. Names need not differ.
     pub name: String,
     /// What it holds.
     pub kind: Kind,
+    /// The column of a table that it is, value by value; none where the query computed it.
+    pub table_column: Option<String>,
 }
+
+/// The rows read from a Parquet file at a time.
+const READ_ROWS: usize = 8 * 1024;
 
 /// The rows that a query gave, in the order that it gave them.
 #[derive(Clone, Debug, PartialEq)]
@@ -198,15 +206,17 @@ fn shown(text: &str) -> String {
     text.chars().map(escaped).collect()
 }
 
-/// The cells of Arrow's batches.
-pub(crate) fn of_batches(schema: &Schema, batches: &[RecordBatch]) -> Result<ResultTable> {
-    let columns = schema.fields().iter().map(|field| ResultColumn { name: field.name().clone(), kind: kind(field.data_type()) });
-    let columns: Vec<_> = columns.collect();
-    let failed = |error: ArrowError| Error::Failed(error.to_string());
+/// What [`ResultTable::parquet`] wrote, under the columns that are said to be there. Fails with what does not fit.
+pub(crate) fn of_parquet(columns: Vec<ResultColumn>, bytes: Vec<u8>) -> Result<ResultTable, String> {
+    let reader = ParquetRecordBatchReader::try_new(Bytes::from(bytes), READ_ROWS).map_err(|error| error.to_string())?;
     let mut rows = Vec::new();
-    for batch in batches {
-        let cells = batch.columns().iter().zip(&columns).map(|(array, column)| cells(array, column.kind));
-        let mut cells = cells.collect::<Result<Vec<_>, _>>().map_err(failed)?;
+    for batch in reader {
+        let batch = batch.map_err(|error| error.to_string())?;
+        if batch.num_columns() != columns.len() {
+            return Err(format!("its rows have {} columns of {}", batch.num_columns(), columns.len()));
+        }
+        let cells = batch.columns().iter().zip(&columns).map(|(array, column)| cells(array, column));
+        let mut cells = cells.collect::<Result<Vec<_>, _>>()?;
         let mut cells: Vec<_> = cells.iter_mut().map(|column| column.drain(..)).collect();
         for _ in 0..batch.num_rows() {
             rows.push(cells.iter_mut().map(|column| column.next().unwrap_or(Cell::Null)).collect());
@@ -215,39 +225,27 @@ pub(crate) fn of_batches(schema: &Schema, batches: &[RecordBatch]) -> Result<Res
     Ok(ResultTable { columns, rows })
 }
 
-fn kind(kind: &DataType) -> Kind {
-    match kind {
-        DataType::Boolean => Kind::Bool,
-        kind if kind.is_integer() => Kind::Int,
-        kind if kind.is_floating() => Kind::Float,
-        _ => Kind::Text,
-    }
-}
-
-fn cells(array: &ArrayRef, kind: Kind) -> Result<Vec<Cell>, ArrowError> {
-    // A number that does not fit is an error, not a null.
-    let strict = CastOptions { safe: false, ..CastOptions::default() };
-    let nullable = |index: usize, cell: Cell| if array.is_null(index) { Cell::Null } else { cell };
-    let each = |cell: &dyn Fn(usize) -> Cell| (0..array.len()).map(|index| nullable(index, cell(index))).collect();
-    Ok(match kind {
+fn cells(array: &ArrayRef, column: &ResultColumn) -> Result<Vec<Cell>, String> {
+    let other = || format!("its column `{}` is {}", column.name, array.data_type());
+    let filled = |cell: &dyn Fn(usize) -> Cell| {
+        (0..array.len()).map(|index| if array.is_null(index) { Cell::Null } else { cell(index) }).collect()
+    };
+    Ok(match column.kind {
         Kind::Bool => {
-            let array = array.as_boolean();
-            each(&|index| Cell::Bool(array.value(index)))
+            let array = array.as_boolean_opt().ok_or_else(other)?;
+            filled(&|index| Cell::Bool(array.value(index)))
         }
         Kind::Int => {
-            let array = cast_with_options(array, &DataType::Int64, &strict)?;
-            let array = array.as_primitive::<Int64Type>();
-            each(&|index| Cell::Int(array.value(index)))
+            let array = array.as_primitive_opt::<Int64Type>().ok_or_else(other)?;
+            filled(&|index| Cell::Int(array.value(index)))
         }
         Kind::Float => {
-            let array = cast_with_options(array, &DataType::Float64, &strict)?;
-            let array = array.as_primitive::<Float64Type>();
-            each(&|index| Cell::Float(array.value(index)))
+            let array = array.as_primitive_opt::<Float64Type>().ok_or_else(other)?;
+            filled(&|index| Cell::Float(array.value(index)))
         }
         Kind::Text => {
-            let options = FormatOptions::default();
-            let formatter = ArrayFormatter::try_new(array, &options)?;
-            each(&|index| Cell::Text(formatter.value(index).to_string()))
+            let array = array.as_string_opt::<i32>().ok_or_else(other)?;
+            filled(&|index| Cell::Text(array.value(index).to_owned()))
         }
     })
 }
@@ -257,7 +255,7 @@ mod tests {
     use super::*;
 
     fn example() -> ResultTable {
-        let column = |name: &str, kind| ResultColumn { name: name.to_owned(), kind };
+        let column = |name: &str, kind| ResultColumn { name: name.to_owned(), kind, table_column: None };
         ResultTable {
             columns: vec![
                 column("run", Kind::Text),
@@ -316,12 +314,13 @@ mod tests {
         }
         let bytes = table.parquet().expect("written");
         assert_eq!(bytes, table.parquet().expect("written"));
-        let reader =
-            parquet::arrow::arrow_reader::ParquetRecordBatchReader::try_new(bytes::Bytes::from(bytes), 100).expect("a reader");
-        let batches: Vec<_> = reader.map(|batch| batch.expect("a batch")).collect();
-        let back = of_batches(&batches[0].schema(), &batches).expect("cells");
-        assert_eq!(back.rows, table.rows);
-        assert_eq!(back.unique_names(), ["run", "n", "n_2", "valid"]);
+        assert_eq!(of_parquet(table.columns.clone(), bytes.clone()), Ok(table.clone()));
+        assert_eq!(table.unique_names(), ["run", "n", "n_2", "valid"]);
+        let mut wrong = table.columns.clone();
+        wrong.swap(0, 1);
+        assert_eq!(of_parquet(wrong, bytes.clone()).expect_err("another type"), "its column `n` is Utf8");
+        assert_eq!(of_parquet(Vec::new(), bytes).expect_err("other columns"), "its rows have 4 columns of 0");
+        assert!(of_parquet(table.columns, b"no such file".to_vec()).is_err());
     }
 
     #[test]
@@ -331,24 +330,5 @@ mod tests {
         assert_eq!(empty.json_lines(), "");
         assert!(empty.parquet().is_ok());
         assert_eq!(empty.text().lines().count(), 2);
-    }
-
-    #[test]
-    fn other_types_become_text_or_the_wider_number() {
-        let arrays: Vec<ArrayRef> = vec![
-            Arc::new(arrow_array::UInt64Array::from(vec![7])),
-            Arc::new(arrow_array::Float32Array::from(vec![0.5])),
-            Arc::new(arrow_array::Date32Array::from(vec![0])),
-            Arc::new(arrow_array::NullArray::new(1)),
-        ];
-        let fields: Vec<_> = arrays.iter().map(|array| Field::new("x", array.data_type().clone(), true)).collect();
-        let schema = Arc::new(Schema::new(fields));
-        let batch = RecordBatch::try_new(Arc::clone(&schema), arrays).expect("a batch");
-        let table = of_batches(&schema, &[batch]).expect("cells");
-        assert_eq!(table.rows[0][..3], [Cell::Int(7), Cell::Float(0.5), Cell::Text("1970-01-01".to_owned())]);
-        let large: ArrayRef = Arc::new(arrow_array::UInt64Array::from(vec![u64::MAX]));
-        let schema = Arc::new(Schema::new(vec![Field::new("x", DataType::UInt64, false)]));
-        let batch = RecordBatch::try_new(Arc::clone(&schema), vec![large]).expect("a batch");
-        assert!(matches!(of_batches(&schema, &[batch]), Err(Error::Failed(_))));
     }
 }

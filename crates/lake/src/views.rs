@@ -49,6 +49,6 @@ pub const VIEWS: [View; 5] = [
 ];
 
 /// The view of that name.
-pub(crate) fn view(name: &str) -> Option<&'static View> {
+pub fn view(name: &str) -> Option<&'static View> {
     VIEWS.iter().find(|view| view.name == name)
 }

@@ -189,6 +189,7 @@ fn failure(error: &BranchError) -> Failure {
         )
         | BranchError::Name { .. }
         | BranchError::Inside { .. }
+        | BranchError::NotAFolder { .. }
         | BranchError::Path(_) => Exit::Usage,
         // What was published under this run's name is not what this run published.
         BranchError::OtherFolder { .. } => Exit::Verification,

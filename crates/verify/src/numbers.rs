@@ -7,7 +7,7 @@ use assay_stage::Failure;
 use assay_warehouse::{OUTCOME_FACT, ROW_ID, Row, SERVING_OUTCOME_FACT, TRAINING_OUTCOME_FACT, Table, Value};
 
 /// The tables whose rows hold numbers.
-const TABLES: [&Table; 3] = [&OUTCOME_FACT, &SERVING_OUTCOME_FACT, &TRAINING_OUTCOME_FACT];
+pub(crate) const NUMBER_TABLES: [&Table; 3] = [&OUTCOME_FACT, &SERVING_OUTCOME_FACT, &TRAINING_OUTCOME_FACT];
 
 /// The statistic of a number that is a column of its own in a wide table: the column says what it is.
 const COLUMN: &str = "column";
@@ -19,7 +19,7 @@ pub struct NumberRows(BTreeMap<(&'static str, String), (Digest, Row)>);
 impl NumberRows {
     /// Whether rows of this table hold numbers.
     pub fn are_of(table: &Table) -> bool {
-        TABLES.contains(&table)
+        NUMBER_TABLES.contains(&table)
     }
 
     /// Adds the rows of a curated file; those of a table without numbers are left out. No two rows of a table have one id.
@@ -39,7 +39,7 @@ impl NumberRows {
 
     /// The one row of a table whose id begins with these digits.
     fn only(&self, table: &str, digits: &str) -> Option<&(Digest, Row)> {
-        let table = TABLES.into_iter().find(|known| known.name == table)?.name;
+        let table = NUMBER_TABLES.into_iter().find(|known| known.name == table)?.name;
         let mut found = self.0.range((table, digits.to_owned())..);
         let mut found = found.by_ref().take_while(|((of, id), _)| *of == table && id.starts_with(digits));
         match (found.next(), found.next()) {
@@ -50,7 +50,7 @@ impl NumberRows {
 
     /// The row of that whole id, in whichever table it is.
     pub(crate) fn by_id(&self, id: &str) -> Option<&(Digest, Row)> {
-        TABLES.into_iter().find_map(|table| self.0.get(&(table.name, id.to_owned())))
+        NUMBER_TABLES.into_iter().find_map(|table| self.0.get(&(table.name, id.to_owned())))
     }
 }
 

@@ -6,13 +6,13 @@
 
 use std::collections::BTreeMap;
 
-use assay_lake::{Cell, Error, Limits, Query, Reading, ResultTable};
+use assay_lake::{Cell, Error, Limits, Query, QueryError, Reading, ResultTable};
 use assay_manifest::{CuratedFile, Number, NumberSource, PinnedFile, RunId};
 use assay_stage::{Exit, Failure};
 use assay_store::{Scratch, Store};
 use assay_warehouse::{ROW_ID, Value};
 
-use crate::numbers::{NumberRows, number_in};
+use crate::numbers::{NUMBER_TABLES, NumberRows, number_in};
 
 /// The most rows that a published query may give: a report is read by people.
 const MAX_ROWS: u64 = 10_000;
@@ -21,13 +21,14 @@ const MAX_ROWS: u64 = 10_000;
 pub fn lake_failure(error: Error, wrong_query: Exit) -> Failure {
     let hint = error.hint().map(str::to_owned);
     let (exit, code) = match &error {
-        Error::Refused(_) => (wrong_query, "query_refused"),
-        Error::BadQuery(_) | Error::NotOpened(_) => (wrong_query, "query"),
-        Error::OverLimit { .. } => (wrong_query, "query_too_large"),
-        Error::Failed(_) => (wrong_query, "query_failed"),
+        Error::Query(QueryError::Refused { .. }) => (wrong_query, "query_refused"),
+        Error::Query(QueryError::Wrong { .. }) | Error::NotOpened(_) => (wrong_query, "query"),
+        Error::Query(QueryError::OverLimit { .. }) => (wrong_query, "query_too_large"),
+        Error::Query(QueryError::Failed { .. }) => (wrong_query, "query_failed"),
+        Error::NoProgram(_) => (Exit::Usage, "binary_missing"),
         error if error.fails_verification() => (Exit::Verification, "warehouse"),
         Error::NoRunRows { .. } | Error::NoVersion { .. } => (Exit::Verification, "warehouse"),
-        Error::GaveUp(_) | Error::Write(_) => (Exit::Unexpected, "warehouse"),
+        Error::Query(QueryError::GaveUp { .. }) | Error::GaveUp(_) | Error::Write(_) => (Exit::Unexpected, "warehouse"),
         _ => (Exit::Environment, "warehouse"),
     };
     Failure { hint, ..Failure::of(exit, code, &error) }
@@ -43,7 +44,7 @@ pub fn ask(path: &str, text: &[u8], files: &[CuratedFile], store: &Store, scratc
         let parsed = Query::parse(sql).map_err(wrong)?;
         let reading = Reading::of_files(store, files, &parsed, scratch).map_err(wrong)?;
         let result = reading.ask(&parsed, limits).map_err(wrong)?;
-        row_id_column(&result).map(|_| result)
+        check_columns(&result).map(|()| result)
     };
     asked().map_err(named)
 }
@@ -52,6 +53,27 @@ pub fn ask(path: &str, text: &[u8], files: &[CuratedFile], store: &Store, scratc
 pub fn check_query(path: &str, text: &[u8]) -> Result<(), Failure> {
     let (store, scratch) = (Store::open("memory:")?, Scratch::new(0)?);
     ask(path, text, &[], &store, &scratch).map(|_| ())
+}
+
+/// Whether the columns of a result can be published: each has a plain name, and one that has the name of a table's column is that
+/// column.
+fn check_columns(result: &ResultTable) -> Result<(), Failure> {
+    row_id_column(result)?;
+    for column in &result.columns {
+        let name: String = column.name.chars().take(80).flat_map(char::escape_default).collect();
+        let is_plain = |character: char| character.is_ascii_lowercase() || character.is_ascii_digit() || character == '_';
+        if !column.name.starts_with(|first: char| first.is_ascii_lowercase()) || !column.name.chars().all(is_plain) {
+            return Err(Failure::definition("query_column_name", format!("it names a column `{name}`"))
+                .hint("a published column's name is of lower-case letters, digits and `_`: give it one with `AS`"));
+        }
+        let is_of_table = NUMBER_TABLES.iter().any(|table| table.columns().any(|of_table| of_table.name == column.name));
+        if is_of_table && column.table_column.as_deref() != Some(column.name.as_str()) {
+            let message = format!("its column `{name}` is not the table's column of that name, as it stands there");
+            return Err(Failure::definition("query_changes_rows", message)
+                .hint("give a column that you compute a name of its own: statistics are not made by queries"));
+        }
+    }
+    Ok(())
 }
 
 fn row_id_column(result: &ResultTable) -> Result<usize, Failure> {
@@ -183,6 +205,15 @@ mod tests {
         assert_eq!(code("SELECT value FROM outcome_fact"), Err("query_without_rows".to_owned()));
         assert_eq!(code("SELECT a.row_id, b.row_id FROM outcome_fact a, outcome_fact b"), Err("query_without_rows".to_owned()));
         assert_eq!(code("DROP TABLE outcome_fact"), Err("query_refused".to_owned()));
+        let changes = Err("query_changes_rows".to_owned());
+        assert_eq!(code("SELECT row_id, value * 2 AS value FROM outcome_fact"), changes);
+        assert_eq!(code("SELECT row_id, unit AS metric FROM outcome_fact"), changes);
+        assert_eq!(code("SELECT md5(row_id) AS row_id, value FROM outcome_fact"), changes);
+        assert_eq!(code("SELECT row_id, value * 2 AS twice FROM outcome_fact"), Ok(()));
+        for name in ["VALUE", "value ", "vаlue", "1value", "=cmd()", ""] {
+            let sql = format!("SELECT row_id, 1.0 AS \"{name}\" FROM outcome_fact");
+            assert_eq!(code(&sql), Err("query_column_name".to_owned()), "{name}");
+        }
         let failure = check_query("queries/q.sql", b"\xff").expect_err("no text");
         assert_eq!((failure.exit, failure.message.as_str()), (Exit::Definition, "`queries/q.sql`: it is not UTF-8 text"));
     }
@@ -190,7 +221,7 @@ mod tests {
     #[test]
     fn failures_of_the_warehouse_keep_their_kind() {
         let exit = |error: Error| lake_failure(error, Exit::Usage).exit;
-        assert_eq!(exit(Error::Refused(String::new())), Exit::Usage);
+        assert_eq!(exit(QueryError::refused("").into()), Exit::Usage);
         assert_eq!(exit(Error::Missing { table: "t", digest: Digest::of(b"") }), Exit::Verification);
         assert_eq!(exit(Error::Contended { table: "t", attempts: 3 }), Exit::Environment);
     }

@@ -155,18 +155,24 @@ pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
 
 /// Says on standard error how far what was read is verified.
 fn say(reading: &Reading, signed: &Signed) -> Exit {
-    let files = reading.files().count();
     for (run, failure) in &signed.refused {
         output::talk(format!("unverified: run `{run}`: {}", failure.message));
     }
-    for file in reading.unverified() {
-        let read = if file.read { "" } else { "; not read" };
-        output::talk(format!("unverified: {}{read}", file.reason));
+    for found in reading.unverified() {
+        let read = if found.read { "" } else { "; not read" };
+        output::talk(format!("unverified: {}{read}", found.reason));
     }
-    let unverified = reading.unverified().iter().filter(|file| file.read).count();
-    let verified = format!("verified: {} of {files} files are named by signed Summaries", files.saturating_sub(unverified));
+    let (strange, absent): (Vec<_>, Vec<_>) = reading.unverified().iter().partition(|found| found.read);
+    let read = reading.files().count();
+    let (verified, files) = (read.saturating_sub(strange.len()), read + absent.len());
     let runs = if signed.runs == 1 { "1 run".to_owned() } else { format!("{} runs", signed.runs) };
-    output::talk(format!("{verified} ({runs}; trust: {})", signed.trusted_by));
+    let trust = &signed.trusted_by;
+    output::talk(format!("verified: {verified} of {files} files are named by signed Summaries ({runs}; trust: {trust})"));
+    if !absent.is_empty() {
+        let many = if absent.len() == 1 { "1 of them is" } else { &format!("{} of them are", absent.len()) };
+        output::talk(format!("the result says less than the tables should: {many} not in it"));
+        return Exit::Verification;
+    }
     if signed.is_established {
         return Exit::Done;
     }

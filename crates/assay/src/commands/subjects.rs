@@ -2,7 +2,7 @@
 
 use assay_envelope::Verified;
 use assay_lake::Subjects;
-use assay_manifest::{Body as _, Document, InputRef, Kind, RunId, Summary};
+use assay_manifest::{Body as _, Document, InputRef, Kind, Publication, RunId, Summary};
 use assay_runner::Config;
 use assay_stage::{Accepted, Failure, StageName};
 use assay_store::Store;
@@ -16,7 +16,7 @@ pub(crate) struct Signed {
     pub(crate) subjects: Subjects,
     /// How many runs have a Summary that verifies.
     pub(crate) runs: usize,
-    /// Runs whose Summary does not verify, and why: their files are nobody's.
+    /// Runs whose Summary or Publication does not verify, and why.
     pub(crate) refused: Vec<(RunId, Failure)>,
     /// Whether a trust policy says of every signer who it is.
     pub(crate) is_established: bool,
@@ -43,11 +43,37 @@ pub(crate) fn signed_summaries(store: &Store, trust: &[String]) -> Result<Signed
                     signed.subjects.add(&run_id, &summary.body.files);
                     signed.runs += 1;
                 }
+                signed.add_publication(store, &blobs, &head, trust, &config)?;
             }
             Err(failure) => signed.refused.push((run_id, failure)),
         }
     }
     Ok(signed)
+}
+
+impl Signed {
+    /// Says with which versions a run was published, where it was: from those on the tables have to show it.
+    fn add_publication(
+        &mut self,
+        store: &Store,
+        blobs: &StoreBlobs,
+        head: &Head,
+        trust: &[String],
+        config: &Config,
+    ) -> Result<(), Failure> {
+        let Some(accepted) = Accepted::of_stage(store, &head.run_id, StageName::Publish)?.next().transpose()? else {
+            return Ok(());
+        };
+        match verified(blobs, head, accepted.as_input(Kind::Publication), trust, config) {
+            Ok((publication, _)) => {
+                if let Some(publication) = Publication::of(publication.value()) {
+                    self.subjects.published(&head.run_id, &publication.body.warehouse_snapshot);
+                }
+            }
+            Err(failure) => self.refused.push((head.run_id.clone(), failure)),
+        }
+        Ok(())
+    }
 }
 
 fn verified(

@@ -68,6 +68,11 @@ impl Walk<'_> {
         self.row.text("unit").or(column.and_then(|column| column.unit)).unwrap_or_default()
     }
 
+    /// What stands there: columns beside the numbers name, date and describe them.
+    fn noun(&self) -> &'static str {
+        if matches!(self.value, Value::Float(_) | Value::Int(_)) { "number" } else { "value" }
+    }
+
     fn what(&self) -> String {
         match self.row.text("metric") {
             Some(metric) => format!("the {} of `{metric}`", self.statistic()),
@@ -212,7 +217,8 @@ fn again(opened: &Opened, walk: &Walk<'_>) -> Result<Value, Failure> {
         return Ok(value);
     }
     let (before, now) = (number(&walk.value), number(&value));
-    Err(Failure::verification("recompute_differs", format!("the number was {before} and is {now} when computed again")))
+    let message = format!("the {} was {before} and is {now} when computed again", walk.noun());
+    Err(Failure::verification("recompute_differs", message))
 }
 
 fn number(value: &Value) -> String {
@@ -264,7 +270,7 @@ fn samples_of(opened: &Opened, attempt: &Attempt, walk: &Walk<'_>) -> Result<Opt
 
 fn print(opened: &Opened, address: &Address, walk: &Walk<'_>, again: Option<Value>) {
     let unit = walk.unit();
-    output::line(format!("number    {} {unit}", number(&walk.value)));
+    output::line(format!("{:<9} {} {unit}", walk.noun(), number(&walk.value)).trim_end());
     output::line(format!("is        {}, {} at `{}`", walk.what(), walk.point.case_id, walk.point.point_id));
     print_query(walk);
     output::line(format!("row       {} of {}", walk.row.text(ROW_ID).unwrap_or_default(), address.table()));
@@ -291,7 +297,8 @@ fn print(opened: &Opened, address: &Address, walk: &Walk<'_>, again: Option<Valu
     }
     output::line(format!("trust     {}", opened.trusted_by));
     if let Some(value) = again {
-        output::line(format!("again     {} {unit}: computed again from the raw evidence, and equal", number(&value)));
+        let value = format!("{} {unit}", number(&value));
+        output::line(format!("again     {}: computed again from the raw evidence, and equal", value.trim_end()));
     }
     if !opened.chain.is_established() {
         output::line("internally consistent; signer not established");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use assay_lake::{Error, Limits, MAX_SQL_TOKENS, Query, Reading, ResultTable, VIEWS};
+use assay_lake::{Error, Limited, Limits, MAX_SQL_TOKENS, Query, QueryError, Reading, ResultTable, VIEWS};
 use assay_warehouse::{OUTCOME_FACT, TABLES};
 
 use crate::support::{Place, put, row, run_files};
@@ -97,7 +97,7 @@ fn what_hides_in_a_query_is_refused_too() {
         "SELECT * FROM \"/etc/passwd\"",
     ] {
         let error = ask(&place, sql).expect_err(sql);
-        assert!(matches!(error, Error::Refused(_) | Error::BadQuery(_)), "{sql}: {error:?}");
+        assert!(matches!(error, Error::Query(QueryError::Refused { .. } | QueryError::Wrong { .. })), "{sql}: {error:?}");
     }
 }
 
@@ -140,8 +140,58 @@ fn a_query_has_limits() {
 }
 
 #[test]
+fn a_column_says_which_column_of_a_table_it_is() {
+    let place = Place::new();
+    let of = |sql: &str| {
+        let columns = ask(&place, sql).expect(sql).columns;
+        columns.into_iter().map(|column| column.table_column.unwrap_or_else(|| "-".to_owned())).collect::<Vec<_>>().join(" ")
+    };
+    let all = OUTCOME_FACT.columns().map(|column| column.name).collect::<Vec<_>>().join(" ");
+    assert_eq!(of("SELECT * FROM outcome_fact"), all);
+    assert_eq!(of("SELECT row_id, value AS x, value * 1 AS value, abs(value) FROM outcome_fact"), "row_id value - -");
+    assert_eq!(of("SELECT o.value, r.status FROM outcomes o JOIN runs r ON o.run_id = r.run_id ORDER BY o.unit"), "value status");
+    assert_eq!(of("SELECT x FROM (SELECT value + 1 AS x FROM outcome_fact) WHERE x > 2"), "-");
+    assert_eq!(of("WITH a AS (SELECT DISTINCT row_id AS id FROM outcome_fact) SELECT id FROM a LIMIT 3"), "row_id");
+    assert_eq!(of("SELECT metric, max(value) AS value FROM outcome_fact GROUP BY metric"), "metric -");
+    assert_eq!(of("SELECT value, row_number() OVER (ORDER BY row_id) FROM outcome_fact"), "value -");
+    assert_eq!(of("SELECT value FROM outcome_fact UNION ALL SELECT value FROM outcomes"), "value");
+    assert_eq!(of("SELECT value FROM outcome_fact UNION ALL SELECT 1.0"), "-");
+    assert_eq!(of("SELECT attempt AS value FROM outcome_fact"), "attempt");
+    assert_eq!(of("SELECT value FROM outcome_fact WHERE row_id IN (SELECT row_id FROM outcomes)"), "value");
+    assert_eq!(
+        of(
+            "SELECT CASE WHEN true THEN value END AS value, coalesce(value, 0.0), CAST(value AS DOUBLE) FROM outcome_fact LIMIT 1"
+        ),
+        "- - -"
+    );
+}
+
+/// What a query makes beside the engine's own accounts is bounded by the process that it runs in.
+#[test]
+fn a_query_that_makes_a_huge_text_is_ended() {
+    let place = Place::new();
+    let doubled = (0..40).fold("SELECT 'x' AS s".to_owned(), |inner, _| format!("SELECT s||s AS s FROM ({inner}) LIMIT 1"));
+    for sql in [
+        "SELECT length(repeat('x', 2147483647)) + length(repeat('y', 2147483646))",
+        &format!("SELECT length(s) FROM ({doubled})"),
+    ] {
+        let error = ask(&place, sql).expect_err(sql);
+        let is_named = matches!(
+            &error,
+            Error::Query(
+                QueryError::OverLimit { what: Limited::Memory, .. } | QueryError::Failed { .. } | QueryError::Wrong { .. }
+            )
+        );
+        assert!(is_named, "{sql}: {error:?}");
+    }
+}
+
+#[test]
 fn the_deepest_query_is_an_answer_or_an_error() {
     let place = Place::new();
+    // The engine is not optimised for tests, and the machine may be busy.
+    let patient = Limits { time: Duration::from_secs(600), ..Limits::default() };
+    let ask = |place: &Place, sql: &str| ask_with(place, sql, patient);
     let chain = |operator: &str| format!("SELECT {}", vec!["1"; MAX_SQL_TOKENS / 2 - 2].join(operator));
     assert_eq!(ask(&place, &chain("+")).expect("a sum").rows.len(), 1);
     let columns = format!("SELECT count(*) FROM outcome_fact WHERE {}", vec!["attempt=1"; MAX_SQL_TOKENS / 4 - 4].join(" OR "));

@@ -1,14 +1,16 @@
-//! Where a query runs: one partition in, one partition out, and nothing but the reading's files in sight.
+//! Where a query runs: one partition in, one partition out, and nothing but the files that were opened in sight.
 //!
 //! With more partitions the order in which sums are added up, and with it their last bits, would differ from run to run.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
+use assay_lake::wire::File;
+use assay_lake::{Limited, Limits, QueryError, ResultTable, VIEWS, plain_schema};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::DataFusionError;
@@ -25,75 +27,49 @@ use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::prelude::{SQLOptions, SessionConfig, SessionContext};
 use futures::StreamExt as _;
 
-use crate::error::panic_text;
-use crate::format::plain_schema;
-use crate::query::{STACK_BYTES, statement};
-use crate::reading::OpenedFiles;
-use crate::views::VIEWS;
-use crate::{Error, Query, Reading, Result, ResultTable, result};
+use crate::cells::{columns, of_batches};
+use crate::check::{STACK_BYTES, statement};
+use crate::origin::table_column;
+use crate::{no_thread, panic_text};
 
 /// Rows that are worked on at a time. Fixed: sums are added up batch by batch.
 const BATCH_ROWS: usize = 8 * 1024;
 
-/// What a query may use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Memory for sorting, joining and grouping, and for the result, in bytes each. Nothing is spilled to disk.
-    pub memory_bytes: u64,
-    /// Rows of the result. More are an error, never cut off.
-    pub rows: u64,
-    /// Time from start to end.
-    pub time: Duration,
-}
+/// The files of every table that was opened.
+pub(crate) type Tables = BTreeMap<String, Vec<File>>;
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self { memory_bytes: 512 << 20, rows: 100_000, time: Duration::from_secs(60) }
-    }
-}
-
-/// Runs a query over a reading's files on a thread of its own.
+/// Runs a query on a thread of its own.
 ///
-/// A query that is over its time is ended where it waits for rows; one that does not even come to wait is left behind, and ends with
-/// the process: threads cannot be stopped.
-pub(crate) fn ask(reading: &Reading, query: &Query, limits: Limits) -> Result<ResultTable> {
-    if let Some(table) = query.tables().find(|table| !reading.tables.contains_key(table.name)) {
-        return Err(Error::NotOpened(table.name.to_owned()));
-    }
-    let (files, query) = (reading.tables.clone(), query.clone());
+/// A query that is over its time is ended where it waits for rows; one that does not even come to wait ends with this program.
+pub(crate) fn ask(sql: String, tables: Tables, limits: Limits) -> Result<ResultTable, QueryError> {
     let (send, receive) = mpsc::sync_channel(1);
     let work = move || {
-        let done = catch_unwind(AssertUnwindSafe(|| run(&files, &query, limits)));
+        let done = catch_unwind(AssertUnwindSafe(|| run(&sql, &tables, limits)));
         // Nobody listens any more when the time is over.
-        let _ = send.send(done.unwrap_or_else(|panic| Err(Error::GaveUp(panic_text(&*panic)))));
+        let _ = send.send(done.unwrap_or_else(|panic| Err(QueryError::gave_up(panic_text(&*panic)))));
     };
-    let builder = std::thread::Builder::new().name("assay-query".to_owned()).stack_size(STACK_BYTES);
-    builder.spawn(work).map_err(Error::Start)?;
+    std::thread::Builder::new().name("query".to_owned()).stack_size(STACK_BYTES).spawn(work).map_err(no_thread)?;
     match receive.recv_timeout(limits.time) {
         Ok(done) => done,
-        Err(RecvTimeoutError::Timeout) => Err(over_time(limits)),
-        Err(RecvTimeoutError::Disconnected) => Err(Error::GaveUp("the query's thread ended without a word".to_owned())),
+        Err(RecvTimeoutError::Timeout) => Err(QueryError::over_time(limits)),
+        Err(RecvTimeoutError::Disconnected) => Err(QueryError::gave_up("its thread ended without a word")),
     }
 }
 
-fn over_time(limits: Limits) -> Error {
-    Error::OverLimit { what: "milliseconds", limit: limits.time.as_millis() as u64 }
+fn run(sql: &str, tables: &Tables, limits: Limits) -> Result<ResultTable, QueryError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(no_thread)?;
+    let done = runtime.block_on(async { tokio::time::timeout(limits.time, answer(sql, tables, limits)).await });
+    done.unwrap_or_else(|_| Err(QueryError::over_time(limits)))
 }
 
-fn run(files: &OpenedFiles, query: &Query, limits: Limits) -> Result<ResultTable> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(Error::Start)?;
-    let done = runtime.block_on(async { tokio::time::timeout(limits.time, answer(files, query, limits)).await });
-    done.unwrap_or(Err(over_time(limits)))
-}
-
-async fn answer(files: &OpenedFiles, query: &Query, limits: Limits) -> Result<ResultTable> {
-    let wrong = |error: DataFusionError| Error::BadQuery(error.strip_backtrace());
+async fn answer(sql: &str, tables: &Tables, limits: Limits) -> Result<ResultTable, QueryError> {
+    let wrong = |error: DataFusionError| QueryError::wrong(error.strip_backtrace());
     let failed = |error: DataFusionError| failure(error, limits);
-    let context = context(files, limits).await?;
-    let plan = context.state().statement_to_plan(statement(query.sql())?).await.map_err(wrong)?;
+    let context = context(tables, limits).await?;
+    let plan = context.state().statement_to_plan(statement(sql)?).await.map_err(wrong)?;
     check_plan(&plan)?;
+    let columns = columns(plan.schema().as_arrow(), |index| table_column(&plan, index).map(str::to_owned));
     let frame = context.execute_logical_plan(plan).await.map_err(failed)?;
-    let schema: SchemaRef = Arc::clone(frame.schema().inner());
     let mut stream = frame.execute_stream().await.map_err(failed)?;
     let (mut batches, mut rows, mut bytes) = (Vec::<RecordBatch>::new(), 0, 0);
     while let Some(batch) = stream.next().await {
@@ -101,32 +77,32 @@ async fn answer(files: &OpenedFiles, query: &Query, limits: Limits) -> Result<Re
         rows += batch.num_rows() as u64;
         bytes += batch.get_array_memory_size() as u64;
         if rows > limits.rows {
-            return Err(Error::OverLimit { what: "rows", limit: limits.rows });
+            return Err(QueryError::OverLimit { what: Limited::Rows, limit: limits.rows });
         }
         if bytes > limits.memory_bytes {
-            return Err(Error::OverLimit { what: "bytes of memory", limit: limits.memory_bytes });
+            return Err(QueryError::OverLimit { what: Limited::Memory, limit: limits.memory_bytes });
         }
         batches.push(batch);
     }
-    result::of_batches(&schema, &batches)
+    of_batches(columns, &batches)
 }
 
-fn failure(error: DataFusionError, limits: Limits) -> Error {
+fn failure(error: DataFusionError, limits: Limits) -> QueryError {
     match error.find_root() {
-        DataFusionError::ResourcesExhausted(_) => Error::OverLimit { what: "bytes of memory", limit: limits.memory_bytes },
-        _ => Error::Failed(error.strip_backtrace()),
+        DataFusionError::ResourcesExhausted(_) => QueryError::OverLimit { what: Limited::Memory, limit: limits.memory_bytes },
+        _ => QueryError::failed(error.strip_backtrace()),
     }
 }
 
-async fn context(files: &OpenedFiles, limits: Limits) -> Result<SessionContext> {
-    let start = |error: DataFusionError| Error::Failed(error.strip_backtrace());
+async fn context(tables: &Tables, limits: Limits) -> Result<SessionContext, QueryError> {
+    let start = |error: DataFusionError| QueryError::failed(error.strip_backtrace());
     let memory = usize::try_from(limits.memory_bytes).unwrap_or(usize::MAX);
     let disk = DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled);
     let runtime =
         RuntimeEnvBuilder::new().with_memory_limit(memory, 1.0).with_disk_manager_builder(disk).build_arc().map_err(start)?;
     let context = SessionContext::new_with_config_rt(config(), runtime);
     for table in assay_warehouse::TABLES {
-        let files = files.get(table.name).map(|files| files.iter().map(|(_, file)| part(file)).collect());
+        let files = tables.get(table.name).map(|files| files.iter().map(part).collect());
         let provider = CuratedTable { name: table.name, schema: plain_schema(table), files };
         context.register_table(table.name, Arc::new(provider)).map_err(start)?;
     }
@@ -153,14 +129,14 @@ fn config() -> SessionConfig {
         .set_bool("datafusion.explain.logical_plan_only", true)
 }
 
-fn part(file: &assay_store::ScratchFile) -> PartitionedFile {
-    PartitionedFile::new(file.path().to_string_lossy(), file.size())
+fn part(file: &File) -> PartitionedFile {
+    PartitionedFile::new(file.path.to_string_lossy(), file.bytes)
 }
 
 /// Whether a plan only reads, and whether the rows alone decide what it gives.
-fn check_plan(plan: &LogicalPlan) -> Result<()> {
+fn check_plan(plan: &LogicalPlan) -> Result<(), QueryError> {
     let reads_only = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
-    reads_only.verify_plan(plan).map_err(|error| Error::Refused(error.strip_backtrace()))?;
+    reads_only.verify_plan(plan).map_err(|error| QueryError::refused(error.strip_backtrace()))?;
     let mut moving = None;
     let walked = plan.apply_with_subqueries(|node| {
         node.apply_expressions(|expression| {
@@ -174,9 +150,9 @@ fn check_plan(plan: &LogicalPlan) -> Result<()> {
             })
         })
     });
-    walked.map_err(|error| Error::BadQuery(error.strip_backtrace()))?;
+    walked.map_err(|error| QueryError::wrong(error.strip_backtrace()))?;
     match moving {
-        Some(name) => Err(Error::Refused(format!("`{name}` gives another value each time"))),
+        Some(name) => Err(QueryError::refused(format!("`{name}` gives another value each time"))),
         None => Ok(()),
     }
 }

@@ -1,0 +1,79 @@
+//! `assay-sql`: answers one query over files that its caller has opened, and ends.
+//!
+//! It is a program of its own for what it must not be able to do: take more memory or time than a query may, or bring down whoever
+//! asks. What is asked and answered is [`assay_lake::wire`]'s; people use `assay query`.
+
+mod cells;
+mod check;
+mod origin;
+mod session;
+
+use std::any::Any;
+use std::io::{Read as _, Write as _};
+use std::process::ExitCode;
+
+use assay_lake::wire::{Reply, Request};
+use assay_lake::{Limits, QueryError, ResultTable};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// The longest request, in bytes: a query, and the paths of all files of a large warehouse.
+const MAX_REQUEST_BYTES: u64 = 256 << 20;
+
+fn main() -> ExitCode {
+    match serve() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("assay-sql: {error} (it is started by `assay` and its stages; people use `assay query`)");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn serve() -> std::io::Result<()> {
+    let mut asked = Vec::new();
+    std::io::stdin().take(MAX_REQUEST_BYTES).read_to_end(&mut asked)?;
+    let request: Request = serde_json::from_slice(&asked)?;
+    hold(request.limits())?;
+    let (reply, rows) = reply(request);
+    let mut out = std::io::stdout().lock();
+    serde_json::to_writer(&mut out, &reply)?;
+    out.write_all(b"\n")?;
+    out.write_all(&rows)?;
+    out.flush()
+}
+
+/// Holds this process to what its query may use. What goes over it ends the process, which whoever asked understands.
+fn hold(limits: Limits) -> std::io::Result<()> {
+    lower(Resource::As, limits.address_space_bytes())?;
+    // Its memory holds rows that are nobody else's business.
+    lower(Resource::Core, 0)
+}
+
+/// Lowers a limit of this process for good. One that is lower already stays.
+fn lower(resource: Resource, bytes: u64) -> std::io::Result<()> {
+    let bytes = getrlimit(resource).maximum.map_or(bytes, |there| there.min(bytes));
+    Ok(setrlimit(resource, Rlimit { current: Some(bytes), maximum: Some(bytes) })?)
+}
+
+fn reply(request: Request) -> (Reply, Vec<u8>) {
+    let done = match request {
+        Request::Check { sql } => check::tables(&sql).map(|tables| (Reply::Reads { tables }, Vec::new())),
+        Request::Ask { sql, tables, limits } => session::ask(sql, tables, limits).and_then(written),
+    };
+    done.unwrap_or_else(|failure| (Reply::Fails { failure }, Vec::new()))
+}
+
+fn written(result: ResultTable) -> Result<(Reply, Vec<u8>), QueryError> {
+    let rows = result.parquet().map_err(|error| QueryError::gave_up(error.to_string()))?;
+    Ok((Reply::Gives { columns: result.columns }, rows))
+}
+
+/// What a library said when it gave up.
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("no reason given").chars().take(300).collect()
+}
+
+fn no_thread(error: std::io::Error) -> QueryError {
+    QueryError::gave_up(format!("no thread for the query: {error}"))
+}

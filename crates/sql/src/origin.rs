@@ -1,0 +1,48 @@
+//! Which columns of a result are columns of a table as they stand there, and which were computed.
+
+use datafusion::common::JoinType;
+use datafusion::logical_expr::{Distinct, Expr, LogicalPlan};
+
+/// The column of a table that a column of a plan's result is, unchanged. None where anything was computed on the way.
+///
+/// Filters, joins, sorts and limits choose rows and change no value; an outer join may leave one out.
+pub(crate) fn table_column(plan: &LogicalPlan, index: usize) -> Option<&str> {
+    match plan {
+        LogicalPlan::TableScan(scan) => Some(scan.projected_schema.fields().get(index)?.name()),
+        LogicalPlan::Projection(projection) => expression(projection.expr.get(index)?, &projection.input),
+        LogicalPlan::SubqueryAlias(alias) => table_column(&alias.input, index),
+        LogicalPlan::Filter(filter) => table_column(&filter.input, index),
+        LogicalPlan::Sort(sort) => table_column(&sort.input, index),
+        LogicalPlan::Limit(limit) => table_column(&limit.input, index),
+        LogicalPlan::Distinct(Distinct::All(input)) => table_column(input, index),
+        LogicalPlan::Distinct(Distinct::On(on)) => expression(on.select_expr.get(index)?, &on.input),
+        LogicalPlan::Window(window) if index < window.input.schema().fields().len() => table_column(&window.input, index),
+        LogicalPlan::Aggregate(aggregate) => expression(aggregate.group_expr.get(index)?, &aggregate.input),
+        LogicalPlan::Union(union) => {
+            let mut columns = union.inputs.iter().map(|input| table_column(input, index));
+            let first = columns.next()??;
+            columns.all(|column| column == Some(first)).then_some(first)
+        }
+        LogicalPlan::Join(join) => {
+            let left = join.left.schema().fields().len();
+            match join.join_type {
+                JoinType::RightSemi | JoinType::RightAnti => table_column(&join.right, index),
+                JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full if index >= left => {
+                    table_column(&join.right, index.checked_sub(left)?)
+                }
+                _ if index < left => table_column(&join.left, index),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+/// The column of a table that an expression over `input` is.
+fn expression<'a>(expression: &Expr, input: &'a LogicalPlan) -> Option<&'a str> {
+    match expression {
+        Expr::Alias(alias) => self::expression(&alias.expr, input),
+        Expr::Column(column) => table_column(input, input.schema().maybe_index_of_column(column)?),
+        _ => None,
+    }
+}
