@@ -224,10 +224,36 @@ fn a_value_that_no_workload_may_have_is_named() {
 }
 
 #[test]
+fn an_address_or_a_profile_that_cannot_be_is_refused_by_its_option() {
+    let fixture = Fixture::bare();
+    let wrong: [(&[&str], &str); 7] = [
+        (&["--url", "http://me:pass-word@h:1"], "error[option]: `--url` carries a user or password"),
+        (&["--url", "me:pass-word@h:1"], "error[option]: `--url` carries a user or password"),
+        (&["--url", "http://me:pass/word@h"], "error[option]: `--url` carries a user or password"),
+        (&["--url", "http://h/v1?api_key=pass-word"], "error[option]: `--url` carries a key or token"),
+        (&["--url", "ftp://h"], "hint: its scheme has to be `http` or `https`, and is `ftp`"),
+        (&["--simulator", "fasst"], "error[option]: `--simulator` is no profile of the simulator: `fasst`"),
+        (&["--simulator", "fasst"], "hint: did you mean `fast`? the profiles are `instant`, `fast`, `h100-8b`"),
+    ];
+    for (arguments, says) in wrong {
+        for last in [&[][..], &["--print"]] {
+            let ran = fixture.assay(&[&["bench", "--model", "m", "--concurrency", "1"], arguments, last].concat());
+            let ran = ran.refuses(2, "option");
+            assert!(ran.stdout.is_empty() && ran.stderr.contains(says), "{arguments:?}:\n{}", ran.stderr);
+            assert!(!ran.stderr.contains("pass-word") && !ran.stderr.contains("pass/word"), "{}", ran.stderr);
+            assert!(!says.contains("carries") || ran.stderr.contains("hint: remove it; `--header NAME=VARIABLE` sends"));
+        }
+    }
+    assert!(!fixture.store().exists(), "nothing was run");
+}
+
+#[test]
 fn an_endpoint_that_refuses_everything_has_a_summary_and_no_number() {
     let server = refusing_server();
     let fixture = Fixture::bare();
-    let ran = bench_of(&fixture, &server, "refused").exits(30);
+    let ran = bench_of(&fixture, &server, "refused").refuses(30, "no_valid_trial");
+    let why = "none of 4 trials counts\n  because: all_failed, none of 10 requests was answered: 10 http_error";
+    assert!(ran.stderr.contains(why), "{}", ran.stderr);
     assert!(ran.stdout.contains("absent, no trial counts"), "{}", ran.stdout);
     assert!(ran.stdout.contains("none of 10 requests was answered: 10 http_error"), "{}", ran.stdout);
     let summary = &fixture.manifest("refused", "reduce")["body"];

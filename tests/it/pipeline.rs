@@ -400,13 +400,13 @@ fn told(attempt: &Value) -> (String, String) {
 #[test]
 fn a_run_without_a_valid_trial_ends_with_30_and_a_summary() {
     let fixture = Fixture::with_script(&script("exit 1"));
-    let ran = fixture.run("one").exits(30);
+    let ran = fixture.run("one").refuses(30, "no_valid_trial");
     assert_eq!(fixture.manifest("one", "reduce")["body"]["status"], "failed");
     assert!(ran.stdout.contains("report "), "there is a report all the same:\n{}", ran.stdout);
     fixture.verify("one").success();
     fixture.assay(&["verify", "one", "--recompute"]).success();
     // Asked again, it says the same.
-    fixture.run("one").exits(30);
+    fixture.run("one").refuses(30, "no_valid_trial");
 }
 
 #[test]

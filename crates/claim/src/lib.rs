@@ -3,12 +3,15 @@
 //! What falls short is published at a lower grade *with its reasons*, or not at all; it is never silently let pass.
 
 use assay_manifest::{
-    Claim, Collection, Control, ControlState, Environment, Grade, Intent, MetricSummary, OriginKind, Plan, PointSummary,
-    RunStatus, Shortfall, SourceRef, Stability, Summary,
+    Attempt, Claim, ClockOffset, Collection, Control, ControlState, Environment, Grade, Intent, MetricSummary, OriginKind, Plan,
+    PointSummary, Reason, RunStatus, Shard, Shortfall, SourceRef, Stability, Summary,
 };
 
 /// The fewest counted trials of a point that a publication may rest on.
 pub const MIN_TRIALS: u32 = 3;
+
+/// The word of the rule that the clocks of several shards are known, and of the Summary's issue where they are not.
+pub const CLOCK_OFFSET: &str = "clock_offset";
 
 /// Everything that the rules look at. Signatures are not among it: what reaches the rules was verified under the trust policy.
 #[derive(Clone, Copy)]
@@ -23,12 +26,14 @@ pub struct Evidence<'a> {
     pub status: RunStatus,
     /// The points with their statistics.
     pub points: &'a [PointSummary],
+    /// What is wrong with the run as a whole; of these the rules look for [`CLOCK_OFFSET`].
+    pub issues: &'a [Reason],
 }
 
 impl<'a> Evidence<'a> {
     /// The evidence of a finished Summary.
     pub fn of(plan: &'a Plan, environments: &'a [&'a Environment], collection: &'a Collection, summary: &'a Summary) -> Self {
-        Self { plan, environments, collection, status: summary.status, points: &summary.points }
+        Self { plan, environments, collection, status: summary.status, points: &summary.points, issues: &summary.issues }
     }
 }
 
@@ -55,6 +60,7 @@ pub fn shortfalls(grade: Intent, evidence: &Evidence<'_>) -> Vec<Shortfall> {
             found.extend(controls(evidence.environments));
             found.extend(evidence.points.iter().flat_map(point));
             found.extend(whole(evidence));
+            found.extend(clocks(evidence.issues));
             found
         }
     }
@@ -107,12 +113,13 @@ fn absence(environment: &Environment, control: Control) -> Option<Shortfall> {
 fn point(point: &PointSummary) -> Vec<Shortfall> {
     let name = format!("{} at `{}`", point.case_id, point.point_id);
     let mut found = Vec::new();
+    let trials = if point.trials_counted == 1 { "trial" } else { "trials" };
     if point.trials_counted < MIN_TRIALS {
-        found.push(shortfall("trials", format!("{name} has {} counted trials, fewer than {MIN_TRIALS}", point.trials_counted)));
+        found.push(shortfall("trials", format!("{name} has {} counted {trials}, fewer than {MIN_TRIALS}", point.trials_counted)));
     }
     if point.trials_counted < point.trials_planned {
         let (counted, planned) = (point.trials_counted, point.trials_planned);
-        found.push(shortfall("complete", format!("{name} has {counted} counted trials of {planned} planned")));
+        found.push(shortfall("complete", format!("{name} has {counted} counted {trials} of {planned} planned")));
     }
     found.extend(point.metrics.iter().filter(|metric| metric.primary).flat_map(|metric| self::metric(&name, metric)));
     found
@@ -142,6 +149,43 @@ fn whole(evidence: &Evidence<'_>) -> Vec<Shortfall> {
         .map(|drift| shortfall("drift", format!("`{}` differs between blocks: {}", drift.what, drift.detail)));
     let nothing = (evidence.status == RunStatus::Failed).then(|| shortfall("complete", "no trial is valid"));
     drift.chain(nothing).collect()
+}
+
+fn clocks(issues: &[Reason]) -> impl Iterator<Item = Shortfall> {
+    issues.iter().filter(|issue| issue.code == CLOCK_OFFSET).map(|issue| shortfall(CLOCK_OFFSET, &issue.detail))
+}
+
+/// What is not known of the clocks of several shards, over the attempts that count: without it nobody knows in which order came to
+/// pass what different shards saw. None where one shard made each trial, or where every offset is known. Reduce, which reads the
+/// attempts, says it in the Summary; the rules look there.
+pub fn unknown_clocks<'a>(counted: impl IntoIterator<Item = (Shard, &'a Attempt)>) -> Option<Reason> {
+    let mut unknown = counted.into_iter().filter_map(|(shard, attempt)| Some((shard, attempt, unknown_clock(shard, attempt)?)));
+    let (shard, attempt, why) = unknown.next()?;
+    let more = match unknown.count() {
+        0 => String::new(),
+        1 => "; nor is it in one other attempt".to_owned(),
+        more => format!("; nor is it in {more} other attempts"),
+    };
+    let (index, count, trial) = (shard.index, shard.count, &attempt.trial_id);
+    let detail =
+        format!("how far the clock of shard {index} of {count} is from shard 0's is not known in trial `{trial}`: {why}{more}");
+    Some(Reason::new(CLOCK_OFFSET, detail))
+}
+
+/// Why the clock of one of several shards is not known against shard 0's. That the kernels say they are synchronised is no offset:
+/// nobody has measured how near they are.
+fn unknown_clock(shard: Shard, attempt: &Attempt) -> Option<String> {
+    if shard.count <= 1 {
+        return None;
+    }
+    let Some(ClockOffset { source, offset_ns, no_exchange, .. }) = attempt.serving.as_ref().map(|outcome| &outcome.clock) else {
+        return Some("the attempt says nothing of it".to_owned());
+    };
+    if offset_ns.as_ref().is_some_and(|offset| offset.parse::<i64>().is_ok()) {
+        return None;
+    }
+    let known_by = if source == "kernel" { "only the kernels say that they are synchronised" } else { "nobody has measured it" };
+    Some(no_exchange.as_ref().map_or_else(|| known_by.to_owned(), |why| format!("{known_by} ({why})")))
 }
 
 #[cfg(test)]

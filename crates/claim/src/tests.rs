@@ -10,6 +10,7 @@ struct Run {
     collection: Collection,
     status: RunStatus,
     points: Vec<PointSummary>,
+    issues: Vec<Reason>,
 }
 
 const ZERO: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
@@ -35,6 +36,7 @@ fn publishable() -> Run {
         collection: serde_json::from_value(collection).expect("a collection"),
         status: RunStatus::Succeeded,
         points: vec![point()],
+        issues: Vec::new(),
     }
 }
 
@@ -72,9 +74,9 @@ fn graded(change: impl FnOnce(&mut Run)) -> String {
     let mut run = publishable();
     change(&mut run);
     let environments: Vec<_> = run.environments.iter().collect();
-    let Run { plan, collection, status, points, .. } = &run;
+    let Run { plan, collection, status, points, issues, .. } = &run;
     let Grade { asked, given, shortfalls } =
-        grade(&Evidence { plan, environments: &environments, collection, status: *status, points });
+        grade(&Evidence { plan, environments: &environments, collection, status: *status, points, issues });
     let lines = shortfalls.iter().map(|shortfall| format!("\n{}: {}", shortfall.rule, shortfall.found));
     format!("{asked} -> {given}{}", lines.collect::<String>())
 }
@@ -165,6 +167,11 @@ fn a_point_has_enough_trials_and_all_that_were_planned() {
     publication -> realism
     trials: w.t.default at `one` has 2 counted trials, fewer than 3
     ");
+    insta::assert_snapshot!(graded(|run| run.points[0].trials_counted = 1), @r"
+    publication -> realism
+    trials: w.t.default at `one` has 1 counted trial, fewer than 3
+    complete: w.t.default at `one` has 1 counted trial of 5 planned
+    ");
     let three = |run: &mut Run| {
         run.points[0].trials_counted = MIN_TRIALS;
         run.points[0].trials_planned = MIN_TRIALS;
@@ -219,6 +226,72 @@ fn blocks_do_not_differ_and_something_was_measured() {
     publication -> realism
     complete: no trial is valid
     ");
+}
+
+/// A serving attempt whose clock is known so.
+fn attempt(clock: &serde_json::Value) -> Attempt {
+    let artifact =
+        json!({"name": "records.parquet", "digest": ZERO, "size": "0", "media_type": "application/vnd.apache.parquet"});
+    let instant = "2026-01-01T00:00:00.000000000Z";
+    let serving = json!({
+        "schedule_digest": ZERO, "start": instant, "measured_from_ns": "0", "measured_to_ns": "1", "outcomes": {},
+        "warmup_outcomes": {}, "input_tokens": "0", "output_tokens": "0", "chunk_lists": "all", "clock": clock, "records": artifact,
+        "client": {
+            "loop_busy_p99_ns": "0", "loop_stall_max_ns": "0", "cpu_user_us": "0", "cpu_system_us": "0", "full_reads": "0",
+            "starved": "0", "sent_rate_per_s": 1.0, "connections": "1", "events": "1",
+        },
+    });
+    let attempt = json!({
+        "trial_id": "w.t.default.one.t0", "case_id": "w.t.default", "point_id": "one", "attempt": 0, "status": "completed",
+        "window": {"start": instant, "end": instant, "duration_ns": "0"}, "validity": {"valid": true, "reasons": []},
+        "serving": serving, "evidence": [],
+    });
+    serde_json::from_value(attempt).expect("an attempt")
+}
+
+/// What is said of attempts whose clocks are known so, each that of shard 1 of so many.
+fn clocks_of(shards: u32, clocks: &[serde_json::Value]) -> Option<String> {
+    let attempts: Vec<_> = clocks.iter().map(attempt).collect();
+    let shard = Shard { index: 1.min(shards - 1), count: shards };
+    unknown_clocks(attempts.iter().map(|attempt| (shard, attempt))).map(|reason| reason.detail)
+}
+
+#[test]
+fn clocks_are_known_by_one_boot_or_an_exchange() {
+    let (same, exchanged) =
+        (json!({"source": "same_host", "offset_ns": "0"}), json!({"source": "exchange", "offset_ns": "-250"}));
+    assert_eq!(clocks_of(2, &[same, exchanged]), None);
+    let refused = json!({"source": "unknown", "no_exchange": "10.0.0.1:4242: connection refused"});
+    assert_eq!(clocks_of(1, std::slice::from_ref(&refused)), None, "one shard has nobody to agree with");
+    insta::assert_snapshot!(clocks_of(2, std::slice::from_ref(&refused)).expect("said"), @"how far the clock of shard 1 of 2 is from shard 0's is not known in trial `w.t.default.one.t0`: nobody has measured it (10.0.0.1:4242: connection refused)");
+    let kernel = json!({"source": "kernel", "no_exchange": "shard 0 has no address"});
+    insta::assert_snapshot!(clocks_of(4, &[kernel, refused.clone()]).expect("said"), @"how far the clock of shard 1 of 4 is from shard 0's is not known in trial `w.t.default.one.t0`: only the kernels say that they are synchronised (shard 0 has no address); nor is it in one other attempt");
+    let odd = json!({"source": "exchange", "offset_ns": "soon"});
+    insta::assert_snapshot!(clocks_of(2, &[odd, refused.clone(), refused]).expect("said"), @"how far the clock of shard 1 of 2 is from shard 0's is not known in trial `w.t.default.one.t0`: nobody has measured it; nor is it in 2 other attempts");
+}
+
+#[test]
+fn an_attempt_of_several_shards_that_says_nothing_of_clocks_leaves_them_unknown() {
+    let silent = Attempt { serving: None, ..attempt(&json!({"source": "same_host", "offset_ns": "0"})) };
+    let said = |count| unknown_clocks([(Shard { index: 0, count }, &silent)]).map(|reason| reason.detail);
+    assert_eq!(said(1), None);
+    assert!(said(2).expect("said").ends_with("the attempt says nothing of it"));
+}
+
+#[test]
+fn several_shards_are_published_with_known_clocks_only() {
+    let unknown = Reason::new(CLOCK_OFFSET, "how far the clock of shard 1 of 2 is from shard 0's is not known");
+    insta::assert_snapshot!(graded(|run| run.issues.push(unknown.clone())), @r"
+    publication -> realism
+    clock_offset: how far the clock of shard 1 of 2 is from shard 0's is not known
+    ");
+    let realism = |run: &mut Run| {
+        run.plan.intent = Intent::Realism;
+        run.issues.push(unknown);
+    };
+    assert_eq!(graded(realism), "realism -> realism", "latencies are within one host and stay good");
+    let other = Reason::new("recording_gaps", "1 counted attempt has gaps in its recording");
+    assert_eq!(graded(|run| run.issues.push(other)), "publication -> publication", "it is not what the rules look for");
 }
 
 #[test]

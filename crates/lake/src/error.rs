@@ -204,8 +204,14 @@ impl Error {
     /// Whether a log was there to be read and made no sense, which writers of Delta tables do not leave behind.
     fn is_damaged_log(&self) -> bool {
         let Self::Log { action: READ, source, .. } = self else { return false };
-        let mut causes = std::iter::successors(Some(&**source as &(dyn std::error::Error + 'static)), |cause| cause.source());
-        !causes.any(|cause| cause.is::<assay_store::Error>())
+        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&**source);
+        while let Some(error) = cause {
+            if error.is::<assay_store::Error>() {
+                return false;
+            }
+            cause = error.source();
+        }
+        true
     }
 
     /// What a person can do about it, where there is something.

@@ -151,16 +151,13 @@ fn read(pipe: Option<File>, most: u64) -> Vec<u8> {
     bytes
 }
 
-/// The program, beside the one that runs. What cargo runs lies one folder below what it is built with.
+/// The program, beside the one that runs.
 fn program() -> Result<PathBuf> {
     let this = std::env::current_exe().map_err(Error::Start)?;
-    let folders = this.ancestors().skip(1).take(2);
-    let beneath = |folder: &Path| folder.ends_with("deps") || folder.ends_with("examples");
-    let mut folders = folders.scan(true, |go_on, folder| {
-        let searched = *go_on;
-        *go_on = beneath(folder);
-        searched.then_some(folder)
-    });
-    let found = folders.find_map(|folder| Some(folder.join(PROGRAM)).filter(|path| path.is_file()));
-    found.ok_or_else(|| Error::NoProgram(this.with_file_name(PROGRAM)))
+    let folder = this.parent();
+    // Tests and examples lie one folder below the programs that cargo builds.
+    let is_below = |folder: &&Path| folder.ends_with("deps") || folder.ends_with("examples");
+    let above = folder.filter(is_below).and_then(Path::parent);
+    let mut places = [folder, above].into_iter().flatten().map(|folder| folder.join(PROGRAM));
+    places.find(|path| path.is_file()).ok_or_else(|| Error::NoProgram(this.with_file_name(PROGRAM)))
 }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use assay_manifest::{Environment, Fact, FactSource, Gpu, Host, HostFacts, HostRole};
+use assay_manifest::{Environment, Fact, FactSource, Gpu, Host, HostFacts, HostRole, TargetKind};
 
 use crate::number::bytes;
-use crate::text::clean;
+use crate::text::{clean, counted};
 
 /// Hosts whose facts are shown; a larger run shows its first ones and says so.
 const MAX_HOSTS: usize = 16;
@@ -61,12 +61,30 @@ impl Facts {
     }
 }
 
-/// The target hosts, without repetition: the processor, and the rest in a line (CPUs, memory, GPUs, system).
-pub(crate) fn machines(environments: &[&Environment]) -> Vec<(String, String)> {
-    let mut machines: Vec<(String, String)> = Vec::new();
+/// A machine in a line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Machine {
+    /// What it is known by: its processor, or its GPUs where nothing is known of that.
+    pub(crate) first: String,
+    /// The rest: CPUs, memory, GPUs, system. Empty where nothing is known.
+    pub(crate) rest: String,
+}
+
+/// The target hosts, without repetition.
+pub(crate) fn machines(environments: &[&Environment]) -> Vec<Machine> {
+    distinct(environments, |host| host.roles.contains(&HostRole::Target))
+}
+
+/// The hosts that the load came from, those that are no targets themselves, without repetition.
+pub(crate) fn clients(environments: &[&Environment]) -> Vec<Machine> {
+    distinct(environments, |host| host.roles.contains(&HostRole::Client) && !host.roles.contains(&HostRole::Target))
+}
+
+fn distinct(environments: &[&Environment], wanted: impl Fn(&Host) -> bool) -> Vec<Machine> {
+    let mut machines: Vec<Machine> = Vec::new();
     for environment in environments {
-        for host in environment.hosts_with(HostRole::Target) {
-            let machine = machine(host, &Declared::of(environment, host));
+        for host in environment.hosts.iter().filter(|host| wanted(host)) {
+            let machine = Machine::of(environment, host);
             if machines.len() < MAX_HOSTS && !machines.contains(&machine) {
                 machines.push(machine);
             }
@@ -75,22 +93,32 @@ pub(crate) fn machines(environments: &[&Environment]) -> Vec<(String, String)> {
     machines
 }
 
-/// What a machine is known by first: its processor, or its GPUs where nothing is known of that.
-fn machine(host: &Host, declared: &Declared<'_>) -> (String, String) {
-    let facts = &host.facts;
-    let processor = said(&facts.cpu_model, Clone::clone);
-    let cpus = said(&facts.usable_cpus, |count| format!("{count} CPUs usable"));
-    let memory = said(&facts.memory_bytes, |count| bytes(count.0));
-    let seen = facts.gpus.value.as_deref().map(gpu_line);
-    let gpus = seen.unwrap_or_else(|| declared.gpus().map(|(gpus, _)| format!("{gpus} (declared)")));
-    let system = said(&facts.operating_system, Clone::clone);
-    let unknown = || "processor unknown".to_owned();
-    let (first, second) = match (processor, gpus) {
-        (None, Some(gpus)) => (gpus, Some(unknown())),
-        (processor, gpus) => (processor.unwrap_or_else(unknown), gpus),
-    };
-    let known = [cpus, memory, second, system].into_iter().flatten();
-    (clean(&first), clean(&known.collect::<Vec<_>>().join(", ")))
+impl Machine {
+    fn of(environment: &Environment, host: &Host) -> Self {
+        let (facts, declared) = (&host.facts, Declared::of(environment, host));
+        let processor = said(&facts.cpu_model, Clone::clone);
+        let cpus = said(&facts.usable_cpus, |count| format!("{} usable", counted(*count, "CPU")));
+        let memory = said(&facts.memory_bytes, |count| bytes(count.0));
+        let seen = facts.gpus.value.as_deref().map(gpu_line);
+        let gpus = seen.unwrap_or_else(|| declared.gpus().map(|(gpus, _)| format!("{gpus} (declared)")));
+        let system = said(&facts.operating_system, Clone::clone);
+        let unknown = || "processor unknown".to_owned();
+        let (first, second) = match (processor, gpus) {
+            (None, Some(gpus)) => (gpus, Some(unknown())),
+            (processor, gpus) => (processor.unwrap_or_else(unknown), gpus),
+        };
+        let known: Vec<String> = [cpus, memory, second, system].into_iter().flatten().collect();
+        if known.is_empty() && facts.cpu_model.value.is_none() && is_endpoint(environment, host) {
+            // Nobody sees through an address what is behind it.
+            return Self { first: "the endpoint's hardware is not known".to_owned(), rest: String::new() };
+        }
+        Self { first: clean(&first), rest: clean(&known.join(", ")) }
+    }
+}
+
+/// Whether a host is the one behind an endpoint.
+fn is_endpoint(environment: &Environment, host: &Host) -> bool {
+    environment.targets.iter().any(|target| target.kind == TargetKind::Endpoint && target.hosts.contains(&host.name))
 }
 
 /// A fact that is known, marked where somebody only says so.
@@ -127,6 +155,7 @@ impl<'a> Declared<'a> {
         let line = match (self.text("gpu_count"), self.text("gpu_model")) {
             (Some(count), Some(model)) => format!("{count} x {model}"),
             (None, Some(model)) => model.to_owned(),
+            (Some("1"), None) => "1 GPU of an undeclared model".to_owned(),
             (count, None) => format!("{} GPUs of an undeclared model", count.unwrap_or_default()),
         };
         Some((line, target))
@@ -226,7 +255,10 @@ mod tests {
 
     #[test]
     fn declared_hardware_is_told_and_marked() {
-        let line = |environment: &Environment| machines(&[environment]).remove(0);
+        let line = |environment: &Environment| {
+            let Machine { first, rest } = machines(&[environment]).remove(0);
+            (first, rest)
+        };
         let mut both = declared(&[("gpu_model", "NVIDIA H200"), ("gpu_count", "8"), ("fabric", "NVLink")]);
         assert_eq!(line(&both), ("8 x NVIDIA H200 (declared)".to_owned(), "processor unknown".to_owned()));
         for host in &mut both.hosts {
@@ -236,7 +268,8 @@ mod tests {
         assert_eq!(line(&both), ("EPYC (declared)".to_owned(), "1.00 GiB, 8 x NVIDIA H200 (declared)".to_owned()));
         assert_eq!(line(&declared(&[("gpu_model", "L4")])).0, "L4 (declared)");
         assert_eq!(line(&declared(&[("gpu_count", "2")])).0, "2 GPUs of an undeclared model (declared)");
-        assert_eq!(line(&declared(&[])), ("processor unknown".to_owned(), String::new()));
+        assert_eq!(line(&declared(&[("gpu_count", "1")])).0, "1 GPU of an undeclared model (declared)");
+        assert_eq!(line(&declared(&[])), ("the endpoint's hardware is not known".to_owned(), String::new()));
 
         let facts = Facts::of_targets(&[&both]).remove(0).rows;
         let row = |name: &str| facts.iter().find(|row| row.name == name).expect("a row");
@@ -246,12 +279,43 @@ mod tests {
     }
 
     #[test]
+    fn a_machine_that_is_not_known_is_no_endpoint_s_unless_there_is_one() {
+        let mut environment = declared(&[]);
+        environment.targets[0].kind = TargetKind::Process;
+        assert_eq!(machines(&[&environment]), [Machine { first: "processor unknown".to_owned(), rest: String::new() }]);
+        environment.hosts[0].facts.usable_cpus = Fact::observed(1, "sched_getaffinity");
+        assert_eq!(machines(&[&environment])[0].rest, "1 CPU usable");
+    }
+
+    #[test]
+    fn the_client_of_an_endpoint_is_named() {
+        let mut environment = declared(&[]);
+        assert_eq!(clients(&[&environment]), [], "it is a target itself");
+        let client = Host {
+            name: "local".to_owned(),
+            roles: vec![HostRole::Client, HostRole::Stage],
+            facts: fixture::model().environment.hosts.remove(0).facts,
+        };
+        environment.hosts.push(client);
+        environment.hosts[0].roles = vec![HostRole::Target];
+        let mut model = fixture::model();
+        model.environment = environment;
+        let report = model.report();
+        let machine = report.strip.iter().find(|item| item.label == "Machine").expect("it is there");
+        insta::assert_snapshot!(format!("{}\n{}", machine.headline, machine.details.join("\n")), @r"
+        the endpoint's hardware is not known
+        the client ran on AMD EPYC 9354 32-Core Processor, 16 CPUs usable, 252 GiB, Debian GNU/Linux 12
+        facts read 2026-11-20T12:00:00Z
+        ");
+    }
+
+    #[test]
     fn what_was_seen_stands() {
         let mut environment = declared(&[("gpu_model", "NVIDIA H200"), ("gpu_count", "8")]);
         for host in &mut environment.hosts {
             host.facts.gpus = Fact::observed(Vec::new(), "the driver");
         }
-        assert_eq!(machines(&[&environment]), [("processor unknown".to_owned(), String::new())]);
+        assert!(!machines(&[&environment])[0].first.contains("H200"));
         let facts = Facts::of_targets(&[&environment]).remove(0).rows;
         let gpus = facts.iter().find(|row| row.name == "GPUs").expect("a row");
         assert_eq!((gpus.value.as_deref(), gpus.source), (Some("none"), FactSource::Observed));

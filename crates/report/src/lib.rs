@@ -21,7 +21,7 @@ mod unit;
 
 pub use assay_manifest::Address;
 pub use inputs::{Inputs, SignedBy, Verified};
-pub use model::Report;
+pub use model::{Report, commonest_reason, none_counts};
 pub use number::{bytes, duration, percent, significant};
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use crate::model::{CaseSection, PointSection, Row, Sentence};
 use crate::number::grouped;
 use crate::serving;
 use crate::terminal::remarks;
+use crate::text::counted;
 
 /// Sentences before the rest is left to the tables.
 const MAX_SENTENCES: usize = 12;
@@ -53,7 +54,8 @@ pub(crate) fn escape(text: &str) -> String {
 /// As [`escape`], with backticks as marks of code where they come in pairs.
 fn prose(text: &str) -> String {
     let parts: Vec<&str> = text.split('`').collect();
-    if parts.len().is_multiple_of(2) || parts.iter().any(|part| part.is_empty()) {
+    // Code that is empty is none; where the text begins or ends with code, what stands before or after it may well be.
+    if parts.len().is_multiple_of(2) || parts.iter().skip(1).step_by(2).any(|part| part.is_empty()) {
         return escape(text);
     }
     parts.iter().enumerate().map(|(index, part)| if index % 2 == 1 { code(part) } else { escape(part) }).collect()
@@ -114,14 +116,14 @@ fn results(out: &mut String, report: &Report) {
         left_out += if case.serving.is_some() { serving_table(out, case, end) } else { case_table(out, case, end) };
     }
     if left_out > 0 {
-        let _ = writeln!(out, "\n{left_out} more rows are left out here; `numbers.json` has all of them.");
+        let _ = writeln!(out, "\n{} left out here; `numbers.json` has all of them.", counted(left_out as u64, "more row"));
     }
     if let Some(address) = report.example_address() {
         let _ = writeln!(
             out,
             "\nA row's address is {}; walk one back with {}.",
             code(&format!("{}/{}/<row>/value", report.run_id, crate::Address::TABLE)),
-            code(&format!("assay trace {address}"))
+            code(&report.trace_command(address))
         );
     }
 }
@@ -244,10 +246,11 @@ fn evidence(out: &mut String, report: &Report) {
         workload_block(out, workload);
     }
     signatures(out, lineage);
-    out.push_str("\n### Check it\n\n");
-    let trace = report.example_address().map(|address| format!("assay trace {address}"));
+    let hint = report.store_hint().map(|hint| format!(" {}", prose(hint))).unwrap_or_default();
+    let _ = writeln!(out, "\n### Check it\n\nThese commands are run in the published folder.{hint}\n");
+    let trace = report.example_address().map(|address| report.trace_command(address));
     let cosign = lineage.signatures.iter().map(|signature| signature.command.clone());
-    let commands: Vec<_> = report.verify_hint.iter().cloned().chain(trace).chain(cosign).collect();
+    let commands: Vec<_> = report.verify_commands().chain(trace).chain(cosign).collect();
     out.push_str(&block("sh", &commands.join("\n")));
 }
 
@@ -259,7 +262,8 @@ fn warehouse(out: &mut String, lineage: &Lineage) {
     }
     for query in &lineage.queries {
         let (path, result) = (code(&query.path), code(&query.result));
-        let _ = writeln!(out, "\n### Query {path}\n\n{} rows in {result}; {}", query.rows, code(&query.digest));
+        let rows = counted(query.rows, "row");
+        let _ = writeln!(out, "\n### Query {path}\n\n{rows} in {result}; {}", code(&query.digest));
         if let Some(text) = &query.text {
             let _ = writeln!(out, "\n<details><summary>Its text</summary>\n\n{}\n</details>", block("sql", text));
         }
@@ -305,7 +309,8 @@ fn signatures(out: &mut String, lineage: &Lineage) {
         let _ = writeln!(out, "| {} | {signer} | {key} | {} |", signature.stage, code(&signature.manifest));
     }
     if lineage.signatures_left_out > 0 {
-        let _ = writeln!(out, "\n{} more signatures are listed by `assay verify`.", lineage.signatures_left_out);
+        let more = counted(lineage.signatures_left_out as u64, "more signature");
+        let _ = writeln!(out, "\n`assay verify` lists {more}.");
     }
 }
 
@@ -338,6 +343,8 @@ mod tests {
         assert_eq!(escape("https://x.y, a: b, www.x.y"), "https&#58;//x.y, a: b, www&#46;x.y");
         assert_eq!(prose("run `a|b` now"), "run `a¦b` now");
         assert_eq!(prose("one ` mark"), "one \\` mark");
+        assert_eq!(prose("`a` then `b`"), "`a` then `b`");
+        assert_eq!(prose("no `` code"), "no \\`\\` code");
         assert_eq!(code("a`b|c"), "``a`b¦c``");
         assert_eq!(block("", "```\nrm"), "````\n```\nrm\n````\n");
     }
@@ -346,6 +353,6 @@ mod tests {
     fn a_table_beyond_its_budget_says_how_much_is_missing() {
         let text = fixture::many_points(4_000).markdown();
         assert!(text.len() < MAX_TABLES + 100_000, "{}", text.len());
-        assert!(text.contains("more rows are left out here"), "{}", &text[text.len() - 3_000..]);
+        assert!(text.contains("more rows left out here"), "{}", &text[text.len() - 3_000..]);
     }
 }

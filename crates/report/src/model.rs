@@ -5,14 +5,14 @@ use std::fmt;
 
 use assay_manifest::{
     Address, Better, Case, CaseId, Exclusion, FrozenWorkload, Grade, Intent, MetricSummary, Plan, Point, PointId, PointSummary,
-    PointView, RunId, Stability, Summary, TrialId, TrialValue, Views, WorkloadType,
+    PointView, Reason, RunId, Stability, Summary, TrialId, TrialValue, Views, WorkloadType,
 };
 
 use crate::environment::Facts;
 use crate::fine_print::{self, FinePrint};
 use crate::inputs::Inputs;
-use crate::lineage::Lineage;
-use crate::number::{Format, level, percent};
+use crate::lineage::{Lineage, shell_word};
+use crate::number::{Format, grouped, level, percent};
 use crate::serving::{self, Load, Work};
 use crate::strip::{self, StripItem};
 use crate::text::{align_points, clean, counted};
@@ -33,6 +33,8 @@ pub struct Report {
     pub(crate) lineage: Lineage,
     pub(crate) fine_print: Vec<FinePrint>,
     pub(crate) verify_hint: Vec<String>,
+    /// What commands need to find the run's store; none where nobody knows, as in a report that is published.
+    pub(crate) elsewhere: Option<String>,
 }
 
 /// One line of plain language: what was measured, with its interval and n, on what, with which grade.
@@ -193,6 +195,7 @@ pub(crate) struct Ends {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Trial {
     pub(crate) name: String,
+    /// Which try it was, from 1.
     pub(crate) attempt: u32,
     pub(crate) value: f64,
     pub(crate) text: String,
@@ -214,8 +217,37 @@ impl Report {
             lineage: Lineage::build(inputs),
             fine_print: fine_print::items(inputs),
             verify_hint: inputs.verify_hint.lines().map(clean).filter(|line| !line.trim().is_empty()).collect(),
+            elsewhere: None,
             cases,
         }
+    }
+
+    /// The report of a run whose store is known: its commands name it, or none where they find it by themselves.
+    #[must_use]
+    pub fn in_store(mut self, uri: Option<&str>) -> Self {
+        self.elsewhere = Some(uri.map(|uri| format!(" --store {}", shell_word(uri))).unwrap_or_default());
+        self
+    }
+
+    /// The commands that verify the run.
+    pub(crate) fn verify_commands(&self) -> impl Iterator<Item = String> {
+        self.verify_hint.iter().map(|command| self.finding_the_store(command))
+    }
+
+    /// The command that walks a number back.
+    pub(crate) fn trace_command(&self, address: &Address) -> String {
+        self.finding_the_store(&format!("assay trace {address}"))
+    }
+
+    fn finding_the_store(&self, command: &str) -> String {
+        format!("{command}{}", self.elsewhere.as_deref().unwrap_or_default())
+    }
+
+    /// What there is to say of the commands where nobody knows the run's store.
+    pub(crate) fn store_hint(&self) -> Option<&'static str> {
+        self.elsewhere
+            .is_none()
+            .then_some("Where the run's store is not the default one, those of `assay` need `--store URI` as well.")
     }
 
     /// The headline sentences in the plan's order: one for each serving case, and one for each primary metric of every other point.
@@ -354,7 +386,7 @@ impl<'a> Builder<'a> {
             let converted = shown.convert(value.value);
             Trial {
                 name: value.trial_id.as_str().rsplit('.').next().unwrap_or_default().to_owned(),
-                attempt: value.attempt,
+                attempt: nth(value.attempt),
                 value: converted,
                 text: format.show(converted),
                 samples: value.n.0,
@@ -402,11 +434,41 @@ fn label(point: &Point) -> String {
 fn why_absent(point: &PointSummary) -> String {
     match point.trials_counted {
         0 => match reason_counts(&point.excluded) {
-            reasons if reasons.is_empty() => format!("none of {} counts", counted(point.trials_planned, "trial")),
-            reasons => format!("none of {} counts ({reasons})", counted(point.trials_planned, "trial")),
+            reasons if reasons.is_empty() => none_counts(point.trials_planned),
+            reasons => format!("{} ({reasons})", none_counts(point.trials_planned)),
         },
         _ => "no counted trial's result has it".to_owned(),
     }
+}
+
+/// `none of 5 trials counts`, or `the only trial does not count`.
+pub fn none_counts(planned: impl Into<u64>) -> String {
+    match planned.into() {
+        1 => "the only trial does not count".to_owned(),
+        planned => format!("none of {} counts", counted(planned, "trial")),
+    }
+}
+
+/// Why attempts of a run do not count: the reason that most of them have, in the words of the first one, and how many have it. None
+/// where no attempt has a reason.
+pub fn commonest_reason(summary: &Summary) -> Option<String> {
+    let excluded = || summary.points.iter().flat_map(|point| &point.excluded);
+    let mut counts: Vec<(&Reason, u64)> = Vec::new();
+    for exclusion in excluded() {
+        let mut said = BTreeSet::new();
+        // An attempt may give one reason several times, and has it once.
+        for reason in exclusion.reasons.iter().filter(|reason| said.insert(&reason.code)) {
+            match counts.iter_mut().find(|(known, _)| known.code == reason.code) {
+                Some((_, count)) => *count += 1,
+                None => counts.push((reason, 1)),
+            }
+        }
+    }
+    let most = counts.iter().map(|(_, count)| *count).max()?;
+    let (reason, _) = counts.iter().find(|(_, count)| *count == most)?;
+    let detail = if reason.detail.is_empty() { String::new() } else { format!(", {}", reason.detail) };
+    let attempts = counted(excluded().count() as u64, "attempt");
+    Some(clean(&format!("{}{detail} ({} of {attempts})", reason.code, grouped(most))))
 }
 
 /// The reasons of exclusions with how often each was given: `time_limit x 2, malformed`.
@@ -440,13 +502,18 @@ fn exclusions(excluded: &[Exclusion]) -> Vec<String> {
     lines
 }
 
-/// `t2`, or `t2 (attempt 1)` where it was not the first.
+/// `t2`, or `t2 (attempt 2)` where it was not the first.
 fn attempt_name(exclusion: &Exclusion) -> String {
     let trial = exclusion.trial_id.as_str().rsplit('.').next().unwrap_or_default();
     match exclusion.attempt {
         0 => trial.to_owned(),
-        again => format!("{trial} (attempt {again})"),
+        _ => format!("{trial} (attempt {})", nth(exclusion.attempt)),
     }
+}
+
+/// A place that documents count from 0, as people count.
+fn nth(place: u32) -> u32 {
+    place.saturating_add(1)
 }
 
 fn ends_of(metric: &MetricSummary, ends: Option<(f64, f64)>, median: f64, format: Format) -> Result<Ends, String> {
@@ -521,4 +588,72 @@ pub(crate) fn cases(run_id: &RunId, plan: &Plan, summary: &Summary) -> Vec<CaseS
 /// `5 trials`, or `4 of 5 trials` where some do not count.
 pub(crate) fn trials_of(n: u64, planned: u32) -> String {
     if n == u64::from(planned) { counted(n, "trial") } else { format!("{n} of {}", counted(planned, "trial")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use assay_manifest::TrialId;
+
+    use super::*;
+    use crate::fixture;
+
+    fn excluded(attempt: u32, reasons: &[(&str, &str)]) -> Exclusion {
+        let point = &fixture::serving::small().summary.points[0];
+        let trial_id = TrialId::of(&point.case_id, &point.point_id, 2);
+        Exclusion { trial_id, attempt, reasons: reasons.iter().map(|(code, detail)| Reason::new(code, *detail)).collect() }
+    }
+
+    #[test]
+    fn attempts_are_counted_from_one() {
+        let late = [("client_late", "it was late")];
+        assert_eq!(exclusions(&[excluded(0, &late), excluded(1, &late)]), ["t2, t2 (attempt 2): client_late, it was late"]);
+        let mut model = fixture::model();
+        model.summary.points[0].metrics[0].trials[0].attempt = 4;
+        let report = model.report();
+        let attempts: Vec<u32> = report.cases[0].points[0].rows[0]
+            .measured
+            .as_ref()
+            .expect("it is there")
+            .trials
+            .iter()
+            .map(|trial| trial.attempt)
+            .collect();
+        assert_eq!(attempts.iter().max(), Some(&5), "{attempts:?}");
+        assert_eq!(attempts.iter().min(), Some(&1));
+    }
+
+    #[test]
+    fn the_commonest_reason_is_told_in_the_words_of_the_first() {
+        let mut summary = fixture::serving::small().summary;
+        for point in &mut summary.points {
+            point.excluded.clear();
+        }
+        assert_eq!(commonest_reason(&summary), None);
+        summary.points[1].excluded = vec![
+            excluded(0, &[("client_late", "once"), ("all_failed", "none of 10")]),
+            excluded(1, &[("all_failed", "none of 9"), ("all_failed", "none of 9")]),
+        ];
+        summary.points[2].excluded = vec![excluded(0, &[("client_late", "twice")]), excluded(1, &[("all_failed", "")])];
+        assert_eq!(commonest_reason(&summary).as_deref(), Some("all_failed, none of 10 (3 of 4 attempts)"));
+        summary.points[1].excluded.clear();
+        summary.points[2].excluded.remove(0);
+        assert_eq!(commonest_reason(&summary).as_deref(), Some("all_failed (1 of 1 attempt)"), "without words of its own");
+    }
+
+    #[test]
+    fn commands_name_a_store_that_they_would_not_find() {
+        let hint = "need `--store URI` as well";
+        let published = fixture::report();
+        assert!(published.markdown().contains(hint));
+        assert!(published.html().contains("need <code>--store URI</code> as well"));
+        let found = fixture::report().in_store(None);
+        assert!(!found.markdown().contains(hint) && !found.markdown().contains("--store"));
+        let elsewhere = fixture::report().in_store(Some("s3://a bucket"));
+        for text in [elsewhere.terminal(100, false), elsewhere.markdown()] {
+            assert!(text.contains("assay verify quickstart-2026-11-20 --store 's3://a bucket'\n"), "{text}");
+            assert!(text.contains("/value --store 's3://a bucket'\n"), "{text}");
+            assert!(!text.contains(hint));
+        }
+        assert!(elsewhere.html().contains("/value --store &#39;s3://a bucket&#39;</code>"));
+    }
 }

@@ -1,7 +1,7 @@
 //! Remarks: what the cells of a table only hint at. A report makes each in full; a terminal has room for the gist, and says it once
 //! for all loads and metrics that it is true of.
 
-use crate::text::{columns, fit, wrap};
+use crate::text::{columns, counted, fit, wrap};
 
 /// Remarks of a case in a terminal; the report has all of them.
 const MAX_BRIEF: usize = 12;
@@ -101,7 +101,7 @@ pub(crate) fn briefly(remarks: &[Remark], points: usize, point_word: &str) -> Ve
         };
         format!("{place}{about}: {text}")
     });
-    brief.chain((more > 0).then(|| format!("and {more} more remarks, in the report"))).collect()
+    brief.chain((more > 0).then(|| format!("and {}, in the report", counted(more as u64, "more remark")))).collect()
 }
 
 /// The first few of some names, and how many more there are.

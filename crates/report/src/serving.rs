@@ -24,6 +24,9 @@ const MAX_FAILED_SHOWN: usize = 16;
 /// Outcomes that a point names; the endpoint cannot make up more than there are words for, a hostile Summary can.
 const MAX_OUTCOMES: usize = 12;
 
+/// The fewest samples of a trial whose 99th percentile is worth its name: of fewer, it lies between the two largest.
+const MIN_FOR_P99: u64 = 100;
+
 /// Absences that a point explains.
 const MAX_ABSENT: usize = 100;
 
@@ -545,18 +548,21 @@ fn headline<'a>(case: &'a CaseSection, work: &Work) -> Option<Headline<'a>> {
         case.points.iter().filter_map(|point| Some((point, point.measured(metric)?))).collect();
     let met = |point: &PointSection| point.serving.as_ref().is_some_and(|load| load.slo_met == Some(true));
     let loads = counted(case.points.len() as u64, "load");
+    let is_only = case.points.len() == 1;
     let best = |candidates: &[(&'a PointSection, &'a Measured)]| {
         let speed = |point: &PointSection| throughput(point).map_or(f64::NEG_INFINITY, |(_, found)| found.median);
         candidates.iter().copied().max_by(|(one, _), (other, _)| speed(one).total_cmp(&speed(other)))
     };
     if work.slos.is_empty() {
         let (point, found) = best(&measured)?;
-        return Some((point, metric, found, format!("the highest throughput of {loads}")));
+        let why = if is_only { "the only load".to_owned() } else { format!("the highest throughput of {loads}") };
+        return Some((point, metric, found, why));
     }
     let meeting: Vec<_> = measured.iter().copied().filter(|(point, _)| met(point)).collect();
     if let Some((point, found)) = best(&meeting) {
         let slos = work.slo_text();
         let text = match meeting.len() {
+            _ if is_only => format!("the only load, which met the SLOs ({slos})"),
             all if all == case.points.len() => format!("the highest throughput of {loads}, which all met the SLOs ({slos})"),
             1 => format!("the only one of {loads} that met the SLOs ({slos})"),
             some => format!("the highest throughput of the {some} among {loads} that met the SLOs ({slos})"),
@@ -564,7 +570,13 @@ fn headline<'a>(case: &'a CaseSection, work: &Work) -> Option<Headline<'a>> {
         return Some((point, metric, found, text));
     }
     let (point, found) = measured.iter().copied().min_by(|(_, one), (_, other)| one.median.total_cmp(&other.median))?;
-    Some((point, metric, found, format!("the lowest latency; none of {loads} met the SLOs ({})", work.slo_text())))
+    let slos = work.slo_text();
+    let why = if is_only {
+        format!("the only load, which did not meet the SLOs ({slos})")
+    } else {
+        format!("the lowest latency; none of {loads} met the SLOs ({slos})")
+    };
+    Some((point, metric, found, why))
 }
 
 /// What the cells of a serving table only hint at: why something is absent, unstable or excluded, and what failed requests were.
@@ -590,22 +602,18 @@ fn point_remarks(point: &PointSection, columns: &[&'static Column]) -> Vec<Remar
                 if measured.stability != Stability::Stable {
                     say(format!("{}, {}", measured.stability, measured.stability_reason), column.name());
                 }
+                for caveat in [few_for_p99(column, measured), without_gaps(column, measured)].into_iter().flatten() {
+                    say(caveat, column.name());
+                }
             }
         }
     }
     let mut remarks: Vec<Remark> = Vec::new();
     if let Some(load) = point.serving.as_ref().filter(|load| load.failed() > 0) {
-        let twins = columns
-            .iter()
-            .filter(|_| !load.are_uncounted)
-            .filter_map(|column| Some((twin(point, column)?, metric_name(column.metric))));
-        let twins = twins.map(|(row, name)| match &row.measured {
-            Ok(found) => format!("; {name} with failures {} {}", found.median_text, row.unit),
-            Err(reason) => format!("; {name} with failures absent: {reason}"),
-        });
+        let slowest = if load.are_uncounted { String::new() } else { as_slowest(point, columns) };
         let (failed, due, what) = (grouped(load.failed()), counted(load.requests, "request"), load.failure_text());
         let uncounted = if load.are_uncounted { ", in attempts that do not count" } else { "" };
-        let text = format!("{failed} of {due} failed ({what}){uncounted}{}", twins.collect::<String>());
+        let text = format!("{failed} of {due} failed ({what}){uncounted}{slowest}");
         remarks.push(Remark::of_point(&point.label, text));
     }
     remarks.extend(said.into_iter().map(|(text, metrics)| Remark {
@@ -618,6 +626,49 @@ fn point_remarks(point: &PointSection, columns: &[&'static Column]) -> Vec<Remar
     remarks
 }
 
+/// Whether a metric is of gaps between token events, of which a request has many.
+fn is_of_gaps(column: &Column) -> bool {
+    column.metric.starts_with("itl_") || column.metric.starts_with("icl_")
+}
+
+/// That a p99 rests on so few samples that it is their maximum in all but name.
+fn few_for_p99(column: &Column, measured: &Measured) -> Option<String> {
+    let fewest = measured.trials.iter().map(|trial| trial.samples).min().filter(|_| column.statistic == "p99")?;
+    let samples = if is_of_gaps(column) { "gaps" } else { "requests" };
+    (fewest < MIN_FOR_P99).then(|| {
+        format!(
+            "p99 of fewer than {MIN_FOR_P99} {samples} is close to their maximum, so ask for at least {MIN_FOR_P99} requests a trial; \
+             the smallest trial has {}",
+            grouped(fewest)
+        )
+    })
+}
+
+/// That a time between tokens is 0: what comes in one packet is stamped with one instant.
+fn without_gaps(column: &Column, measured: &Measured) -> Option<String> {
+    let is_between_tokens = is_of_gaps(column) || column.metric.starts_with("tpot_");
+    (is_between_tokens && measured.median == 0.0)
+        .then(|| "0, since tokens came together and no gap between them could be measured".to_owned())
+}
+
+/// What latencies come to once failed requests count as the slowest: those that have a value then, and those that have none.
+fn as_slowest(point: &PointSection, columns: &[&'static Column]) -> String {
+    let mut values: Vec<String> = Vec::new();
+    let mut absent: Vec<(&str, Vec<String>)> = Vec::new();
+    for (row, name) in columns.iter().filter_map(|column| Some((twin(point, column)?, metric_name(column.metric)))) {
+        match &row.measured {
+            Ok(found) => values.push(format!("{name} is {} {}", found.median_text, row.unit)),
+            Err(reason) => match absent.iter_mut().find(|(known, _)| known == reason) {
+                Some((_, names)) => names.push(name),
+                None => absent.push((reason, vec![name])),
+            },
+        }
+    }
+    let absent = absent.iter().map(|(reason, names)| format!("there is no {}: {reason}", names.join(" and no ")));
+    let said: Vec<String> = values.into_iter().chain(absent).collect();
+    if said.is_empty() { String::new() } else { format!("; with failures as slowest, {}", said.join("; ")) }
+}
+
 /// A latency for people, from milliseconds: `412 ms`.
 pub(crate) fn milliseconds(value: f64) -> String {
     format!("{} ms", significant(value, None))
@@ -626,6 +677,7 @@ pub(crate) fn milliseconds(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::remark;
 
     #[test]
     fn evenly_keeps_both_ends() {
@@ -706,6 +758,105 @@ mod tests {
         assert!(!screen.contains("0 of 0"), "{screen}");
         assert!(!report.markdown().contains("0 of 0"));
         assert!(!report.html().contains("0 of 0"));
+    }
+
+    /// What is said of a case with one load, whose trials have so many samples of each metric and these medians.
+    fn said_of(samples: u64, medians: &[(&str, f64)]) -> String {
+        let mut model = crate::fixture::serving::small();
+        model.plan.cases[0].points.truncate(1);
+        for metric in &mut model.summary.points[0].metrics {
+            metric.trials.iter_mut().for_each(|trial| trial.n = Count(samples));
+            if let Some((_, median)) = medians.iter().find(|(name, _)| *name == metric.metric) {
+                metric.median = *median;
+            }
+        }
+        let report = model.report();
+        remarks(&report.cases[0]).iter().map(Remark::in_full).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn a_p99_of_few_requests_says_that_it_is_a_maximum() {
+        assert_eq!(said_of(100, &[]), "", "a hundred are enough");
+        insta::assert_snapshot!(said_of(99, &[]), @r"
+        1 stream, TTFT p99, TPOT p99, E2E p99: p99 of fewer than 100 requests is close to their maximum, so ask for at least 100 requests a trial; the smallest trial has 99
+        1 stream, ITL p99: p99 of fewer than 100 gaps is close to their maximum, so ask for at least 100 requests a trial; the smallest trial has 99
+        ");
+        assert!(said_of(1, &[]).ends_with("the smallest trial has 1"));
+    }
+
+    #[test]
+    fn few_requests_are_remarked_once_for_all_loads_and_in_every_rendering() {
+        let mut model = crate::fixture::serving::small();
+        for (place, point) in model.summary.points.iter_mut().enumerate() {
+            for metric in &mut point.metrics {
+                metric.trials.iter_mut().for_each(|trial| trial.n = Count(10 + place as u64));
+            }
+        }
+        let report = model.report();
+        let brief = remark::briefly(&remarks(&report.cases[0]), 3, "load");
+        let about: Vec<String> = brief.into_iter().filter(|remark| remark.contains("close to their maximum")).collect();
+        insta::assert_snapshot!(about.join("\n"), @r"
+        1 stream, 64 streams, TTFT p99, TPOT p99, E2E p99: p99 of fewer than 100 requests is close to their maximum, so ask for at least 100 requests a trial
+        1 stream, 64 streams, ITL p99: p99 of fewer than 100 gaps is close to their maximum, so ask for at least 100 requests a trial
+        ");
+        for text in [report.terminal(100, false), report.markdown(), report.html()] {
+            assert!(text.contains("p99 of fewer than 100 requests"), "{text}");
+        }
+    }
+
+    #[test]
+    fn tokens_that_came_together_have_no_gaps() {
+        insta::assert_snapshot!(said_of(160, &[("tpot_ms_p50", 0.0), ("itl_ms_p99", 0.0), ("ttft_ms_p50", 0.0)]), @"1 stream, TPOT p50, ITL p99: 0, since tokens came together and no gap between them could be measured");
+        assert_eq!(said_of(160, &[("tpot_ms_p50", 0.001)]), "");
+    }
+
+    /// What is said of the failed requests of a load with these twins.
+    fn with_twins(twins: &[(&str, Result<f64, &str>)]) -> String {
+        let mut model = crate::fixture::serving::small();
+        let point = &mut model.summary.points[1];
+        let serving = point.serving.as_mut().expect("it serves");
+        serving.absent.clear();
+        for (name, twin) in twins {
+            match twin {
+                Ok(value) => {
+                    let mut metric = point.metrics[0].clone();
+                    (metric.metric, metric.median) = ((*name).to_owned(), *value);
+                    point.metrics.push(metric);
+                }
+                Err(reason) => drop(serving.absent.insert((*name).to_owned(), (*reason).to_owned())),
+            }
+        }
+        let report = model.report();
+        remarks(&report.cases[0]).iter().map(Remark::in_full).find(|remark| remark.contains("failed (")).expect("it is said")
+    }
+
+    #[test]
+    fn failures_as_slowest_are_told_in_plain_words() {
+        assert_eq!(with_twins(&[]), "64 streams: 13 of 800 requests failed (timeout × 11, http_error × 2)");
+        let why = "the 99 % rank lies beyond those that have a value, 3 of 4";
+        let twins = [
+            ("ttft_ms_p50_with_failures", Ok(130.0)),
+            ("ttft_ms_p99_with_failures", Err(why)),
+            ("e2e_ms_p99_with_failures", Err(why)),
+        ];
+        insta::assert_snapshot!(with_twins(&twins), @"64 streams: 13 of 800 requests failed (timeout × 11, http_error × 2); with failures as slowest, TTFT p50 is 130 ms; there is no TTFT p99 and no E2E p99: the 99 % rank lies beyond those that have a value, 3 of 4");
+    }
+
+    #[test]
+    fn the_only_load_is_no_plural() {
+        let mut model = crate::fixture::serving::small();
+        model.plan.cases[0].points.truncate(1);
+        let why = |model: &crate::fixture::Model| {
+            let sentence = model.report().sentences().next().expect("a sentence");
+            sentence.split("; ").nth(1).expect("the reason").to_owned()
+        };
+        assert_eq!(why(&model), "the only load, which met the SLOs (TTFT 500 ms, TPOT 50 ms)");
+        model.summary.points[0].serving.as_mut().expect("it serves").slo_met = Some(false);
+        assert_eq!(why(&model), "the only load, which did not meet the SLOs (TTFT 500 ms, TPOT 50 ms)");
+        for work in model.plan.workloads.iter_mut().filter_map(|workload| workload.serving.as_mut()) {
+            work.slos.clear();
+        }
+        assert_eq!(why(&model), "the only load");
     }
 
     #[test]

@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 
 use assay_manifest::{
-    Control, ControlFact, ControlState, Count, CrossCheck, Exclusion, RunOutcome, RunStatus, ServingPoint, Summary, WorkloadType,
+    Control, ControlFact, ControlState, Count, CrossCheck, Exclusion, Role, RunOutcome, RunStatus, ServingPoint, Summary,
+    WorkloadType,
 };
 
-use crate::environment;
+use crate::environment::{self, Machine};
 use crate::inputs::Inputs;
-use crate::model::reason_counts;
+use crate::model::{none_counts, reason_counts};
 use crate::number::{bytes, grouped, percent};
 use crate::serving::milliseconds;
-use crate::text::{clean, counted};
+use crate::text::{all_of, clean, counted};
 
 /// Details that an item lists; the rest is counted.
 const MAX_DETAILS: usize = 12;
@@ -68,7 +69,8 @@ fn requests(inputs: &Inputs<'_>) -> Option<StripItem> {
     let (ok, named) = by_outcome(points.iter().flat_map(|point| &point.outcomes));
     let failed = due.saturating_sub(ok);
     let headline = match failed {
-        0 if due > 0 => format!("all {} answered", counted(due, "request")),
+        0 if due == 1 => "the only request was answered".to_owned(),
+        0 if due > 0 => format!("{} answered", all_of(due, "request")),
         _ => format!("{} of {} failed ({})", grouped(failed), counted(due, "request"), share(failed, due)),
     };
     let mut details: Vec<String> =
@@ -129,7 +131,7 @@ fn client(inputs: &Inputs<'_>) -> Option<StripItem> {
     details.extend(worst_lateness(inputs.summary));
     details.push(match checks.len() {
         0 => "the endpoint has no counters to check the client's counts against".to_owned(),
-        all if agreeing == all => format!("the endpoint's own counters agree in all {}", counted(all as u64, "check")),
+        all if agreeing == all => format!("the endpoint's own counters agree in {}", all_of(all as u64, "check")),
         all => format!("the endpoint's own counters agree in {agreeing} of {}", counted(all as u64, "check")),
     });
     let disagreeing = checks.iter().filter(|check| !check.agrees);
@@ -163,9 +165,13 @@ fn trials(inputs: &Inputs<'_>) -> StripItem {
     let excluded: usize = points.iter().map(|point| point.excluded.len()).sum();
     let status = inputs.summary.status;
     let headline = match status {
-        RunStatus::Succeeded => format!("all {planned} trials count"),
-        RunStatus::Partial => format!("partial: {counting} of {planned} trials count"),
-        RunStatus::Failed => format!("failed: none of {planned} trials counts"),
+        RunStatus::Succeeded if planned == 1 => "the only trial counts".to_owned(),
+        RunStatus::Succeeded => format!("{} count", all_of(planned, "trial")),
+        RunStatus::Partial => {
+            let count = if counting == 1 { "counts" } else { "count" };
+            format!("partial: {} of {} {count}", grouped(counting), counted(planned, "trial"))
+        }
+        RunStatus::Failed => format!("failed: {}", none_counts(planned)),
     };
     let reasons = reason_counts(points.iter().flat_map(|point| &point.excluded));
     let attempts = match excluded {
@@ -185,8 +191,12 @@ fn grade(inputs: &Inputs<'_>) -> StripItem {
     StripItem::new("Grade", lower, headline, shortfalls.collect())
 }
 
+/// The signatures that were verified. A report that is published is made before the Publication that names it, and one that is shown
+/// afterwards: both count the manifests up to there, so that they give one number.
 fn signatures(inputs: &Inputs<'_>) -> StripItem {
-    let signed = counted(inputs.signers.len() as u64, "signed manifest");
+    let publications = inputs.signers.iter().filter(|signature| signature.stage == Role::Publish).count();
+    let before = counted((inputs.signers.len() - publications) as u64, "signed manifest");
+    let signed = if publications > 0 { format!("{before} and the Publication") } else { before };
     let (caution, headline) = match &inputs.trust_policy {
         _ if inputs.signers.is_empty() => (true, "none: nothing here is signed".to_owned()),
         Some((name, _)) => (false, format!("{signed}, trusted by `{}`", clean(name))),
@@ -201,6 +211,9 @@ fn signatures(inputs: &Inputs<'_>) -> StripItem {
     }
     let mut details: Vec<_> =
         by_signer.into_iter().map(|(signer, stages)| clean(&format!("{signer}: {}", stages.join(", ")))).collect();
+    if publications == 0 && !inputs.signers.is_empty() {
+        details.push("the Publication is signed after this report, which it names".to_owned());
+    }
     details.push("a report cannot vouch for itself: `assay verify` says which level holds".to_owned());
     StripItem::new("Signatures", caution, headline, details)
 }
@@ -246,12 +259,18 @@ fn weakest<'a>(inputs: &Inputs<'a>) -> Vec<(Control, &'a ControlFact)> {
 
 fn machine(inputs: &Inputs<'_>) -> StripItem {
     let machines = environment::machines(inputs.environments);
-    let Some(((first, rest), others)) = machines.split_first() else {
+    let Some((machine, others)) = machines.split_first() else {
         return StripItem::new("Machine", true, "unknown".to_owned(), vec!["no host has the role of a target".to_owned()]);
     };
-    let others = others.iter().map(|(processor, rest)| format!("also {processor}, {rest}"));
-    let details = std::iter::once(rest.clone()).chain(others).chain([format!("facts read {}", read_at(inputs))]);
-    StripItem::new("Machine", false, first.clone(), details.collect())
+    let whole = |machine: &Machine| {
+        [&*machine.first, &*machine.rest].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(", ")
+    };
+    let others = others.iter().map(|other| format!("also {}", whole(other)));
+    let clients = environment::clients(inputs.environments);
+    let clients = clients.iter().map(|client| format!("the client ran on {}", whole(client)));
+    let rest = Some(machine.rest.clone()).filter(|rest| !rest.is_empty());
+    let details = rest.into_iter().chain(others).chain(clients).chain([format!("facts read {}", read_at(inputs))]);
+    StripItem::new("Machine", false, machine.first.clone(), details.collect())
 }
 
 fn read_at(inputs: &Inputs<'_>) -> String {
@@ -297,6 +316,61 @@ fn runs(inputs: &Inputs<'_>) -> StripItem {
         0 => "this one only".to_owned(),
         more => format!("this one and {}", counted(more as u64, "other")),
     };
-    let details = others.iter().map(|run| format!("{} {}", run.run_id, run.outcome)).collect();
+    let details = others.iter().map(|run| format!("`{}` {}", run.run_id, run.outcome)).collect();
     StripItem::new("Runs of these cases", false, headline, details)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{self, Model};
+
+    fn item(model: &Model, label: &str) -> StripItem {
+        model.report().strip.into_iter().find(|item| item.label == label).expect("it is there")
+    }
+
+    #[test]
+    fn a_published_report_and_a_shown_one_count_the_same_manifests() {
+        let mut model = fixture::model();
+        let shown = item(&model, "Signatures");
+        assert_eq!(shown.headline, "6 signed manifests and the Publication, trusted by `local`");
+        model.signers.retain(|signature| signature.stage != Role::Publish);
+        let published = item(&model, "Signatures");
+        assert_eq!(published.headline, "6 signed manifests, trusted by `local`");
+        let follows = "the Publication is signed after this report, which it names".to_owned();
+        assert!(published.details.contains(&follows) && !shown.details.contains(&follows));
+        model.signers.clear();
+        assert!(!item(&model, "Signatures").details.contains(&follows), "nothing is signed here");
+    }
+
+    #[test]
+    fn one_trial_and_one_request_are_no_plural() {
+        let mut model = fixture::serving::small();
+        let trials = |model: &Model| item(model, "Trials").headline;
+        model.plan.trials.truncate(1);
+        model.summary.status = RunStatus::Succeeded;
+        assert_eq!(trials(&model), "the only trial counts");
+        model.summary.status = RunStatus::Failed;
+        assert_eq!(trials(&model), "failed: the only trial does not count");
+        let mut model = fixture::serving::small();
+        for point in &mut model.summary.points {
+            point.trials_counted = 0;
+        }
+        model.summary.points[0].trials_counted = 1;
+        assert_eq!(trials(&model), "partial: 1 of 15 trials counts");
+        for serving in model.summary.points.iter_mut().filter_map(|point| point.serving.as_mut()) {
+            (serving.requests, serving.outcomes) = (Count(0), BTreeMap::new());
+        }
+        let serving = model.summary.points[0].serving.as_mut().expect("it serves");
+        (serving.requests, serving.outcomes) = (Count(1), BTreeMap::from([("ok".to_owned(), Count(1))]));
+        assert_eq!(item(&model, "Requests").headline, "the only request was answered");
+        assert_eq!(item(&fixture::model(), "Trials").headline, "partial: 12 of 20 trials count");
+    }
+
+    #[test]
+    fn runs_are_set_as_code() {
+        let html = fixture::report().html();
+        assert!(html.contains("<code>quickstart-2026-11-19</code> finished"));
+        assert!(fixture::report().markdown().contains("`quickstart-2026-11-19` finished"));
+    }
 }

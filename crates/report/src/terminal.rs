@@ -181,9 +181,9 @@ impl Screen {
         if let Some(address) = report.example_address() {
             let text = "A number's address is";
             self.line(&format!("{text} {}/{}/<row>/value. Walk one back:", report.run_id, crate::Address::TABLE));
-            self.line(&format!("  assay trace {address}"));
+            self.line(&format!("  {}", report.trace_command(address)));
         }
-        for command in &report.verify_hint {
+        for command in report.verify_commands() {
             self.line(&format!("  {command}"));
         }
         self.line("");

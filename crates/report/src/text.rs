@@ -141,6 +141,14 @@ pub(crate) fn counted(count: impl Into<u64>, noun: &str) -> String {
     format!("{} {noun}{plural}", grouped(count))
 }
 
+/// All of so many: `the only trial`, `all 5 trials`.
+pub(crate) fn all_of(count: impl Into<u64>, noun: &str) -> String {
+    match count.into() {
+        1 => format!("the only {noun}"),
+        count => format!("all {}", counted(count, noun)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,6 +191,15 @@ mod tests {
         assert_eq!(trials_glyphs(&[0.0; 100], 0.1, 12).chars().count(), 12);
         assert_eq!(trials_glyphs(&[f64::NAN], 0.1, 12), "▁");
         assert_eq!(trials_glyphs(&[], 0.1, 12), "");
+    }
+
+    #[test]
+    fn one_of_a_kind_is_no_plural() {
+        assert_eq!(
+            [0_u64, 1, 2, 10_400].map(|count| counted(count, "trial")),
+            ["0 trials", "1 trial", "2 trials", "10,400 trials"]
+        );
+        assert_eq!([1_u64, 5].map(|count| all_of(count, "trial")), ["the only trial", "all 5 trials"]);
     }
 
     #[test]

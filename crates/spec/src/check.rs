@@ -5,14 +5,17 @@ use serde_json::Value as Json;
 
 use crate::checked::{Checked, Value};
 use crate::field::{Choice, Field, Need, Rule, Table, Type, Unique};
-use crate::format::{Format, REMOTE, TEXT, WORD};
+use crate::format::{Format, HTTP_URL, HTTPS_URL, REMOTE, TEXT, WORD};
 use crate::problem::{Problems, Source, Span, did_you_mean, quote};
-use crate::secret::carries_password;
+use crate::secret::{carries_key, carries_password};
 use crate::tables::REFERENCE;
 use crate::yaml::{Key, Looks, Node, Scalar, Value as Tree};
 
 /// The longest value of an environment variable: Linux takes 128 KiB, definitions need a line.
 const MAX_SCALAR: usize = 4096;
+
+/// What to do about an address with a user, a password or a key in it.
+pub const NO_CREDENTIALS: &str = "remove it; credentials go into a target's `headers`, as references";
 
 /// Checks a whole definition. The result lacks what was wrong.
 pub(crate) fn check(table: &'static Table, node: &Node, problems: &mut Problems<'_>) -> Option<Checked> {
@@ -262,12 +265,12 @@ impl Checker<'_, '_> {
             self.problems.redacted(node.span, message, "remove it from the file and its history, and make a new key");
             return None;
         }
-        if carries_password(&scalar.text) {
-            let message = format!("`{}` carries a user or password", place.path);
+        if let Some(secret) = carried(format, &scalar.text) {
+            let message = format!("`{}` carries {secret}", place.path);
             let hint = if std::ptr::eq(format, &raw const REMOTE) {
                 "remove it; git has credential helpers and ssh keys of its own"
             } else {
-                "remove it; credentials go into a target's `headers`, as references"
+                NO_CREDENTIALS
             };
             self.problems.redacted(node.span, message, hint);
             return None;
@@ -433,6 +436,16 @@ impl Checker<'_, '_> {
             }
         }
     }
+}
+
+/// The credentials that a text carries, if it is an address with any. What should be an address and is none may hide them where an
+/// address would not have them: then too it is not shown.
+fn carried(format: &'static Format, text: &str) -> Option<&'static str> {
+    let is_address = [&raw const HTTP_URL, &raw const HTTPS_URL].iter().any(|address| std::ptr::eq(format, *address));
+    if carries_password(text) || (is_address && text.contains('@') && (format.normal)(text).is_err()) {
+        return Some("a user or password");
+    }
+    (is_address && carries_key(text)).then_some("a key or token")
 }
 
 /// The choice that decides which fields belong, where it is one that is known.

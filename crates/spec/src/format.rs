@@ -267,7 +267,7 @@ pub(crate) static HTTP_URL: Format = Format {
 fn normal_url(text: &str, schemes: &[&str]) -> Result<String, String> {
     let scheme = schemes.iter().find(|scheme| text.strip_prefix(**scheme).is_some_and(|rest| rest.starts_with("://")));
     if scheme.is_none() {
-        return Err(format!("must begin with `{}://`", schemes.join("://` or `")));
+        return Err(other_scheme(text, schemes));
     }
     if !text.bytes().all(|b| b.is_ascii_graphic()) || text.contains(['"', '<', '>', '\\', '^', '`', '{', '|', '}', '#']) {
         return Err("must not hold spaces, a fragment or characters that an address has to escape".to_owned());
@@ -278,6 +278,17 @@ fn normal_url(text: &str, schemes: &[&str]) -> Result<String, String> {
     }
     normal_host(authority)?;
     Ok(text.to_owned())
+}
+
+/// What is wrong with how an address begins: the scheme by its name, where it has one.
+fn other_scheme(text: &str, schemes: &[&str]) -> String {
+    let is_scheme = |scheme: &&str| {
+        (1..=20).contains(&scheme.len()) && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
+    };
+    match text.split_once("://").map(|(scheme, _)| scheme).filter(is_scheme) {
+        Some(scheme) => format!("its scheme has to be `{}`, and is `{scheme}`", schemes.join("` or `")),
+        None => format!("must begin with `{}://`", schemes.join("://` or `")),
+    }
 }
 
 /// The host of an accepted address, with its port.

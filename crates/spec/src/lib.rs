@@ -29,14 +29,15 @@ mod yaml;
 #[cfg(test)]
 mod tests;
 
+pub use check::NO_CREDENTIALS;
 pub use closure::{Closure, ClosureError, ClosureFile, MAX_CLOSURE_BYTES, MAX_CLOSURE_FILES, MAX_FILE_BYTES, ReadFile, closure};
 pub use definition::{Definition, DefinitionKind};
 pub use expand::{MAX_CASES, MAX_POINTS, MAX_TRIALS, expand};
 pub use freeze::{FreezeError, Frozen, MutableParts, Pins, derived_seed};
 pub use lengths::{MAX_TOKENS, Scenario, ScenarioError};
 pub use pipeline::{
-    Baseline, ControlAsk, Gate, MIN_TRIALS, Pipeline, PipelineSpec, Publish, Ready, Schedule, SecretRef, Stage, Target, Trials,
-    Variant,
+    Baseline, ControlAsk, Gate, MIN_TRIALS, Pipeline, PipelineSpec, Publish, Ready, SIMULATOR_PROFILES, Schedule, SecretRef,
+    Stage, Target, Trials, Variant,
 };
 pub use problem::{Excerpt, MAX_PROBLEMS, Problem, render};
 pub use reference::reference;

@@ -15,6 +15,10 @@ use crate::secret::refuse_secrets;
 /// The fewest trials that a number with an interval can rest on.
 pub const MIN_TRIALS: u32 = 3;
 
+/// The profiles of the simulator. It has them itself; the names stand here as well, so that a mistyped one is told before anything
+/// runs. A test of the stage that starts simulators holds both lists to each other.
+pub const SIMULATOR_PROFILES: [&str; 5] = ["instant", "fast", "h100-8b", "h100-8b-prefill", "h100-70b-tp8"];
+
 /// A pipeline as its file defines it. Made by [`Pipeline::parse`] only.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -236,6 +240,7 @@ impl Define for Pipeline {
         check_stages(spec, problems);
         check_publish(spec, problems);
         check_secrets(spec, problems);
+        check_profiles(spec, problems);
     }
 
     fn read(checked: &Checked, places: Places) -> Option<Self> {
@@ -380,6 +385,19 @@ fn check_secrets(spec: &Checked, problems: &mut Problems<'_>) {
         if let Some(env) = item.member("env") {
             refuse_secrets(env, "a definition holds references to secrets only", problems);
         }
+    }
+}
+
+/// A simulator would find out only once it is started, and then say so in its log.
+fn check_profiles(spec: &Checked, problems: &mut Problems<'_>) {
+    let targets = spec.member("targets").map_or(&[][..], Checked::items);
+    for (index, target) in targets.iter().enumerate().filter(|(_, target)| target.text_of("kind") == Some("simulator")) {
+        let Some(profile) = target.at(&["config", "profile"]) else { continue };
+        let Some(name) = profile.text().filter(|name| !SIMULATOR_PROFILES.contains(name)) else { continue };
+        let message = format!("`spec.targets[{index}].config.profile` is no profile of the simulator: {}", quote(name));
+        let known = SIMULATOR_PROFILES.map(|profile| format!("`{profile}`")).join(", ");
+        let near = did_you_mean(name, SIMULATOR_PROFILES).map(|near| format!("{near} ")).unwrap_or_default();
+        problems.hinted(profile.span, message, format!("{near}the profiles are {known}"));
     }
 }
 

@@ -35,6 +35,13 @@ pub(crate) fn carries_password(text: &str) -> bool {
     authority.rsplit_once('@').is_some_and(|(user, _)| scheme != "ssh" || user.contains(':'))
 }
 
+/// Whether the query of an address has a parameter that looks like a secret.
+pub(crate) fn carries_key(address: &str) -> bool {
+    let query = address.split_once('?').map_or("", |(_, query)| query);
+    let mut parameters = query.split(['&', ';']).filter_map(|parameter| parameter.split_once('='));
+    parameters.any(|(name, value)| looks_secret(&name.to_uppercase().replace('-', "_"), value))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,6 +55,16 @@ mod tests {
         }
         for (name, value) in [("MAX_TOKEN", "8"), ("TOKENS", "many"), ("SORT_KEY", "name"), ("PASSWORD", ""), ("A", "text")] {
             assert!(!looks_secret(name, value), "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn a_query_may_hold_a_key() {
+        for address in ["http://h/v1?api_key=x", "http://h?a=1&access-token=x", "http://h/?k=sk-1", "http://h/?a=b;Password=x"] {
+            assert!(carries_key(address), "{address}");
+        }
+        for address in ["http://h/v1", "https://a.b/c?d=e", "http://h/?max_token=8", "http://h/api_key=x", "http://h/?token"] {
+            assert!(!carries_key(address), "{address}");
         }
     }
 

@@ -23,7 +23,9 @@ fn main() -> ExitCode {
     match serve() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("assay-sql: {error} (it is started by `assay` and its stages; people use `assay query`)");
+            let said = "it is started by `assay` and its stages; people use `assay query`";
+            // Nothing is left to do where even that cannot be said.
+            let _ = writeln!(std::io::stderr(), "assay-sql: {error} ({said})");
             ExitCode::from(2)
         }
     }

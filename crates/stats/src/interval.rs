@@ -54,11 +54,15 @@ impl Interval {
     }
 }
 
+fn samples_bound(n: usize) -> String {
+    if n == 1 { "1 sample bounds".to_owned() } else { format!("{n} samples bound") }
+}
+
 /// Why there is no interval: an absent one is better than a false one.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum NoInterval {
     /// Even the interval from the smallest to the largest sample would cover the median too rarely.
-    #[error("{n} samples bound the median with {:.1} % confidence at most; {needed} are needed", best * 100.0)]
+    #[error("{} the median with {:.1} % confidence at most; {needed} are needed", samples_bound(*n), best * 100.0)]
     TooFewForMedian {
         /// The number of samples.
         n: usize,

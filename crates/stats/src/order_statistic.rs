@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn too_few_samples_say_how_many_it_takes() {
         let refusal = |n| interval(n).expect_err("refused").to_string();
-        insta::assert_snapshot!(refusal(1), @"1 samples bound the median with 0.0 % confidence at most; 5 are needed");
+        insta::assert_snapshot!(refusal(1), @"1 sample bounds the median with 0.0 % confidence at most; 5 are needed");
         insta::assert_snapshot!(refusal(4), @"4 samples bound the median with 87.5 % confidence at most; 5 are needed");
     }
 

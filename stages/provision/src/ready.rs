@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
 
-use assay_manifest::{Count, Probe, Target};
+use assay_manifest::{Count, Probe, Target, TargetKind};
 use assay_probe::{Client, at};
 use assay_process::Cancel;
 use assay_stage::{Clock, Failure};
@@ -44,16 +44,23 @@ pub(crate) fn wait(
             Err(why) => why,
         };
         if watch.elapsed_ns() >= target.ready_timeout_ns.0 {
-            return Err(not_ready(target, &why));
+            return Err(not_ready(target, address, &question, &why));
         }
         cancel.wait_timeout(PAUSE);
     }
 }
 
-fn not_ready(target: &Target, why: &str) -> Failure {
+/// Of an endpoint there is no log: somebody else has started it, or nobody.
+fn not_ready(target: &Target, address: &str, question: &Question, why: &str) -> Failure {
     let limit = Duration::from_nanos(target.ready_timeout_ns.0);
+    let hint = match target.kind {
+        TargetKind::Endpoint => format!(
+            "is a server up at `{address}`? Assay tried `{question}` until then; `ready.timeout` gives the server more time"
+        ),
+        _ => "look into its log beside the stage's, or give it more time with `ready.timeout`".to_owned(),
+    };
     Failure::environment("target_not_ready", format!("target `{}` was not ready after {limit:?}: {why}", target.name))
-        .hint("look into its log beside the stage's, or give it more time with `ready.timeout`")
+        .hint(hint)
         .lasting()
 }
 

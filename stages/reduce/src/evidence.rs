@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use assay_indicator::{Output, Value};
 use assay_manifest::{
     Attempt, Body as _, CaseId, CollectedAttempt, Collection, Digest, Document, ExecutionPart, MAX_MANIFEST_BYTES, Plan,
-    PlannedTrial, PointId,
+    PlannedTrial, PointId, Shard,
 };
 use assay_stage::{Context, Exit, Failure};
 
@@ -38,6 +38,12 @@ impl Attempts {
             Ok((planned.clone(), attempts.collect::<Result<_, Failure>>()?))
         });
         trials.collect::<Result<_, _>>().map(Self)
+    }
+
+    /// The attempts that count, each with the shard that made it.
+    pub(crate) fn counted(&self) -> impl Iterator<Item = (Shard, &Attempt)> {
+        let all = self.0.iter().flat_map(|(_, attempts)| attempts);
+        all.filter(|found| found.collected.counted).map(|found| (found.collected.shard, &found.attempt))
     }
 
     /// The attempts of the trials of one point, trial by trial, with what their scripts printed.
@@ -119,4 +125,23 @@ pub(crate) fn samples<'a>(output: &'a Output, metric: &str) -> Option<&'a [f64]>
 pub(crate) fn numeric_paths(output: &Output) -> impl Iterator<Item = &str> {
     let is_numeric = |value: &Value| matches!(value, Value::Number(_) | Value::Samples(_));
     output.result.iter().filter(move |(_, value)| is_numeric(value)).map(|(path, _)| path.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn every_shard_s_part_of_an_attempt_that_counts_is_looked_at() {
+        let planned = fixture::plan(1).trials.remove(0);
+        let of_shard = |index, number, counted| Found {
+            collected: CollectedAttempt { shard: Shard { index, count: 2 }, ..fixture::collected(number, counted) },
+            attempt: fixture::attempt(&planned, number, counted),
+        };
+        let found = vec![of_shard(0, 0, false), of_shard(1, 0, false), of_shard(0, 1, true), of_shard(1, 1, true)];
+        let attempts = Attempts(vec![(planned, found)]);
+        let counted: Vec<_> = attempts.counted().map(|(shard, attempt)| (shard.index, attempt.attempt)).collect();
+        assert_eq!(counted, [(0, 1), (1, 1)]);
+    }
 }

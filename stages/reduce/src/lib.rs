@@ -8,6 +8,7 @@ mod evidence;
 mod rows;
 mod serving;
 mod telemetry;
+mod words;
 
 use assay_claim::Evidence;
 use assay_manifest::{
@@ -60,11 +61,11 @@ impl Stage for Reduce {
         let Outcomes { points, file, serving, views } = outcomes(ctx, &context, &dimensions)?;
         let status = status(&points);
         let (telemetry, left_out) = telemetry::write(ctx, &context, &dimensions, &points)?;
-        let evidence = Evidence { plan, environments: &environments, collection, status, points: &points };
-        let findings = Findings {
-            publication_safe: assay_claim::shortfalls(Intent::Publication, &evidence).is_empty(),
-            issues: issues(&points, collection).into_iter().chain(left_out).collect(),
-        };
+        let clocks = assay_claim::unknown_clocks(context.attempts.counted());
+        let issues: Vec<Reason> = issues(&points, collection).into_iter().chain(clocks).chain(left_out).collect();
+        let evidence = Evidence { plan, environments: &environments, collection, status, points: &points, issues: &issues };
+        let publication_safe = assay_claim::shortfalls(Intent::Publication, &evidence).is_empty();
+        let findings = Findings { publication_safe, issues };
         let runs = rows::run_rows(&context, &dimensions, &points, &findings)?;
         // In the order in which tables are published.
         let tables = dimensions.into_files().into_iter().map(|(table, rows)| write_file(ctx, table, rows));
@@ -188,7 +189,8 @@ fn issues(points: &[PointSummary], collection: &Collection) -> Vec<Reason> {
     let counted: u32 = points.iter().map(|point| point.trials_counted).sum();
     let planned: u32 = points.iter().map(|point| point.trials_planned).sum();
     let missing = (counted < planned).then(|| {
-        Reason::new("trials_missing", format!("{} of {planned} planned trials have no valid attempt", planned - counted))
+        let of = words::counted(planned, "planned trial");
+        Reason::new("trials_missing", format!("there is no valid attempt at {} of {of}", planned - counted))
     });
     let drift = collection
         .drift
@@ -198,7 +200,10 @@ fn issues(points: &[PointSummary], collection: &Collection) -> Vec<Reason> {
         collection.trials.iter().flat_map(|trial| &trial.attempts).filter(|attempt| attempt.counted && !attempt.gaps.is_empty());
     let unrecorded = match unrecorded.count() {
         0 => None,
-        count => Some(Reason::new("recording_gaps", format!("{count} counted attempts have gaps in their recording"))),
+        count => {
+            let attempts = words::counted(count as u64, "counted attempt");
+            Some(Reason::new("recording_gaps", format!("there are gaps in the recording of {attempts}")))
+        }
     };
     missing.into_iter().chain(drift).chain(unrecorded).collect()
 }

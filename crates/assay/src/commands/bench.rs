@@ -9,18 +9,21 @@ use std::path::PathBuf;
 
 use assay_manifest::RunId;
 use assay_runner::SourceSpec;
-use assay_spec::{ClosureError, Problem, closure, expand};
+use assay_spec::{ClosureError, NO_CREDENTIALS, Problem, closure, expand};
 use assay_stage::{Exit, Failure};
 use serde_json::{Map, Value, json};
 
 use crate::commands::run::{Asked, Shows};
 use crate::output;
 
+/// How long the endpoint is waited for: whoever types a line is there to start it.
+const READY_TIMEOUT: &str = "10s";
+
 /// Where the pipeline stands in the Source.
 const PIPELINE: &str = "pipelines/bench.yaml";
 
 /// The options by the field that each becomes, the longer paths before those that they begin with.
-const OPTIONS: [(&str, &str); 19] = [
+const OPTIONS: [(&str, &str); 20] = [
     ("spec.load.concurrency", "--concurrency"),
     ("spec.load.rate", "--rate"),
     ("spec.load.arrival", "--arrival"),
@@ -39,6 +42,7 @@ const OPTIONS: [(&str, &str); 19] = [
     ("spec.trials.count", "--trials"),
     ("spec.shards", "--shards"),
     ("spec.targets[0].url", "--url"),
+    ("spec.targets[0].config.profile", "--simulator"),
     ("spec.targets[0].headers", "--header"),
 ];
 
@@ -153,7 +157,9 @@ impl Bench {
         }
         let source = SourceSpec { pipeline: PIPELINE.to_owned(), adhoc, ..SourceSpec::default() };
         let plan = json!({"fetch": false});
-        Asked { source, store: self.store, name: self.name, plan, json: self.json, shows: Shows::Tables }.run()
+        let asked = Asked { source, store: self.store, name: self.name, plan, json: self.json, shows: Shows::Tables };
+        let url = self.url;
+        asked.run().map_err(|failure| naming_the_url(failure, url.as_deref()))
     }
 
     /// The files of the Source: JSON, which is YAML.
@@ -223,7 +229,7 @@ impl Bench {
             pairs("--header", &self.header)?.into_iter().map(|(name, variable)| (name, json!({"from_env": variable}))).collect();
         let mut target = match (&self.simulator, &self.url) {
             (Some(profile), _) => json!({"name": "simulator", "kind": "simulator", "config": {"profile": profile}}),
-            (None, url) => json!({"name": "endpoint", "kind": "endpoint", "url": url, "ready": {"timeout": "10s"}}),
+            (None, url) => json!({"name": "endpoint", "kind": "endpoint", "url": url, "ready": {"timeout": READY_TIMEOUT}}),
         };
         if !headers.is_empty() {
             target["headers"] = Value::Object(headers);
@@ -255,9 +261,22 @@ fn check(files: &BTreeMap<String, Vec<u8>>) -> Result<(), Failure> {
     let Some(first) = problems.first() else { return Ok(()) };
     let failure = Failure::usage("option", messages.join("; "));
     Err(match &first.hint {
+        Some(hint) if hint == NO_CREDENTIALS => {
+            failure.hint("remove it; `--header NAME=VARIABLE` sends the credentials that an environment variable holds")
+        }
         Some(hint) => failure.hint(hint),
         None => failure.hint("`assay bench --help` says what each option takes"),
     })
+}
+
+/// A failure to reach the endpoint, with the option that says where it is: nobody wrote a pipeline that could give it more time.
+fn naming_the_url(failure: Failure, url: Option<&str>) -> Failure {
+    match url {
+        Some(url) if failure.code == "target_not_ready" => failure.hint(format!(
+            "is a server up at `{url}`, as `--url` says? Assay tried to connect to it for {READY_TIMEOUT}: start it, or mend the address"
+        )),
+        _ => failure,
+    }
 }
 
 /// A problem's message, with the option in the place of the field that it became.
@@ -288,4 +307,22 @@ fn written(document: &Value) -> Vec<u8> {
     let mut text = serde_json::to_string_pretty(document).unwrap_or_default();
     text.push('\n');
     text.into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_that_is_not_there_is_named_by_its_option() {
+        let failed = |code| Failure::environment(code, "refused").hint("`ready.timeout`");
+        let hint = |failure: Failure| failure.hint.unwrap_or_default();
+        let asked = hint(naming_the_url(failed("target_not_ready"), Some("http://h:1")));
+        assert!(
+            asked.starts_with("is a server up at `http://h:1`, as `--url` says?") && !asked.contains("ready.timeout"),
+            "{asked}"
+        );
+        assert_eq!(hint(naming_the_url(failed("target_not_ready"), None)), "`ready.timeout`", "the simulator has no address");
+        assert_eq!(hint(naming_the_url(failed("model_not_served"), Some("http://h:1"))), "`ready.timeout`", "it was there");
+    }
 }

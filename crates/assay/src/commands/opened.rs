@@ -82,9 +82,14 @@ impl Where {
     }
 }
 
+/// A store as commands have to name it; none where they find it by themselves.
+pub(crate) fn named_store(uri: &str) -> Option<&str> {
+    Some(uri).filter(|uri| default_store().ok().as_deref() != Some(*uri))
+}
+
 impl Opened {
-    /// The report of a published run; none of one that has not come that far.
-    pub(crate) fn report(&self) -> Result<Option<Report>, Failure> {
+    /// The report of a published run, which says that `command` has verified it; none of one that has not come that far.
+    pub(crate) fn report(&self, command: &str) -> Result<Option<Report>, Failure> {
         let chain = &self.chain;
         let (Some(plan), Some(collection), Some(summary), Some(publication)) =
             (chain.one::<Plan>(), chain.one::<Collection>(), chain.one::<Summary>(), chain.one::<Publication>())
@@ -98,14 +103,14 @@ impl Opened {
             Trust::None { .. } => None,
         };
         let views = self.views(&summary.body)?;
-        Ok(Some(Report::build(&Inputs {
+        let report = Report::build(&Inputs {
             run_id: &chain.run_id,
             plan: &plan.body,
             environments: &environments,
             collection: &collection.body,
             summary: &summary.body,
             views: views.as_ref(),
-            verified: Some(assay_report::Verified { level: "1 (chain)".to_owned(), by: "assay show".to_owned() }),
+            verified: Some(assay_report::Verified { level: "1 (chain)".to_owned(), by: command.to_owned() }),
             grade: &publication.body.grade,
             runs: &publication.body.runs,
             signers: &chain.documents.iter().map(signed).collect::<Vec<_>>(),
@@ -115,7 +120,11 @@ impl Opened {
             query_texts: self.query_texts(&plan.body)?,
             warehouse_snapshot: &publication.body.warehouse_snapshot,
             verify_hint: format!("assay verify {}", chain.run_id),
-        })))
+        });
+        Ok(Some(match &self.store {
+            Some(uri) => report.in_store(named_store(uri)),
+            None => report,
+        }))
     }
 
     /// What the pictures of serving are drawn from; none where it is not at hand.

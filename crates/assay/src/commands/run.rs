@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use assay_envelope::ScryptCost;
 use assay_manifest::{Plan, Publication, RunId, RunStatus, Summary};
 use assay_process::Signal;
-use assay_runner::{Committed, Config, Run as Driven, RunSpec, SourceSpec, ToBranch, default_store, export, init_keys};
+use assay_runner::{Committed, Config, Run as Driven, RunSpec, SourceSpec, ToBranch, export, init_keys};
 use assay_stage::{Exit, Failure};
 use serde_json::json;
 
-use crate::commands::opened::{Opened, Where};
+use crate::commands::opened::{Opened, Where, named_store};
 use crate::commands::push;
 use crate::output;
 use crate::progress::Progress;
@@ -60,6 +60,16 @@ pub(crate) enum Shows {
     Report,
     /// The tables of serving alone.
     Tables,
+}
+
+impl Shows {
+    /// The command that shows it.
+    fn command(self) -> &'static str {
+        match self {
+            Self::Report => "assay run",
+            Self::Tables => "assay bench",
+        }
+    }
 }
 
 /// A run that somebody asked for, by a pipeline or by options.
@@ -113,19 +123,20 @@ impl Asked {
             ToBranch::Yes(branch) => push::commit(&opened, branch, &cancel).map(Some),
             ToBranch::No | ToBranch::ByHand(_) => Ok(None),
         };
-        let shown = self.show(&run, &opened, &folder, pushed.as_ref().ok().and_then(Option::as_ref))?;
+        self.show(&run, &opened, &folder, pushed.as_ref().ok().and_then(Option::as_ref))?;
         if let ToBranch::ByHand(branch) = to_branch {
             let by_hand = format!("assay push {}{}", run.run_id, elsewhere(&run));
             output::talk(format!("not committed to the branch `{branch}`, because what ran is no commit's; by hand: {by_hand}"));
         }
-        pushed.map(|_| shown).map_err(|failure| not_pushed(&run, failure))
+        pushed.map_err(|failure| not_pushed(&run, failure))?;
+        no_valid_trial(&opened, &folder).map_or(Ok(Exit::Done), Err)
     }
 
-    fn show(&self, run: &Driven, opened: &Opened, folder: &Path, pushed: Option<&Committed>) -> Result<Exit, Failure> {
+    fn show(&self, run: &Driven, opened: &Opened, folder: &Path, pushed: Option<&Committed>) -> Result<(), Failure> {
         let lost = || Failure::unexpected("publication", "the run is finished, but its publication is not there");
         let summary = &opened.chain.one::<Summary>().ok_or_else(lost)?.body;
         let publication = &opened.chain.one::<Publication>().ok_or_else(lost)?.body;
-        let report = opened.report()?.ok_or_else(lost)?;
+        let report = opened.report(self.shows.command())?.ok_or_else(lost)?;
         if self.json {
             output::json(&json!({
                 "run_id": run.run_id,
@@ -157,18 +168,25 @@ impl Asked {
                 output::line(format!("prove     assay trace {address}{elsewhere}"));
             }
         }
-        // A failure of what was measured is a result, yet one that is worth another try.
-        Ok(if summary.status == RunStatus::Failed { Exit::Environment } else { Exit::Done })
+        Ok(())
     }
+}
+
+/// A failure of what was measured is a result, yet one that is worth another try: it is said with the reason that was given most
+/// often. None where a trial counts.
+fn no_valid_trial(opened: &Opened, folder: &Path) -> Option<Failure> {
+    let summary = opened.chain.one::<Summary>().map(|summary| &summary.body).filter(|body| body.status == RunStatus::Failed)?;
+    let planned: u64 = summary.points.iter().map(|point| u64::from(point.trials_planned)).sum();
+    let causes = assay_report::commonest_reason(summary).into_iter().collect();
+    let report = folder.join("report.html");
+    let hint = format!("`{}` tells of every attempt; repair the cause, then run it again under another name", report.display());
+    let failure = Failure::environment("no_valid_trial", assay_report::none_counts(planned));
+    Some(Failure { causes, ..failure }.hint(hint))
 }
 
 /// How a command finds the run's store: somewhere else than where one stands, only by its name.
 fn elsewhere(run: &Driven) -> String {
-    if default_store().ok().as_deref() == Some(run.store_uri.as_str()) {
-        String::new()
-    } else {
-        format!(" --store {}", run.store_uri)
-    }
+    named_store(&run.store_uri).map(|uri| format!(" --store {uri}")).unwrap_or_default()
 }
 
 /// The run is finished, whatever became of its folder on the branch: worth another try, of the push alone.

@@ -21,7 +21,7 @@ pub(crate) struct Show {
 impl Show {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let opened = self.place.open(&self.run)?;
-        let report = opened.report()?.ok_or_else(|| {
+        let report = opened.report("assay show")?.ok_or_else(|| {
             Failure::usage("not_published", format!("the run `{}` has no result yet", opened.chain.run_id))
                 .hint("`assay run` with the same run id resumes it; `assay verify` says how far it came")
         })?;

@@ -19,6 +19,7 @@ use crate::environment::{FactRow, Facts};
 use crate::lineage::{ArtifactRow, Lineage, WorkloadLineage};
 use crate::model::Sentence;
 use crate::strip::StripItem;
+use crate::text::counted;
 
 /// Takes the room of a digit where digits are tabular.
 const FIGURE_SPACE: char = '\u{2007}';
@@ -125,10 +126,13 @@ impl Report {
     fn evidence(&self, page: &mut Writer) {
         page.element("p", &[], |page| {
             page.text("Every number above walks back by digest and signature to the bytes that it came from. The commands below are run in the published folder.");
+            if let Some(hint) = self.store_hint() {
+                page.prose(&format!(" {hint}"));
+            }
         });
         page.leaf("h3", &[("id", "check")], "Check it");
-        let trace = self.example_address().map(|address| format!("assay trace {address}"));
-        for command in self.verify_hint.iter().cloned().chain(trace) {
+        let trace = self.example_address().map(|address| self.trace_command(address));
+        for command in self.verify_commands().chain(trace) {
             command_line(page, &command);
         }
         page.leaf("h3", &[("id", "source")], "Source");
@@ -277,7 +281,7 @@ fn write_warehouse(page: &mut Writer, lineage: &Lineage) {
     page.leaf("h3", &[("id", "queries")], "Queries");
     for query in &lineage.queries {
         page.element("details", &[], |page| {
-            page.leaf("summary", &[], &format!("{}: {} rows in {}", query.path, query.rows, query.result));
+            page.leaf("summary", &[], &format!("{}: {} in {}", query.path, counted(query.rows, "row"), query.result));
             pairs(page, [("digest", query.digest.as_str(), Face::Code)]);
             if let Some(text) = &query.text {
                 page.element("pre", &[("tabindex", "0")], |page| page.leaf("code", &[], text));
@@ -336,8 +340,8 @@ fn signatures(page: &mut Writer, lineage: &Lineage) {
         });
     }
     if lineage.signatures_left_out > 0 {
-        let text = format!("{} more signatures are listed by `assay verify`.", lineage.signatures_left_out);
-        page.leaf("p", &[("class", "quiet")], &text);
+        let more = counted(lineage.signatures_left_out as u64, "more signature");
+        page.element("p", &[("class", "quiet")], |page| page.prose(&format!("`assay verify` lists {more}.")));
     }
 }
 
@@ -609,7 +613,7 @@ mod tests {
     fn more_than_fits_is_left_out_aloud() {
         let html = fixture::many_points(5_000).html();
         assert!(html.len() < 2_000_000, "{}", html.len());
-        assert!(html.contains("more rows are left out to keep this page small; numbers.json has all of them."));
+        assert!(html.contains("more rows left out to keep this page small; numbers.json has all of them."));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::Report;
 use crate::lineage::Lineage;
 use crate::model::{CaseSection, Measured, PointSection, Row};
 use crate::serving::{Column, metric_name};
+use crate::text::counted;
 
 /// The panels of a page, each written once.
 #[derive(Default)]
@@ -99,7 +100,7 @@ fn write(
         });
         page.leaf("p", &[("class", "quiet")], case.case_id.as_str());
         number(page, measured, full);
-        command_line(page, &format!("assay trace {}", measured.address));
+        command_line(page, &report.trace_command(&measured.address));
         if full {
             steps(page, &report.lineage, case, measured);
         } else {
@@ -139,12 +140,12 @@ fn steps(page: &mut Writer, lineage: &Lineage, case: &CaseSection, measured: &Me
         if let Some((table, version)) = lineage.snapshot.iter().find(|(table, _)| *table == crate::Address::TABLE) {
             page.element("li", &[], |page| {
                 page.leaf("strong", &[], "Warehouse");
-                page.text(&format!(" holds that file in `{table}` at version {version}"));
+                page.prose(&format!(" holds that file in `{table}` at version {version}"));
             });
         }
         step(page, "Summary", "lists that file; its signature vouches for it", lineage.summary_digest.as_slice());
         page.element("li", &[], |page| {
-            let raw = format!("names {} raw artifacts by the list", lineage.evidence_count);
+            let raw = format!("names {} by the list", counted(lineage.evidence_count, "raw artifact"));
             page.leaf("strong", &[], "Collection");
             page.text(&format!(" {raw} "));
             page.leaf("code", &[("class", "digest")], &lineage.evidence.digest);

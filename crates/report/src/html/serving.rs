@@ -76,7 +76,7 @@ impl Workload<'_> {
     }
 
     fn more(&self) -> Option<String> {
-        (self.left_out > 0).then(|| format!("{} more cases are in the table only.", self.left_out))
+        (self.left_out > 0).then(|| format!("{} in the table only.", counted(self.left_out as u64, "more case")))
     }
 }
 

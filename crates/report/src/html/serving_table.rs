@@ -3,7 +3,7 @@
 
 use super::figure::number_link;
 use super::panel::Panels;
-use super::table::{Budget, group_rows, header};
+use super::table::{Budget, group_rows, header, more_remarks};
 use super::writer::Writer;
 use super::{FIGURE_SPACE, PUNCTUATION_SPACE};
 use crate::Report;
@@ -201,7 +201,7 @@ fn remarks(page: &mut Writer, case: &CaseSection) {
             page.element("li", &[], |page| page.prose(&remark.in_full()));
         }
         if remarks.len() > MAX_REMARKS {
-            page.leaf("li", &[], &format!("and {} more remarks; the Summary has all of them", remarks.len() - MAX_REMARKS));
+            page.leaf("li", &[], &more_remarks(remarks.len() - MAX_REMARKS));
         }
     });
 }
@@ -224,7 +224,7 @@ fn other_metrics(
     }
     let count = counted(groups.len() as u64, "more metric");
     if !detail.all_metrics {
-        let text = format!("{count} of each load are left out to keep this page small; numbers.json has all of them.");
+        let text = format!("{count} of each load left out to keep this page small; numbers.json has all of them.");
         page.leaf("p", &[("class", "quiet")], &text);
         return;
     }

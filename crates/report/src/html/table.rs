@@ -11,6 +11,7 @@ use crate::Report;
 use crate::model::{CaseSection, Group, Measured, PointSection, Row};
 use crate::serving::columns;
 use crate::terminal::remarks;
+use crate::text::counted;
 
 /// Rows up to which each lineage panel spells out every step; above it a panel holds its own steps and points to the shared ones.
 const MAX_FULL_PANELS: usize = 150;
@@ -38,7 +39,8 @@ pub(crate) fn tables(page: &mut Writer, panels: &mut Panels, report: &Report, ro
     }
     let left_out = budget.left_out;
     if left_out > 0 {
-        let text = format!("{left_out} more rows are left out to keep this page small; numbers.json has all of them.");
+        let more = counted(left_out as u64, "more row");
+        let text = format!("{more} left out to keep this page small; numbers.json has all of them.");
         page.leaf("p", &[("class", "quiet")], &text);
     }
     if report.cases.is_empty() {
@@ -161,6 +163,11 @@ fn absent_cells(page: &mut Writer, point: &PointSection) {
     }
 }
 
+/// What is said of remarks that a list has no room for.
+pub(super) fn more_remarks(count: usize) -> String {
+    format!("and {}; the Summary has all of them", counted(count as u64, "more remark"))
+}
+
 fn write_remarks(page: &mut Writer, budget: &Budget<'_>, case: &CaseSection) {
     let remarks: Vec<_> = case.points.iter().flat_map(remarks).collect();
     if remarks.is_empty() {
@@ -175,7 +182,7 @@ fn write_remarks(page: &mut Writer, budget: &Budget<'_>, case: &CaseSection) {
             }
         }
         if remarks.len() > shown {
-            page.leaf("li", &[], &format!("and {} more remarks; the Summary has all of them", remarks.len() - shown));
+            page.leaf("li", &[], &more_remarks(remarks.len() - shown));
         }
     });
 }

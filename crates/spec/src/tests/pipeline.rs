@@ -6,7 +6,7 @@ use assay_manifest::{Control, Intent, Role, TargetKind};
 use insta::assert_snapshot;
 
 use super::{COMPARING, PIPELINE, pipeline, problems, with};
-use crate::{Baseline, ControlAsk, SecretRef, Trials};
+use crate::{Baseline, ControlAsk, SIMULATOR_PROFILES, SecretRef, Trials};
 
 fn minimal(part: &str, replacement: &str) -> String {
     problems(&with(PIPELINE, part, replacement))
@@ -100,6 +100,74 @@ fn fields_of_another_kind_of_target_are_refused() {
     7 |     - {name: here, kind: pod}
       |                          ^^^
     ");
+}
+
+#[test]
+fn an_address_that_is_none_shows_no_password() {
+    let endpoint = |url: &str| minimal("kind: host", &format!("kind: endpoint, url: '{url}'"));
+    for url in ["user:pw@h:80", "http://user:p/w@h", "http://h:1/?api_key=pw", "ftp://u:pw@h", "http://h/ ?token=pw", "u:pw@h"] {
+        let said = endpoint(url);
+        assert!(
+            said.contains("`spec.targets[0].url` carries a") && !said.contains("pw") && !said.contains("p/w"),
+            "{url}:\n{said}"
+        );
+    }
+    assert_snapshot!(endpoint("http://h/v1?api_key=x"), @r"
+    error: `spec.targets[0].url` carries a key or token
+     --> a.yaml:7:41
+      |
+    7 |     - {name: here, kind: endpoint, url: …
+      |                                         ^
+    hint: remove it; credentials go into a target's `headers`, as references
+    ");
+    assert_snapshot!(endpoint("ftp://h"), @r"
+    error: `spec.targets[0].url` is not an address: `ftp://h`
+     --> a.yaml:7:41
+      |
+    7 |     - {name: here, kind: endpoint, url: 'ftp://h'}
+      |                                         ^^^^^^^^^
+    hint: its scheme has to be `http` or `https`, and is `ftp`
+    ");
+    assert_snapshot!(endpoint("h:8000"), @r"
+    error: `spec.targets[0].url` is not an address: `h:8000`
+     --> a.yaml:7:41
+      |
+    7 |     - {name: here, kind: endpoint, url: 'h:8000'}
+      |                                         ^^^^^^^^
+    hint: must begin with `http://` or `https://`
+    ");
+    assert_eq!(endpoint("http://h/@a?b=c"), "no problem");
+}
+
+#[test]
+fn a_simulator_has_one_of_its_profiles() {
+    let simulator = |profile: &str| minimal("kind: host", &format!("kind: simulator, config: {{profile: {profile}}}"));
+    for known in SIMULATOR_PROFILES {
+        assert_eq!(simulator(known), "no problem");
+    }
+    assert_snapshot!(simulator("h100-8"), @r"
+    error: `spec.targets[0].config.profile` is no profile of the simulator: `h100-8`
+     --> a.yaml:7:55
+      |
+    7 |     - {name: here, kind: simulator, config: {profile: h100-8}}
+      |                                                       ^^^^^^
+    hint: did you mean `h100-8b`? the profiles are `instant`, `fast`, `h100-8b`, `h100-8b-prefill`, `h100-70b-tp8`
+    ");
+    assert_snapshot!(simulator("nosuch"), @r"
+    error: `spec.targets[0].config.profile` is no profile of the simulator: `nosuch`
+     --> a.yaml:7:55
+      |
+    7 |     - {name: here, kind: simulator, config: {profile: nosuch}}
+      |                                                       ^^^^^^
+    hint: the profiles are `instant`, `fast`, `h100-8b`, `h100-8b-prefill`, `h100-70b-tp8`
+    ");
+    assert!(simulator("5").contains("no profile of the simulator: `5`"));
+    assert_eq!(
+        minimal("kind: host", "kind: simulator, config: {ttft_ms: 5}"),
+        "no problem",
+        "without one it is the simulator's default"
+    );
+    assert_eq!(minimal("kind: host", "kind: host, hardware: {profile: nosuch}"), "no problem", "no simulator is asked for one");
 }
 
 #[test]

@@ -621,7 +621,7 @@ fn a_script_is_a_path_or_an_address() {
       |
     8 |   script: {url: http://example.org/run.sh}
       |                 ^^^^^^^^^^^^^^^^^^^^^^^^^
-    hint: must begin with `https://`
+    hint: its scheme has to be `https`, and is `http`
     ");
     assert_snapshot!(indicator("{path: run.sh}", "{url: https://example.org/run.sh, sha256: abc}"), @r"
     error: `spec.script.sha256` is not a sha256: `abc`

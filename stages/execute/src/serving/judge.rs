@@ -68,7 +68,8 @@ fn nothing_measured(left: &Left<'_>) -> Option<Reason> {
         (0, _) => Some(Reason::new("no_requests", "no request was due in the measured phase")),
         (due, 0) => {
             let most = left.commonest_error.map(|error| format!("; most often `{error}`")).unwrap_or_default();
-            let detail = format!("none of {due} requests was answered: {}{most}", failures(left.finished));
+            let requests = if due == 1 { "request" } else { "requests" };
+            let detail = format!("none of {due} {requests} was answered: {}{most}", failures(left.finished));
             Some(Reason::new("all_failed", detail))
         }
         _ => None,

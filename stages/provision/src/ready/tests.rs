@@ -80,16 +80,23 @@ fn an_answer_that_does_not_end_is_good_enough() {
 
 #[test]
 fn a_target_that_never_is_ready_is_named_with_what_it_said_last() {
-    let failure = wait_for(&nobody(), None, Duration::ZERO).expect_err("nobody listens");
+    let url = nobody();
+    let failure = wait_for(&url, None, Duration::ZERO).expect_err("nobody listens");
     assert_eq!((failure.exit, failure.code.as_str()), (Exit::Environment, "target_not_ready"));
-    insta::assert_snapshot!(failure, @r"
+    let address = url.trim_start_matches("http://");
+    insta::assert_snapshot!(failure.to_string().replace(address, "[ADDRESS]"), @r"
     error[target_not_ready]: target `vllm` was not ready after 0ns: Connection refused (os error 111)
 
-    hint: look into its log beside the stage's, or give it more time with `ready.timeout`
+    hint: is a server up at `http://[ADDRESS]`? Assay tried `connect to [ADDRESS]` until then; `ready.timeout` gives the server more time
     ");
+    let held = Target { kind: TargetKind::Process, ..target(Duration::ZERO) };
+    let (cancel, client) = (Cancel::new().expect("an eventfd"), Client::new(Headers::default()));
+    let failure = wait(Clock, &cancel, &client, &held, &url, None, None).expect_err("nobody listens");
+    insta::assert_snapshot!(failure.hint.expect("a hint"), @"look into its log beside the stage's, or give it more time with `ready.timeout`");
     let server = Server::start(|_| Reply::status("503 Service Unavailable"));
     let failure = wait_for(&server.url(), Some("/health"), Duration::ZERO).expect_err("busy");
     insta::assert_snapshot!(failure.message, @"target `vllm` was not ready after 0ns: `/health` answered `503 Service Unavailable`");
+    assert!(failure.hint.expect("a hint").contains(&format!("Assay tried `GET {}/health`", server.url())));
 }
 
 #[test]

@@ -30,6 +30,11 @@ fn a_simulator_is_started_with_its_settings_and_the_model_that_is_asked_for() {
 }
 
 #[test]
+fn the_profiles_that_a_definition_may_name_are_the_simulator_s() {
+    assert_eq!(assay_simulator::Profile::NAMES.map(|(name, _)| name), assay_spec::SIMULATOR_PROFILES);
+}
+
+#[test]
 fn what_a_simulator_cannot_be_is_a_mistake_of_the_definition() {
     let refused = |target: Target, asked: &[&str]| {
         let failure = line(&target, asked).expect_err("refused");

@@ -54,6 +54,7 @@ fn a_trial_counts_once_by_the_median_of_its_samples() {
 fn below_five_trials_there_is_no_interval_and_the_reason_is_said() {
     let metric = rates(&[1.0, 2.0, 3.0, 4.0]);
     assert_eq!(metric.interval, None);
+    insta::assert_snapshot!(rates(&[1.0]).interval_absent.expect("why"), @"1 sample bounds the median with 0.0 % confidence at most; 5 are needed");
     insta::assert_snapshot!(metric.interval_absent.expect("why"), @"4 samples bound the median with 87.5 % confidence at most; 5 are needed");
     assert_eq!(metric.stability, Stability::Unknown);
     let one = rates(&[1.0]);

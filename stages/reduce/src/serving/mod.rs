@@ -23,6 +23,7 @@ use crate::aggregate::{Reported, across, seed, tried, unset_row};
 use crate::dimensions::Dimensions;
 use crate::evidence::Found;
 use crate::rows::RowContext;
+use crate::words::counted;
 use catalog::{CURRENCY, Known};
 use cost::Price;
 use samples::{Distribution, Measured};
@@ -380,7 +381,7 @@ fn counted_values(seen: &Seen<'_>, work: &ServingWork, price: &Result<Price, Str
     let share = |part: u64, of: u64, why: &str| if of > 0 { Ok((part as f64 / of as f64, of)) } else { Err(why.to_owned()) };
     let mean = |sum: trial::Sum, why: &str| sum.mean().map(|mean| (mean, sum.n)).ok_or_else(|| why.to_owned());
     let none_due = "no request was due in the measured phase";
-    let none_ok = || format!("none of {requests} requests ended well");
+    let none_ok = || samples::none_ended_well(requests);
     let done = &tally.done;
     let output_rate = output(done, done.output_tokens);
     let request_rate = per_second(done.requests, done.requests);
@@ -414,7 +415,7 @@ fn counted_values(seen: &Seen<'_>, work: &ServingWork, price: &Result<Price, Str
         ("isl_tokens_mean", mean(tally.isl, &none_ok())),
         (
             "osl_tokens_mean",
-            mean(tally.osl, &no_output.clone().unwrap_or_else(|| format!("none of {ok} answers has a count of its tokens"))),
+            mean(tally.osl, &no_output.clone().unwrap_or_else(|| samples::none_has(ok, "a count of its tokens"))),
         ),
         ("osl_mismatch_rate", share(tally.mismatched, tally.asked, unmatched)),
         ("offered_rate_per_s", offered_rate(tally)),
@@ -424,7 +425,7 @@ fn counted_values(seen: &Seen<'_>, work: &ServingWork, price: &Result<Price, Str
 
 /// Tokens of answers, if all were counted.
 fn total(of: &Work, tokens: u64) -> Result<u64, String> {
-    let uncounted = || format!("nobody counted the tokens of {} of {} answers", of.uncounted, of.requests);
+    let uncounted = || format!("nobody counted the tokens of {} of {}", of.uncounted, counted(of.requests, "answer"));
     if of.uncounted == 0 { Ok(tokens) } else { Err(uncounted()) }
 }
 

@@ -12,6 +12,7 @@ use super::Limits;
 use super::catalog::{self, Named, Part};
 use super::trial::{Rules, Seen, Sum, Unit, start_column};
 use super::views::probabilities;
+use crate::words::counted;
 
 /// A latency of which each request has one at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -246,8 +247,7 @@ fn want(part: Part, requests: u64) -> Option<Want> {
 }
 
 fn beyond(q: f64, requests: u64, n: u64) -> String {
-    let missing = requests.saturating_sub(n);
-    format!("the {} % rank falls among the {missing} of {requests} requests that have none", q * 100.0)
+    format!("the {} % rank lies beyond those that have a value, {n} of {}", q * 100.0, counted(requests, "request"))
 }
 
 /// Feeds channels until all is known: each trial by itself, then what is pooled. `scan` gives every sample of a trial.
@@ -330,17 +330,27 @@ fn samples_at_most(latency: Latency, seen: &Seen<'_>) -> usize {
     seen.units.iter().map(marks).sum()
 }
 
+/// That there is nothing to measure, since no request ended well.
+pub(super) fn none_ended_well(requests: u64) -> String {
+    format!("none of {} ended well", counted(requests, "request"))
+}
+
+/// That no answer has what is measured.
+pub(super) fn none_has(answers: u64, what: &str) -> String {
+    format!("none of {} has {what}", counted(answers, "answer"))
+}
+
 fn why_none(latency: Latency, seen: &Seen<'_>) -> String {
     let ok = seen.tally.ok();
     let what = match latency {
         _ if seen.tally.requests() == 0 => return "no request was due in the measured phase".to_owned(),
         Latency::Lateness => return "no request was sent".to_owned(),
-        _ if ok == 0 => return format!("none of {} requests ended well", seen.tally.requests()),
+        _ if ok == 0 => return none_ended_well(seen.tally.requests()),
         Latency::Ttft | Latency::TtftSent | Latency::E2e | Latency::E2eSent => "a token event",
         Latency::Ttfo => "a content event",
         Latency::Tpot => "two token events and a count of its tokens beyond the first event's",
     };
-    format!("none of {ok} answers has {what}")
+    none_has(ok, what)
 }
 
 fn scan(latency: Latency, rules: &Rules, unit: &Unit<'_>, channel: &mut Channel) -> Result<(), RecordError> {
@@ -394,7 +404,7 @@ fn chunks(trials: &[Seen<'_>], room: usize) -> Result<Vec<Distribution>, RecordE
     })?;
     let why = |seen: &Seen<'_>| match seen.tally.ok() {
         0 => why_none(Latency::Ttft, seen),
-        ok => format!("none of {ok} answers has a list of two token events"),
+        ok => none_has(ok, "a list of two token events"),
     };
     let mut distributions: Vec<Distribution> = channels.into_iter().map(|channel| channel.finish(trials, why)).collect();
     distributions.push(jitter(trials, &lists));
@@ -403,9 +413,9 @@ fn chunks(trials: &[Seen<'_>], room: usize) -> Result<Vec<Distribution>, RecordE
         for ((seen, lists), measured) in trials.iter().zip(&lists).zip(&mut distribution.trials) {
             if seen.trial.all_lists && lists.missing > 0 {
                 let why = format!(
-                    "{} of {} answers have no list of token events although all were kept",
+                    "the list of token events is missing in {} of {}, although all were kept",
                     lists.missing,
-                    seen.tally.ok()
+                    counted(seen.tally.ok(), "answer")
                 );
                 for (_, measured) in measured {
                     *measured = Err(why.clone());
@@ -420,7 +430,7 @@ fn jitter(trials: &[Seen<'_>], lists: &[Lists]) -> Distribution {
     let of_trial = |(seen, lists): (&Seen<'_>, &Lists)| {
         let none = || match seen.tally.ok() {
             0 => why_none(Latency::Ttft, seen),
-            ok => format!("none of {ok} answers has a list of three token events"),
+            ok => none_has(ok, "a list of three token events"),
         };
         let mean = lists.jitter.mean().map(|mean| (mean / f64::from(1_u32 << FRACTION_BITS) / 1e6, lists.jitter.n));
         vec![("jitter_ms", mean.ok_or_else(none))]

@@ -307,7 +307,7 @@ fn every_metric_of_four_requests_is_as_by_hand() {
     );
     for name in ["ttft_ms_p95_with_failures", "e2e_ms_p99_with_failures"] {
         let why = value(&point, name).expect_err("the fourth of four");
-        assert!(why.ends_with("falls among the 1 of 4 requests that have none"), "{why}");
+        assert!(why.ends_with("rank lies beyond those that have a value, 3 of 4 requests"), "{why}");
     }
     let all: Vec<_> = catalog::known().map(|known| known.name).collect();
     assert_eq!(point.summary.metrics.len() + serving(&point).absent.len(), all.len(), "each is there or absent");
@@ -422,8 +422,8 @@ fn what_cannot_be_computed_says_why() {
     let prefix = "trial `w.t.default.one.t0`: ";
     let cases = [
         (json!({}), vec![], "error_rate", "no request was due in the measured phase"),
-        (json!({}), vec![failed(0, [0, 0, 5], Outcome::Timeout)], "ttft_ms_p50", "none of 1 requests ended well"),
-        (json!({}), vec![failed(0, [0, 0, 5], Outcome::Timeout)], "icl_ms_p50", "none of 1 requests ended well"),
+        (json!({}), vec![failed(0, [0, 0, 5], Outcome::Timeout)], "ttft_ms_p50", "none of 1 request ended well"),
+        (json!({}), vec![failed(0, [0, 0, 5], Outcome::Timeout)], "icl_ms_p50", "none of 1 request ended well"),
         (
             json!({}),
             vec![failed(0, [0, 0, 5], Outcome::Timeout)],
@@ -434,9 +434,9 @@ fn what_cannot_be_computed_says_why() {
             json!({}),
             vec![request(0, [0, 0, 1, 1], 1)],
             "tpot_ms_p50",
-            "none of 1 answers has two token events and a count of its tokens beyond the first event's",
+            "none of 1 answer has two token events and a count of its tokens beyond the first event's",
         ),
-        (json!({}), vec![request(0, [0, 0, 1, 1], 1)], "jitter_ms", "none of 1 answers has a list of three token events"),
+        (json!({}), vec![request(0, [0, 0, 1, 1], 1)], "jitter_ms", "none of 1 answer has a list of three token events"),
         (
             json!({}),
             vec![request(0, [0, 0, 1, 1], 1)],
@@ -448,7 +448,7 @@ fn what_cannot_be_computed_says_why() {
             json!({}),
             vec![Record { output_tokens: None, ..request(0, [0, 0, 1, 1], 1) }],
             "output_tokens_per_s",
-            "nobody counted the tokens of 1 of 1 answers",
+            "nobody counted the tokens of 1 of 1 answer",
         ),
         (
             json!({"api": "embeddings"}),
@@ -460,7 +460,7 @@ fn what_cannot_be_computed_says_why() {
             json!({}),
             vec![Record { token_events: 2, ..request(0, [0, 0, 1, 2], 2) }],
             "itl_ms_mean",
-            "1 of 1 answers have no list of token events although all were kept",
+            "the list of token events is missing in 1 of 1 answer, although all were kept",
         ),
     ];
     for (changes, records, name, expected) in cases {

@@ -1,0 +1,19 @@
+//! Words that agree with their number.
+
+/// `count` with its noun: `1 answer`, `5 answers`.
+pub(crate) fn counted(count: impl Into<u64>, noun: &str) -> String {
+    match count.into() {
+        1 => format!("1 {noun}"),
+        count => format!("{count} {noun}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_no_plural() {
+        assert_eq!([0_u64, 1, 2].map(|count| counted(count, "answer")), ["0 answers", "1 answer", "2 answers"]);
+    }
+}
