@@ -151,6 +151,18 @@ pub enum Error {
         /// The version that was read.
         version: u64,
     },
+    /// A table has fewer versions than there were when a run was published.
+    #[error("run `{run}` was published with version {published} of the warehouse's table `{table}`, {}", newest(*found))]
+    RolledBack {
+        /// The table.
+        table: &'static str,
+        /// The run.
+        run: RunId,
+        /// The version that its Publication pins.
+        published: u64,
+        /// The newest version there is; none where there is no such table.
+        found: Option<u64>,
+    },
     /// The query was not answered.
     #[error(transparent)]
     Query(#[from] QueryError),
@@ -192,6 +204,7 @@ impl Error {
             Self::Unlisted { .. }
                 | Self::Foreign { .. }
                 | Self::Hidden { .. }
+                | Self::RolledBack { .. }
                 | Self::Changed { .. }
                 | Self::Missing { .. }
                 | Self::Incomplete { .. }
@@ -225,7 +238,9 @@ impl Error {
                 Some("the blob of the same digest may still be whole: copy it to where the file should be")
             }
             Self::Unlisted { .. } => Some("`assay query` reads such files and says that they are unverified"),
-            Self::Hidden { .. } => Some("the table's log was rolled back or made anew; `assay verify` of the run says more"),
+            Self::Hidden { .. } | Self::RolledBack { .. } => {
+                Some("the table's log was rolled back or made anew; `assay verify` of the run says more")
+            }
             Self::Foreign { .. } | Self::Log { action: READ, .. } => Some(
                 "another program changed the table's log; the Summaries and curated files of the runs are whole all the same",
             ),
@@ -234,6 +249,10 @@ impl Error {
             _ => None,
         }
     }
+}
+
+fn newest(found: Option<u64>) -> String {
+    found.map_or_else(|| "and there is no such table".to_owned(), |found| format!("and its newest version is {found}"))
 }
 
 /// What a library said when it gave up.

@@ -26,7 +26,7 @@ pub use format::plain_schema;
 pub use log::{CHECKPOINT_INTERVAL, Lake, MAX_COMMIT_ATTEMPTS, PREFIX, Snapshot, TableFile};
 pub use query::Query;
 pub use reading::{Reading, Subjects, Unverified};
-pub use result::{Cell, Kind, ResultColumn, ResultTable};
+pub use result::{Cell, Kind, ResultColumn, ResultTable, TableColumn};
 pub use views::{VIEWS, View, view};
 pub use wire::{Limited, Limits, MAX_SQL_BYTES, MAX_SQL_TOKENS, QueryError};
 

@@ -29,6 +29,7 @@ const MAX_HEAD_BYTES: usize = 4 << 20;
 pub struct Query {
     sql: String,
     tables: BTreeSet<&'static str>,
+    catalog: bool,
 }
 
 impl Query {
@@ -42,10 +43,10 @@ impl Query {
             return Err(QueryError::OverLimit { what: Limited::SqlBytes, limit: wire::MAX_SQL_BYTES as u64 }.into());
         }
         match answer(&Request::Check { sql: sql.to_owned() })? {
-            (Reply::Reads { tables }, _) => {
+            (Reply::Reads { tables, catalog }, _) => {
                 let known = tables.iter().map(|name| table(name).map(|table| table.name));
                 let tables = known.collect::<Option<_>>().ok_or_else(|| strange("it names a table that there is not"))?;
-                Ok(Self { sql: sql.to_owned(), tables })
+                Ok(Self { sql: sql.to_owned(), tables, catalog })
             }
             _ => Err(strange("it did not answer what was asked")),
         }
@@ -54,6 +55,11 @@ impl Query {
     /// The text as it was given: what its digest is computed from.
     pub fn sql(&self) -> &str {
         &self.sql
+    }
+
+    /// Whether it reads `information_schema`, which describes the tables in no fixed order.
+    pub fn reads_catalog(&self) -> bool {
+        self.catalog
     }
 
     /// The tables that it reads, those behind views included, in the order of their names.

@@ -15,8 +15,8 @@ use crate::{Error, Limits, Query, Result, ResultTable, query};
 pub struct Subjects {
     files: BTreeSet<(String, Digest)>,
     runs: BTreeMap<RunId, Vec<(String, Digest)>>,
-    /// The version of `benchmark_run_fact` that the run's Publication pins, where it is published.
-    published: BTreeMap<RunId, u64>,
+    /// The versions that the Publications of published runs pin.
+    published: BTreeMap<RunId, Snapshot>,
 }
 
 impl Subjects {
@@ -34,18 +34,39 @@ impl Subjects {
 
     /// Says that a run is published, with which versions: a verified Publication's. From those versions on it has to be there.
     pub fn published(&mut self, run: &RunId, snapshot: &Snapshot) {
-        self.published.extend(snapshot.get(BENCHMARK_RUN_FACT.name).map(|version| (run.clone(), version.0)));
+        self.published.insert(run.clone(), snapshot.clone());
     }
 
-    /// The version that a run was published with, where that is not after `version`.
-    fn published_by(&self, run: &RunId, version: u64) -> Option<u64> {
-        self.published.get(run).copied().filter(|published| *published <= version)
+    /// Whether any run is published, so that there has to be a warehouse.
+    pub fn are_published(&self) -> bool {
+        !self.published.is_empty()
+    }
+
+    /// The same without what was published later than a pinned snapshot, which cannot show it.
+    #[must_use]
+    pub fn as_of(mut self, snapshot: &Snapshot) -> Self {
+        let is_later =
+            |published: &Snapshot| version_of(published, BENCHMARK_RUN_FACT.name) > version_of(snapshot, BENCHMARK_RUN_FACT.name);
+        self.published.retain(|_, published| !is_later(published));
+        self
+    }
+
+    /// Why a table is not what it was when one of the runs was published: it has fewer versions now, or none.
+    fn rolled_back(&self, table: &'static str, snapshot: &Snapshot) -> Option<Error> {
+        let found = version_of(snapshot, table);
+        let (run, published) = self.published.iter().max_by_key(|(_, published)| version_of(published, table))?;
+        let published = version_of(published, table)?;
+        (found < Some(published)).then(|| Error::RolledBack { table, run: run.clone(), published, found })
     }
 
     /// Whether a verified Summary names this file of this table.
     pub fn contains(&self, table: &str, digest: &Digest) -> bool {
         self.files.contains(&(table.to_owned(), *digest))
     }
+}
+
+fn version_of(snapshot: &Snapshot, table: &str) -> Option<u64> {
+    snapshot.get(table).map(|version| version.0)
 }
 
 /// What a trusted reading would have refused.
@@ -93,6 +114,7 @@ impl Reading {
     /// published with an earlier version is not visible any more.
     pub fn trusted(lake: &Lake, snapshot: &Snapshot, subjects: &Subjects, query: &Query, scratch: &Scratch) -> Result<Self> {
         let mut reading = Self::empty(query);
+        reading.rolled_back(snapshot, subjects).next().map_or(Ok(()), Err)?;
         for (name, opened) in &mut reading.tables {
             let (table, version) = pinned(name, snapshot)?;
             for file in lake.files(table, version)? {
@@ -134,11 +156,18 @@ impl Reading {
             }
         }
         reading.sort();
+        let mut absent: Vec<_> = reading.rolled_back(snapshot, subjects).collect();
         if snapshot.contains_key(BENCHMARK_RUN_FACT.name) {
-            let absent = reading.incomplete(&named, lake, snapshot, subjects)?;
-            reading.unverified.extend(absent.iter().map(|error| Unverified { reason: error.to_string(), read: false }));
+            absent.extend(reading.incomplete(&named, lake, snapshot, subjects)?);
         }
+        reading.unverified.extend(absent.iter().map(|error| Unverified { reason: error.to_string(), read: false }));
         Ok(reading)
+    }
+
+    /// Tables that have fewer versions than published runs pin, of those that are read and the one that makes runs visible.
+    fn rolled_back<'a>(&'a self, snapshot: &'a Snapshot, subjects: &'a Subjects) -> impl Iterator<Item = Error> + 'a {
+        let tables: BTreeSet<_> = self.tables.keys().copied().chain([BENCHMARK_RUN_FACT.name]).collect();
+        tables.into_iter().filter_map(|table| subjects.rolled_back(table, snapshot))
     }
 
     /// What is not there and should be. A run whose row is there has all of its files there, and a published run is visible: a log
@@ -155,8 +184,8 @@ impl Reading {
         let mut absent = Vec::new();
         for (run, files) in &subjects.runs {
             if !files.iter().any(|(name, digest)| name == table.name && visible.contains(digest)) {
-                let hidden = subjects.published_by(run, version);
-                absent.extend(hidden.map(|published| Error::Hidden { run: run.clone(), published, version }));
+                let published = subjects.published.get(run).and_then(|published| version_of(published, table.name));
+                absent.extend(published.map(|published| Error::Hidden { run: run.clone(), published, version }));
                 continue;
             }
             let of_tables = files.iter().filter(|(name, _)| self.tables.contains_key(name.as_str()));

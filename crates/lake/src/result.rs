@@ -55,7 +55,17 @@ pub struct ResultColumn {
     /// What it holds.
     pub kind: Kind,
     /// The column of a table that it is, value by value; none where the query computed it.
-    pub table_column: Option<String>,
+    pub table_column: Option<TableColumn>,
+}
+
+/// A column of a table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TableColumn {
+    /// The table.
+    pub table: String,
+    /// The column.
+    pub column: String,
 }
 
 /// The rows read from a Parquet file at a time.
@@ -115,7 +125,8 @@ impl ResultTable {
             let cells = std::iter::once(&header).chain(&rows).filter_map(|row| row.get(index));
             cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
         };
-        let widths: Vec<_> = (0..header.len()).map(width).collect();
+        // The library pads to so much and panics beyond it.
+        let widths: Vec<_> = (0..header.len()).map(width).map(|width| width.min(usize::from(u16::MAX))).collect();
         let rule = widths.iter().map(|width| "-".repeat(*width)).collect();
         let mut text = String::new();
         for row in [header.clone(), rule].iter().chain(&rows) {
@@ -198,12 +209,15 @@ fn json(cell: &Cell) -> Json {
 
 /// Text that cannot steer a terminal.
 fn shown(text: &str) -> String {
-    let escaped = |character: char| match character {
-        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => character.escape_unicode().to_string(),
-        other if other.is_control() => other.escape_debug().to_string(),
-        other => other.to_string(),
-    };
-    text.chars().map(escaped).collect()
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => shown.extend(character.escape_unicode()),
+            other if other.is_control() => shown.extend(other.escape_debug()),
+            other => shown.push(other),
+        }
+    }
+    shown
 }
 
 /// What [`ResultTable::parquet`] wrote, under the columns that are said to be there. Fails with what does not fit.
@@ -321,6 +335,14 @@ mod tests {
         assert_eq!(of_parquet(wrong, bytes.clone()).expect_err("another type"), "its column `n` is Utf8");
         assert_eq!(of_parquet(Vec::new(), bytes).expect_err("other columns"), "its rows have 4 columns of 0");
         assert!(of_parquet(table.columns, b"no such file".to_vec()).is_err());
+    }
+
+    #[test]
+    fn a_text_may_be_wider_than_any_terminal() {
+        let column = ResultColumn { name: "x".to_owned(), kind: Kind::Text, table_column: None };
+        let long = "y".repeat(70_000);
+        let table = ResultTable { columns: vec![column], rows: vec![vec![Cell::Text(long.clone())]] };
+        assert!(table.text().lines().any(|line| line == long));
     }
 
     #[test]

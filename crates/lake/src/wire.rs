@@ -94,6 +94,8 @@ pub enum Reply {
     Reads {
         /// The tables that it reads, those behind views included.
         tables: BTreeSet<String>,
+        /// Whether it reads `information_schema`.
+        catalog: bool,
     },
     /// The query was answered: a Parquet file with a column for each of these follows. Its own names do not count.
     Gives {
@@ -124,7 +126,7 @@ pub enum QueryError {
         why: String,
     },
     /// The query needs more than it may have.
-    #[error("the query goes over its limit of {limit} {what}")]
+    #[error("the query goes over its limit of {}", what.of(*limit))]
     OverLimit {
         /// What there was too much of.
         what: Limited,
@@ -161,15 +163,18 @@ pub enum Limited {
     Milliseconds,
 }
 
-impl std::fmt::Display for Limited {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::SqlBytes => "bytes of SQL",
-            Self::SqlTokens => "words and signs of SQL",
-            Self::Memory => "bytes of memory",
-            Self::Rows => "rows",
-            Self::Milliseconds => "milliseconds",
-        })
+impl Limited {
+    /// So much of it, for people.
+    fn of(self, limit: u64) -> String {
+        match self {
+            Self::SqlBytes => format!("{limit} bytes of SQL"),
+            Self::SqlTokens => format!("{limit} words and signs of SQL"),
+            Self::Memory => format!("{} MiB of memory", limit >> 20),
+            Self::Rows if limit == 1 => "1 row".to_owned(),
+            Self::Rows => format!("{limit} rows"),
+            Self::Milliseconds if limit >= 1000 => format!("{} s", limit / 1000),
+            Self::Milliseconds => format!("{limit} ms"),
+        }
     }
 }
 
@@ -203,7 +208,7 @@ impl QueryError {
     /// What a person can do about it, where there is something.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::OverLimit { .. } => Some("ask for less, or raise the limit"),
+            Self::OverLimit { .. } => Some("ask for less"),
             Self::Refused { .. } => Some("a query is one `SELECT`, `WITH` or `EXPLAIN` that depends on the rows alone"),
             _ => None,
         }

@@ -23,6 +23,7 @@ pub use assay_manifest::Address;
 pub use inputs::{Inputs, SignedBy, Verified};
 pub use model::{Report, commonest_reason, none_counts};
 pub use number::{bytes, duration, percent, significant};
+pub use text::counted;
 
 #[cfg(test)]
 mod fixture;

@@ -135,7 +135,7 @@ pub(crate) fn trials_glyphs(deviations: &[f64], swing: f64, limit: usize) -> Str
 }
 
 /// `count` with its noun: `1 trial`, `5 trials`.
-pub(crate) fn counted(count: impl Into<u64>, noun: &str) -> String {
+pub fn counted(count: impl Into<u64>, noun: &str) -> String {
     let count = count.into();
     let plural = if count == 1 { "" } else { "s" };
     format!("{} {noun}{plural}", grouped(count))

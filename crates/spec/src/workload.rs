@@ -86,6 +86,23 @@ pub struct Dimensions {
     pub stack: Option<String>,
 }
 
+impl Dimensions {
+    /// Those that are there, by the field's name.
+    pub fn declared(&self) -> BTreeMap<String, String> {
+        let fields = [
+            ("model", &self.model),
+            ("precision", &self.precision),
+            ("framework", &self.framework),
+            ("parallelism", &self.parallelism),
+            ("protocol", &self.protocol),
+            ("deployment_model", &self.deployment_model),
+            ("batching_policy", &self.batching_policy),
+            ("stack", &self.stack),
+        ];
+        fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.clone()?))).collect()
+    }
+}
+
 /// What an indicator or a training job runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Executable {

@@ -6,12 +6,12 @@ use arrow_array::cast::AsArray as _;
 use arrow_array::types::{Float64Type, Int64Type};
 use arrow_array::{Array as _, ArrayRef, RecordBatch};
 use arrow_schema::{ArrowError, DataType, Field, Schema};
-use assay_lake::{Cell, Kind, QueryError, ResultColumn, ResultTable};
+use assay_lake::{Cell, Kind, QueryError, ResultColumn, ResultTable, TableColumn};
 use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 
 /// The columns of a schema, each with the table's column that it is.
-pub(crate) fn columns(schema: &Schema, table_column: impl Fn(usize) -> Option<String>) -> Vec<ResultColumn> {
+pub(crate) fn columns(schema: &Schema, table_column: impl Fn(usize) -> Option<TableColumn>) -> Vec<ResultColumn> {
     let fields = schema.fields().iter().enumerate();
     let column = |(index, field): (usize, &Arc<Field>)| ResultColumn {
         name: field.name().clone(),
@@ -48,7 +48,10 @@ fn kind(kind: &DataType) -> Kind {
 fn cells(array: &ArrayRef, kind: Kind) -> Result<Vec<Cell>, ArrowError> {
     // A number that does not fit is an error, not a null.
     let strict = CastOptions { safe: false, ..CastOptions::default() };
-    let nullable = |index: usize, cell: Cell| if array.is_null(index) { Cell::Null } else { cell };
+    // Not the array's own bitmap: one that holds nothing but nulls has none.
+    let nulls = array.logical_nulls();
+    let is_null = |index: usize| nulls.as_ref().is_some_and(|nulls| nulls.is_null(index));
+    let nullable = |index: usize, cell: Cell| if is_null(index) { Cell::Null } else { cell };
     let each = |cell: &dyn Fn(usize) -> Cell| (0..array.len()).map(|index| nullable(index, cell(index))).collect();
     Ok(match kind {
         Kind::Bool => {
@@ -89,7 +92,7 @@ mod tests {
         let schema = Arc::new(Schema::new(fields));
         let batch = RecordBatch::try_new(Arc::clone(&schema), arrays).expect("a batch");
         let table = of_batches(columns(&schema, |_| None), &[batch]).expect("cells");
-        assert_eq!(table.rows[0][..3], [Cell::Int(7), Cell::Float(0.5), Cell::Text("1970-01-01".to_owned())]);
+        assert_eq!(table.rows[0], [Cell::Int(7), Cell::Float(0.5), Cell::Text("1970-01-01".to_owned()), Cell::Null]);
         let large: ArrayRef = Arc::new(arrow_array::UInt64Array::from(vec![u64::MAX]));
         let schema = Arc::new(Schema::new(vec![Field::new("x", DataType::UInt64, false)]));
         let batch = RecordBatch::try_new(Arc::clone(&schema), vec![large]).expect("a batch");

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use assay_lake::{Limited, MAX_SQL_BYTES, MAX_SQL_TOKENS, QueryError, view};
 use assay_warehouse::table;
+use datafusion::common::DataFusionError;
+use datafusion::logical_expr::Volatility;
 use datafusion::sql::parser::{DFParser, Statement};
 use datafusion::sql::resolve::resolve_table_references;
 use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
@@ -17,13 +19,22 @@ pub(crate) const STACK_BYTES: usize = 512 << 20;
 /// The schema of the tables that describe the tables.
 const INFORMATION_SCHEMA: &str = "information_schema";
 
-/// The tables that a query reads, those behind views included. Fails for anything but one statement that only reads.
-pub(crate) fn tables(sql: &str) -> Result<BTreeSet<String>, QueryError> {
-    check_size(sql)?;
+/// What a query reads.
+#[derive(Debug, Default)]
+pub(crate) struct Reads {
+    /// The tables, those behind views included.
+    pub(crate) tables: BTreeSet<String>,
+    /// Whether it reads what describes the tables.
+    pub(crate) catalog: bool,
+}
+
+/// What a query reads. Fails for anything but one statement that only reads, and whose result depends on the rows alone.
+pub(crate) fn reads(sql: &str) -> Result<Reads, QueryError> {
+    check_words(sql)?;
     on_deep_stack(|| {
         let statement = statement(sql)?;
         check_kind(&statement)?;
-        tables_of(&statement)
+        reads_of(&statement)
     })
 }
 
@@ -35,25 +46,61 @@ fn on_deep_stack<T: Send>(work: impl FnOnce() -> Result<T, QueryError> + Send) -
     })
 }
 
+/// What the engine says of a query that is wrong, without what is for its authors, and without the names of all columns there are.
+pub(crate) fn wrong(error: &DataFusionError) -> QueryError {
+    let said = match error.find_root() {
+        DataFusionError::SQL(error, _) => error.to_string(),
+        error => error.strip_backtrace(),
+    };
+    QueryError::wrong(said.split(" Valid fields are").next().unwrap_or_default())
+}
+
 /// The one statement of a text. To be called with a stack of [`STACK_BYTES`].
 pub(crate) fn statement(sql: &str) -> Result<Statement, QueryError> {
-    let mut statements = DFParser::parse_sql(sql).map_err(|error| QueryError::wrong(error.strip_backtrace()))?;
+    let mut statements = DFParser::parse_sql(sql).map_err(|error| wrong(&error))?;
     match (statements.pop_front(), statements.pop_front()) {
         (Some(statement), None) => Ok(statement),
-        _ => Err(QueryError::refused("it is not one statement")),
+        (None, _) => Err(QueryError::refused("there is no statement in it")),
+        (Some(_), Some(_)) => Err(QueryError::refused("it is more than one statement")),
     }
 }
 
-fn check_size(sql: &str) -> Result<(), QueryError> {
+/// Looks at the words before anything is parsed: functions of a table are answered while a query is planned, so what they are given
+/// cannot be seen in the plan.
+fn check_words(sql: &str) -> Result<(), QueryError> {
     if sql.len() > MAX_SQL_BYTES {
         return Err(QueryError::OverLimit { what: Limited::SqlBytes, limit: MAX_SQL_BYTES as u64 });
     }
     let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize().map_err(|error| QueryError::wrong(error.to_string()))?;
-    let words = tokens.iter().filter(|token| !matches!(token, Token::Whitespace(_))).count();
-    if words > MAX_SQL_TOKENS {
+    let tokens: Vec<_> = tokens.into_iter().filter(|token| !matches!(token, Token::Whitespace(_))).collect();
+    if tokens.len() > MAX_SQL_TOKENS {
         return Err(QueryError::OverLimit { what: Limited::SqlTokens, limit: MAX_SQL_TOKENS as u64 });
     }
+    let moving = moving_functions();
+    for (index, token) in tokens.iter().enumerate() {
+        let Token::Word(word) = token else { continue };
+        let name = word.value.to_lowercase();
+        let is_plain = word.quote_style.is_none();
+        let is_called = matches!(tokens.get(index + 1), Some(Token::LParen)) || (is_plain && CLOCKS.contains(&name.as_str()));
+        if is_called && moving.contains(&name) {
+            return Err(QueryError::refused(format!("`{name}` gives another value each time")));
+        }
+        if is_plain && name == "tablesample" {
+            return Err(QueryError::refused("`TABLESAMPLE` takes rows by chance"));
+        }
+    }
     Ok(())
+}
+
+/// What tells the time without being called.
+const CLOCKS: [&str; 5] = ["current_date", "current_time", "current_timestamp", "localtime", "localtimestamp"];
+
+/// Functions whose result is not the arguments' alone, by all of their names. The engine's version is none of the rows' either.
+fn moving_functions() -> BTreeSet<String> {
+    let all = datafusion::functions::all_default_functions();
+    let moving = all.iter().filter(|function| function.signature().volatility != Volatility::Immutable);
+    let names = moving.flat_map(|function| std::iter::once(function.name().to_owned()).chain(function.aliases().to_vec()));
+    names.chain(CLOCKS.map(str::to_owned)).chain(["version".to_owned()]).collect()
 }
 
 fn check_kind(statement: &Statement) -> Result<(), QueryError> {
@@ -63,7 +110,7 @@ fn check_kind(statement: &Statement) -> Result<(), QueryError> {
             Err(QueryError::refused("`EXPLAIN ANALYZE` tells times, which differ from run to run"))
         }
         Statement::Explain(explain) => check_kind(&explain.statement),
-        other => Err(QueryError::refused(format!("`{}` does more than read", kind_of(other)))),
+        other => Err(QueryError::refused(format!("`{}` is not a `SELECT`", kind_of(other)))),
     }
 }
 
@@ -73,12 +120,13 @@ fn kind_of(statement: &Statement) -> String {
     text.split_whitespace().next().unwrap_or("an empty statement").chars().take(40).collect::<String>().to_uppercase()
 }
 
-fn tables_of(statement: &Statement) -> Result<BTreeSet<String>, QueryError> {
-    let (references, _) =
-        resolve_table_references(statement, true).map_err(|error| QueryError::wrong(error.strip_backtrace()))?;
-    let mut tables = BTreeSet::new();
+fn reads_of(statement: &Statement) -> Result<Reads, QueryError> {
+    let (references, _) = resolve_table_references(statement, true).map_err(|error| wrong(&error))?;
+    let mut reads = Reads::default();
+    let tables = &mut reads.tables;
     for reference in references {
         if reference.schema() == Some(INFORMATION_SCHEMA) {
+            reads.catalog = true;
             continue;
         }
         let name = reference.table();
@@ -92,7 +140,7 @@ fn tables_of(statement: &Statement) -> Result<BTreeSet<String>, QueryError> {
             return Err(QueryError::wrong(format!("there is no table or view `{}`", name.chars().take(80).collect::<String>())));
         }
     }
-    Ok(tables)
+    Ok(reads)
 }
 
 /// Functions that stand where a table does. They are refused or planned by name later on.
@@ -105,11 +153,11 @@ mod tests {
     use super::*;
 
     fn refusal(sql: &str) -> String {
-        super::tables(sql).expect_err("a query that is refused").to_string()
+        super::reads(sql).expect_err("a query that is refused").to_string()
     }
 
     fn tables(sql: &str) -> Vec<String> {
-        super::tables(sql).expect("a query").into_iter().collect()
+        super::reads(sql).expect("a query").tables.into_iter().collect()
     }
 
     #[test]
@@ -128,18 +176,28 @@ mod tests {
 
     #[test]
     fn what_does_more_than_read_is_refused_by_name() {
-        insta::assert_snapshot!(refusal("DROP TABLE outcome_fact"), @"the query is refused: `DROP` does more than read");
-        insta::assert_snapshot!(refusal("CREATE TABLE x AS SELECT 1"), @"the query is refused: `CREATE` does more than read");
-        insta::assert_snapshot!(refusal("INSERT INTO outcome_fact SELECT * FROM outcome_fact"), @"the query is refused: `INSERT` does more than read");
-        insta::assert_snapshot!(refusal("UPDATE outcome_fact SET value = 1"), @"the query is refused: `UPDATE` does more than read");
-        insta::assert_snapshot!(refusal("DELETE FROM outcome_fact"), @"the query is refused: `DELETE` does more than read");
-        insta::assert_snapshot!(refusal("COPY outcome_fact TO '/tmp/x.csv'"), @"the query is refused: `COPY` does more than read");
-        insta::assert_snapshot!(refusal("CREATE EXTERNAL TABLE x STORED AS CSV LOCATION '/etc/passwd'"), @"the query is refused: `CREATE` does more than read");
-        insta::assert_snapshot!(refusal("SET datafusion.execution.target_partitions = 8"), @"the query is refused: `SET` does more than read");
-        insta::assert_snapshot!(refusal("EXPLAIN DELETE FROM outcome_fact"), @"the query is refused: `DELETE` does more than read");
+        insta::assert_snapshot!(refusal("DROP TABLE outcome_fact"), @"the query is refused: `DROP` is not a `SELECT`");
+        insta::assert_snapshot!(refusal("CREATE TABLE x AS SELECT 1"), @"the query is refused: `CREATE` is not a `SELECT`");
+        insta::assert_snapshot!(refusal("INSERT INTO outcome_fact SELECT * FROM outcome_fact"), @"the query is refused: `INSERT` is not a `SELECT`");
+        insta::assert_snapshot!(refusal("UPDATE outcome_fact SET value = 1"), @"the query is refused: `UPDATE` is not a `SELECT`");
+        insta::assert_snapshot!(refusal("DELETE FROM outcome_fact"), @"the query is refused: `DELETE` is not a `SELECT`");
+        insta::assert_snapshot!(refusal("COPY outcome_fact TO '/tmp/x.csv'"), @"the query is refused: `COPY` is not a `SELECT`");
+        insta::assert_snapshot!(refusal("CREATE EXTERNAL TABLE x STORED AS CSV LOCATION '/etc/passwd'"), @"the query is refused: `CREATE` is not a `SELECT`");
+        insta::assert_snapshot!(refusal("SET datafusion.execution.target_partitions = 8"), @"the query is refused: `SET` is not a `SELECT`");
+        insta::assert_snapshot!(refusal("EXPLAIN DELETE FROM outcome_fact"), @"the query is refused: `DELETE` is not a `SELECT`");
         insta::assert_snapshot!(refusal("EXPLAIN ANALYZE SELECT 1"), @"the query is refused: `EXPLAIN ANALYZE` tells times, which differ from run to run");
-        insta::assert_snapshot!(refusal("SELECT 1; SELECT 2"), @"the query is refused: it is not one statement");
-        insta::assert_snapshot!(refusal(""), @"the query is refused: it is not one statement");
+        insta::assert_snapshot!(refusal("SELECT 1; SELECT 2"), @"the query is refused: it is more than one statement");
+        insta::assert_snapshot!(refusal(""), @"the query is refused: there is no statement in it");
+    }
+
+    #[test]
+    fn what_moves_is_refused_wherever_it_hides() {
+        insta::assert_snapshot!(refusal("SELECT * FROM generate_series(now(), NOW ( ), interval '1 day')"), @"the query is refused: `now` gives another value each time");
+        insta::assert_snapshot!(refusal("SELECT * FROM range(0, length(CAST(current_date AS TEXT)))"), @"the query is refused: `current_date` gives another value each time");
+        insta::assert_snapshot!(refusal("SELECT \"version\"()"), @"the query is refused: `version` gives another value each time");
+        insta::assert_snapshot!(refusal("SELECT * FROM runs TABLESAMPLE (3 ROWS)"), @"the query is refused: `TABLESAMPLE` takes rows by chance");
+        assert!(reads("SELECT run_id AS version, 'now()' AS \"current_date\" FROM runs").is_ok(), "names and texts are neither");
+        assert!(reads("SELECT * FROM information_schema.tables").expect("a query").catalog);
     }
 
     #[test]
@@ -153,24 +211,24 @@ mod tests {
     #[test]
     fn a_query_has_limits() {
         assert!(matches!(
-            super::tables(&"x".repeat(MAX_SQL_BYTES + 1)),
+            super::reads(&"x".repeat(MAX_SQL_BYTES + 1)),
             Err(QueryError::OverLimit { what: Limited::SqlBytes, .. })
         ));
         let long = |terms: usize| format!("SELECT {}", vec!["1"; terms].join("+"));
-        assert!(super::tables(&long(MAX_SQL_TOKENS / 2)).is_ok());
-        assert!(matches!(super::tables(&long(MAX_SQL_TOKENS)), Err(QueryError::OverLimit { what: Limited::SqlTokens, .. })));
-        assert!(super::tables(&format!("SELECT {}1{}", "(".repeat(950), ")".repeat(950))).is_err());
+        assert!(super::reads(&long(MAX_SQL_TOKENS / 2)).is_ok());
+        assert!(matches!(super::reads(&long(MAX_SQL_TOKENS)), Err(QueryError::OverLimit { what: Limited::SqlTokens, .. })));
+        assert!(super::reads(&format!("SELECT {}1{}", "(".repeat(950), ")".repeat(950))).is_err());
     }
 
     proptest::proptest! {
         #[test]
         fn no_text_makes_the_check_panic(sql in "\\PC{0,200}") {
-            let _ = super::tables(&sql);
+            let _ = super::reads(&sql);
         }
 
         #[test]
         fn no_row_of_words_makes_the_check_panic(words in proptest::collection::vec("(SELECT|FROM|WITH|a|1|\\(|\\)|,|\\*|'|AS|JOIN|EXPLAIN|;)", 0..40)) {
-            let _ = super::tables(&words.join(" "));
+            let _ = super::reads(&words.join(" "));
         }
     }
 }

@@ -14,6 +14,7 @@ use std::process::ExitCode;
 
 use assay_lake::wire::{Reply, Request};
 use assay_lake::{Limits, QueryError, ResultTable};
+use check::Reads;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// The longest request, in bytes: a query, and the paths of all files of a large warehouse.
@@ -59,7 +60,9 @@ fn lower(resource: Resource, bytes: u64) -> std::io::Result<()> {
 
 fn reply(request: Request) -> (Reply, Vec<u8>) {
     let done = match request {
-        Request::Check { sql } => check::tables(&sql).map(|tables| (Reply::Reads { tables }, Vec::new())),
+        Request::Check { sql } => {
+            check::reads(&sql).map(|Reads { tables, catalog }| (Reply::Reads { tables, catalog }, Vec::new()))
+        }
         Request::Ask { sql, tables, limits } => session::ask(sql, tables, limits).and_then(written),
     };
     done.unwrap_or_else(|failure| (Reply::Fails { failure }, Vec::new()))

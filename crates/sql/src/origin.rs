@@ -1,14 +1,27 @@
 //! Which columns of a result are columns of a table as they stand there, and which were computed.
 
+use assay_lake::TableColumn;
 use datafusion::common::JoinType;
 use datafusion::logical_expr::{Distinct, Expr, LogicalPlan};
+
+use crate::session::SCHEMA;
 
 /// The column of a table that a column of a plan's result is, unchanged. None where anything was computed on the way.
 ///
 /// Filters, joins, sorts and limits choose rows and change no value; an outer join may leave one out.
-pub(crate) fn table_column(plan: &LogicalPlan, index: usize) -> Option<&str> {
+pub(crate) fn table_column(plan: &LogicalPlan, index: usize) -> Option<TableColumn> {
     match plan {
-        LogicalPlan::TableScan(scan) => Some(scan.projected_schema.fields().get(index)?.name()),
+        LogicalPlan::TableScan(scan) => {
+            let column = scan.projected_schema.fields().get(index)?.name();
+            let table = scan.table_name.table();
+            match scan.source.get_logical_plan() {
+                // A view is what its query is.
+                Some(view) => table_column(&view, view.schema().index_of_column_by_name(None, column)?),
+                None => assay_warehouse::table(table)
+                    .filter(|_| scan.table_name.schema().is_none_or(|schema| schema == SCHEMA))
+                    .map(|table| TableColumn { table: table.name.to_owned(), column: column.clone() }),
+            }
+        }
         LogicalPlan::Projection(projection) => expression(projection.expr.get(index)?, &projection.input),
         LogicalPlan::SubqueryAlias(alias) => table_column(&alias.input, index),
         LogicalPlan::Filter(filter) => table_column(&filter.input, index),
@@ -21,7 +34,7 @@ pub(crate) fn table_column(plan: &LogicalPlan, index: usize) -> Option<&str> {
         LogicalPlan::Union(union) => {
             let mut columns = union.inputs.iter().map(|input| table_column(input, index));
             let first = columns.next()??;
-            columns.all(|column| column == Some(first)).then_some(first)
+            columns.all(|column| column.as_ref() == Some(&first)).then_some(first)
         }
         LogicalPlan::Join(join) => {
             let left = join.left.schema().fields().len();
@@ -39,7 +52,7 @@ pub(crate) fn table_column(plan: &LogicalPlan, index: usize) -> Option<&str> {
 }
 
 /// The column of a table that an expression over `input` is.
-fn expression<'a>(expression: &Expr, input: &'a LogicalPlan) -> Option<&'a str> {
+fn expression(expression: &Expr, input: &LogicalPlan) -> Option<TableColumn> {
     match expression {
         Expr::Alias(alias) => self::expression(&alias.expr, input),
         Expr::Column(column) => table_column(input, input.schema().maybe_index_of_column(column)?),

@@ -28,12 +28,15 @@ use datafusion::prelude::{SQLOptions, SessionConfig, SessionContext};
 use futures::StreamExt as _;
 
 use crate::cells::{columns, of_batches};
-use crate::check::{STACK_BYTES, statement};
+use crate::check::{STACK_BYTES, statement, wrong};
 use crate::origin::table_column;
 use crate::{no_thread, panic_text};
 
 /// Rows that are worked on at a time. Fixed: sums are added up batch by batch.
 const BATCH_ROWS: usize = 8 * 1024;
+
+/// The schema that the tables and views are in.
+pub(crate) const SCHEMA: &str = "warehouse";
 
 /// The files of every table that was opened.
 pub(crate) type Tables = BTreeMap<String, Vec<File>>;
@@ -63,12 +66,15 @@ fn run(sql: &str, tables: &Tables, limits: Limits) -> Result<ResultTable, QueryE
 }
 
 async fn answer(sql: &str, tables: &Tables, limits: Limits) -> Result<ResultTable, QueryError> {
-    let wrong = |error: DataFusionError| QueryError::wrong(error.strip_backtrace());
+    let wrong = |error: DataFusionError| wrong(&error);
     let failed = |error: DataFusionError| failure(error, limits);
     let context = context(tables, limits).await?;
     let plan = context.state().statement_to_plan(statement(sql)?).await.map_err(wrong)?;
     check_plan(&plan)?;
-    let columns = columns(plan.schema().as_arrow(), |index| table_column(&plan, index).map(str::to_owned));
+    let columns = columns(plan.schema().as_arrow(), |index| table_column(&plan, index));
+    if columns.is_empty() {
+        return Err(QueryError::refused("it gives no columns"));
+    }
     let frame = context.execute_logical_plan(plan).await.map_err(failed)?;
     let mut stream = frame.execute_stream().await.map_err(failed)?;
     let (mut batches, mut rows, mut bytes) = (Vec::<RecordBatch>::new(), 0, 0);
@@ -118,7 +124,7 @@ fn config() -> SessionConfig {
         .with_target_partitions(1)
         .with_batch_size(BATCH_ROWS)
         .with_information_schema(true)
-        .with_default_catalog_and_schema("assay", "warehouse")
+        .with_default_catalog_and_schema("assay", SCHEMA)
         .with_repartition_file_scans(false)
         .with_repartition_aggregations(false)
         .with_repartition_joins(false)

@@ -163,9 +163,11 @@ fn curated_store(blobs: &dyn Blobs, files: &[CuratedFile]) -> Result<Store, Fail
     Ok(store)
 }
 
-/// A query that worked when the run was published and does not now: what is published does not verify.
+/// A query that worked when the run was published and does not now: what is published does not verify. That nothing can answer it
+/// here says nothing about the run.
 fn as_verification(failure: Failure) -> Failure {
-    Failure { exit: Exit::Verification, ..failure }
+    let exit = if failure.exit == Exit::Definition { Exit::Verification } else { failure.exit };
+    Failure { exit, ..failure }
 }
 
 /// The grade is what the claim rules give now: publish is not taken at its word.

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use assay_lake::{Cell, Error, Limits, Query, QueryError, Reading, ResultTable};
+use assay_lake::{Cell, Error, Limits, Query, QueryError, Reading, ResultTable, TableColumn};
 use assay_manifest::{CuratedFile, Number, NumberSource, PinnedFile, RunId};
 use assay_stage::{Exit, Failure};
 use assay_store::{Scratch, Store};
@@ -42,6 +42,13 @@ pub fn ask(path: &str, text: &[u8], files: &[CuratedFile], store: &Store, scratc
         let wrong = |error: Error| lake_failure(error, Exit::Definition);
         let sql = std::str::from_utf8(text).map_err(|_| Failure::definition("query", "it is not UTF-8 text"))?;
         let parsed = Query::parse(sql).map_err(wrong)?;
+        if parsed.reads_catalog() {
+            return Err(Failure::definition(
+                "query_refused",
+                "it reads `information_schema`, which lists things in no fixed order",
+            )
+            .hint("a published query depends on the run's rows alone"));
+        }
         let reading = Reading::of_files(store, files, &parsed, scratch).map_err(wrong)?;
         let result = reading.ask(&parsed, limits).map_err(wrong)?;
         check_columns(&result).map(|()| result)
@@ -55,10 +62,15 @@ pub fn check_query(path: &str, text: &[u8]) -> Result<(), Failure> {
     ask(path, text, &[], &store, &scratch).map(|_| ())
 }
 
-/// Whether the columns of a result can be published: each has a plain name, and one that has the name of a table's column is that
-/// column.
+/// Whether the columns of a result can be published: each has a plain name, `row_id` is that of a table that holds numbers, and a
+/// column that has the name of such a table's is that very column of the same table.
 fn check_columns(result: &ResultTable) -> Result<(), Failure> {
-    row_id_column(result)?;
+    let row_id = result.columns.get(row_id_column(result)?).and_then(|column| column.table_column.as_ref());
+    let of_numbers = |from: &&TableColumn| from.column == ROW_ID && NUMBER_TABLES.iter().any(|table| table.name == from.table);
+    let Some(TableColumn { table, .. }) = row_id.filter(of_numbers) else {
+        return Err(Failure::definition("query_changes_rows", "its column `row_id` is not that of a table that holds numbers")
+            .hint("published rows are those of `outcome_fact`, `serving_outcome_fact` and `training_outcome_fact`, one in each query"));
+    };
     for column in &result.columns {
         let name: String = column.name.chars().take(80).flat_map(char::escape_default).collect();
         let is_plain = |character: char| character.is_ascii_lowercase() || character.is_ascii_digit() || character == '_';
@@ -67,10 +79,12 @@ fn check_columns(result: &ResultTable) -> Result<(), Failure> {
                 .hint("a published column's name is of lower-case letters, digits and `_`: give it one with `AS`"));
         }
         let is_of_table = NUMBER_TABLES.iter().any(|table| table.columns().any(|of_table| of_table.name == column.name));
-        if is_of_table && column.table_column.as_deref() != Some(column.name.as_str()) {
-            let message = format!("its column `{name}` is not the table's column of that name, as it stands there");
-            return Err(Failure::definition("query_changes_rows", message)
-                .hint("give a column that you compute a name of its own: statistics are not made by queries"));
+        let is_it = |from: &TableColumn| from.table == *table && from.column == column.name;
+        if is_of_table && !column.table_column.as_ref().is_some_and(is_it) {
+            let message = format!("its column `{name}` is not the column of that name of `{table}`, as it stands there");
+            return Err(Failure::definition("query_changes_rows", message).hint(
+                "give another column, or one that you compute, a name of its own with `AS`: statistics are not made by queries",
+            ));
         }
     }
     Ok(())
@@ -208,8 +222,18 @@ mod tests {
         let changes = Err("query_changes_rows".to_owned());
         assert_eq!(code("SELECT row_id, value * 2 AS value FROM outcome_fact"), changes);
         assert_eq!(code("SELECT row_id, unit AS metric FROM outcome_fact"), changes);
-        assert_eq!(code("SELECT md5(row_id) AS row_id, value FROM outcome_fact"), changes);
+        assert_eq!(code("SELECT upper(row_id) AS row_id, value FROM outcome_fact"), changes);
         assert_eq!(code("SELECT row_id, value * 2 AS twice FROM outcome_fact"), Ok(()));
+        // A value of another table, and rows that hold no numbers.
+        assert_eq!(code("SELECT s.row_id, x.value FROM serving_outcome_fact s, generate_series(7, 7) x"), changes);
+        let joined = "FROM outcome_fact o JOIN serving_outcome_fact s ON o.point_id = s.point_id";
+        assert_eq!(code(&format!("SELECT o.row_id, s.ttft_ns_p99 {joined}")), changes);
+        assert_eq!(code(&format!("SELECT o.row_id, o.value, s.ttft_ns_p99 AS of_the_point {joined}")), Ok(()));
+        assert_eq!(code("SELECT row_id, workload FROM workload_dim"), changes);
+        assert_eq!(code("SELECT row_id, value FROM outcomes ORDER BY value * 2"), Ok(()));
+        let catalog =
+            "SELECT row_id, t.table_name AS note FROM outcome_fact, (SELECT table_name FROM information_schema.tables) t";
+        assert_eq!(code(catalog), Err("query_refused".to_owned()));
         for name in ["VALUE", "value ", "vаlue", "1value", "=cmd()", ""] {
             let sql = format!("SELECT row_id, 1.0 AS \"{name}\" FROM outcome_fact");
             assert_eq!(code(&sql), Err("query_column_name".to_owned()), "{name}");

@@ -195,6 +195,7 @@ fn freeze(
         spec: ctx.put(format!("workloads/{}/spec.json", workload.name), "application/json", &frozen.bytes)?,
         seed: frozen.seed,
         metrics: workload.spec.metrics.iter().map(metric).collect(),
+        dimensions: workload.spec.dimensions.declared(),
         image,
         indicator,
         serving,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use assay_manifest::{Digest, Environment, Fact, FrozenWorkload, Host, HostRole, canonical_json};
+use assay_manifest::{Digest, Environment, Fact, FrozenWorkload, Host, HostRole, Plan, canonical_json};
 use assay_stage::Failure;
 use assay_warehouse::{
     ARTIFACT_LINEAGE_DIM, CLUSTER_REGION_DIM, HARDWARE_TOPOLOGY_DIM, ROW_ID, Result as RowResult, Row, SOFTWARE_VERSION_DIM,
@@ -36,7 +36,7 @@ impl Dimensions {
         let mut workloads = BTreeMap::new();
         let mut lineage_rows = BTreeMap::new();
         for frozen in &context.plan.workloads {
-            workloads.insert(frozen.workload_spec_digest, workload(frozen)?);
+            workloads.insert(frozen.workload_spec_digest, workload(context.plan, frozen)?);
             lineage_rows.insert(frozen.workload_spec_digest, lineage(context, frozen)?);
         }
         Ok(Self {
@@ -141,8 +141,9 @@ fn cluster() -> RowResult<Row> {
     Row::new(&CLUSTER_REGION_DIM).with("cluster", "local")?.with("scheduler_path", "local")?.sealed()
 }
 
-fn workload(frozen: &FrozenWorkload) -> RowResult<Row> {
-    let work = frozen.indicator.as_ref();
+fn workload(plan: &Plan, frozen: &FrozenWorkload) -> RowResult<Row> {
+    let (work, serving) = (frozen.indicator.as_ref(), frozen.serving.as_ref());
+    let declared = |field: &str| frozen.dimensions.get(field).map(String::as_str);
     Row::new(&WORKLOAD_DIM)
         .with("workload_spec_digest", frozen.workload_spec_digest)?
         .with("workload", frozen.name.as_str())?
@@ -150,7 +151,24 @@ fn workload(frozen: &FrozenWorkload) -> RowResult<Row> {
         .with("seed", frozen.seed.as_str())?
         .with("script_digest", work.map(|work| work.script.artifact.digest))?
         .with("parameters", work.and_then(|work| json(&work.parameters)))?
+        .with("model", declared("model"))?
+        .with("precision", declared("precision"))?
+        .with("protocol", declared("protocol"))?
+        .with("deployment_model", declared("deployment_model"))?
+        .with("stack_under_test", declared("stack"))?
+        .with("batching_policy", declared("batching_policy"))?
+        .with("concurrency_points", serving.and_then(|_| json(&loads(plan, frozen))))?
+        .with("prompt_distribution", serving.and_then(|serving| json(&serving.input)))?
+        .with("completion_distribution", serving.and_then(|serving| json(&serving.output)))?
+        .with("cache", serving.map(|serving| serving.cache.as_str()))?
+        .with("tokenizer_digest", serving.map(|serving| serving.tokenizer.digest))?
         .sealed()
+}
+
+/// The points at which a workload is measured, in the order of its sweep: each case of it has the same.
+fn loads<'a>(plan: &'a Plan, frozen: &FrozenWorkload) -> Vec<&'a str> {
+    let case = plan.cases.iter().find(|case| case.workload == frozen.name);
+    case.into_iter().flat_map(|case| &case.points).map(|point| point.point_id.as_str()).collect()
 }
 
 fn lineage(context: &RowContext<'_>, frozen: &FrozenWorkload) -> RowResult<Row> {

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use assay_lake::{Limits, Query, Reading};
 use assay_manifest::{CuratedFile, ExecutionPart, Summary};
+use assay_report::counted;
 use assay_stage::{Exit, Failure};
 use assay_store::{Scratch, Store};
 use assay_verify::lake_failure;
@@ -103,7 +104,7 @@ impl Export {
         for file in files {
             let path = folder.join(format!("{}.{}", file.table, self.format.extension()));
             write_new(&path, &exported.rows(file, self.format)?)?;
-            output::line(format!("{}  {} rows", path.display(), file.rows));
+            output::line(format!("{}  {}", path.display(), counted(file.rows.0, "row")));
         }
         if self.records {
             copy_records(opened, &folder)?;

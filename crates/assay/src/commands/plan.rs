@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use assay_manifest::{Case, PlannedTrial, Point};
 use assay_process::{Cancel, Spawner};
+use assay_report::counted;
 use assay_runner::{SourceSpec, default_store, read_source};
 use assay_schedule::{OrderRules, order_digest, order_trials};
 use assay_spec::{Closure, Serving, Work, Workload, expand};
@@ -167,10 +168,11 @@ fn print(closure: &Closure, cases: &[Case], trials: &[PlannedTrial], workloads: 
     let points: usize = cases.iter().map(|case| case.points.len()).sum();
     let spec = &closure.pipeline.spec;
     output::line(format!(
-        "{}: {} cases, {points} points, {} trials ({} each), intent {}",
+        "{}: {}, {}, {} ({} each), intent {}",
         closure.pipeline.name,
-        cases.len(),
-        trials.len(),
+        counted(cases.len() as u64, "case"),
+        counted(points as u64, "point"),
+        counted(trials.len() as u64, "trial"),
         spec.trials.count,
         spec.intent
     ));
@@ -188,7 +190,7 @@ fn print(closure: &Closure, cases: &[Case], trials: &[PlannedTrial], workloads: 
         output::line(format!("case      {:<40} {}{more}", case.case_id, shown.join(" ")));
     }
     if cases.len() > SHOWN {
-        output::line(format!("          and {} more cases", cases.len() - SHOWN));
+        output::line(format!("          and {}", counted((cases.len() - SHOWN) as u64, "more case")));
     }
     let first: Vec<_> = trials.iter().take(6).map(|trial| trial.trial_id.as_str()).collect();
     output::line(format!("order     {}", order_digest(trials)));

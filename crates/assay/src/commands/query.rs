@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use assay_lake::{Error, Lake, Limits, Query as Sql, Reading, ResultTable, Snapshot, Subjects};
 use assay_manifest::{Publication, RunId};
+use assay_report::counted;
 use assay_stage::{Exit, Failure};
 use assay_store::{Scratch, Store};
 use assay_verify::lake_failure;
@@ -68,12 +69,16 @@ impl Query {
         let query = Sql::parse(&self.text()?).map_err(failure)?;
         let store = Store::open_existing(&self.place.store_uri()?)?;
         let lake = Lake::open(&store).map_err(failure)?;
+        // Whoever signed is asked first: what is published meanwhile is in the tables that are looked at afterwards.
+        let mut signed = signed_summaries(&store, &self.place.trust)?;
         let snapshot = self.snapshot(&lake)?;
-        if snapshot.is_empty() {
+        if self.at.is_some() {
+            signed.subjects = signed.subjects.as_of(&snapshot);
+        }
+        if snapshot.is_empty() && !signed.subjects.are_published() {
             return Err(Failure::usage("no_warehouse", format!("the store `{}` has no warehouse yet", store.uri()))
                 .hint("the first published run makes it"));
         }
-        let signed = signed_summaries(&store, &self.place.trust)?;
         let scratch = Scratch::new(MAX_SCRATCH_BYTES)?;
         let reading = self.read(&lake, &snapshot, &signed.subjects, &query, &scratch)?;
         let limits = Limits { rows: self.max_rows, ..Limits::default() };
@@ -165,7 +170,7 @@ fn say(reading: &Reading, signed: &Signed) -> Exit {
     let (strange, absent): (Vec<_>, Vec<_>) = reading.unverified().iter().partition(|found| found.read);
     let read = reading.files().count();
     let (verified, files) = (read.saturating_sub(strange.len()), read + absent.len());
-    let runs = if signed.runs == 1 { "1 run".to_owned() } else { format!("{} runs", signed.runs) };
+    let runs = counted(signed.runs as u64, "run");
     let trust = &signed.trusted_by;
     output::talk(format!("verified: {verified} of {files} files are named by signed Summaries ({runs}; trust: {trust})"));
     if !absent.is_empty() {

@@ -4,6 +4,7 @@ use assay_manifest::{
     Address, Attempt, Count, CuratedFile, Digest, ExecutionPart, FrozenWorkload, MetricSummary, PinnedFile, Plan, PointSummary,
     Publication, ServingOutcome, Source, Summary, TrialValue,
 };
+use assay_report::counted;
 use assay_stage::{Exit, Failure};
 use assay_store::Store;
 use assay_warehouse::{ROW_ID, Row, Value};
@@ -275,8 +276,10 @@ fn print(opened: &Opened, address: &Address, walk: &Walk<'_>, again: Option<Valu
     print_query(walk);
     output::line(format!("row       {} of {}", walk.row.text(ROW_ID).unwrap_or_default(), address.table()));
     output::line(format!(
-        "file      {} ({}, {} rows): a subject of the signed summary",
-        walk.file.artifact.digest, walk.file.artifact.name, walk.file.rows
+        "file      {} ({}, {}): a subject of the signed summary",
+        walk.file.artifact.digest,
+        walk.file.artifact.name,
+        counted(walk.file.rows.0, "row")
     ));
     if let Some((version, is_checked)) = walk.snapshot {
         let checked = if is_checked { ", which holds the file" } else { " of the run's store" };

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use assay_report::counted;
 use assay_spec::{ClosureError, Problem, closure, validate};
 use assay_stage::{Exit, Failure};
 
@@ -39,18 +40,13 @@ impl Validate {
             output::line(assay_spec::render(&problems));
         }
         if problems.is_empty() {
-            output::talk(format!("{} checked, no problems", counted(read.len(), "file")));
+            output::talk(format!("{} checked, no problems", counted(read.len() as u64, "file")));
             return Ok(Exit::Done);
         }
         let files: BTreeSet<_> = problems.iter().map(|problem| &problem.file).collect();
-        output::talk(format!("{} in {}", counted(problems.len(), "problem"), counted(files.len(), "file")));
+        output::talk(format!("{} in {}", counted(problems.len() as u64, "problem"), counted(files.len() as u64, "file")));
         Ok(Exit::Definition)
     }
-}
-
-/// A number of things, as people say it.
-fn counted(count: usize, thing: &str) -> String {
-    if count == 1 { format!("1 {thing}") } else { format!("{count} {thing}s") }
 }
 
 fn default_paths() -> Result<Vec<PathBuf>, Failure> {

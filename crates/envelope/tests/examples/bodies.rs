@@ -216,6 +216,10 @@ fn workloads() -> Value {
             "spec": spec("chat-8b", 640),
             "seed": digest("seed of chat-8b").hex(),
             "metrics": [{"path": "ttft_ms_p99", "unit": "ms", "better": "lower", "primary": true}],
+            "dimensions": {
+                "model": "chat-8b", "precision": "fp8", "protocol": "openai_compatible_http", "deployment_model": "deployment_per_gpu",
+                "batching_policy": "continuous", "stack": "vllm",
+            },
             "image": image(),
             "serving": serving_work(),
         },

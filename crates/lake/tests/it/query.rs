@@ -131,12 +131,12 @@ fn a_query_has_limits() {
     let little = Limits { memory_bytes: 1 << 20, ..Limits::default() };
     let sql = "SELECT count(*) FROM (SELECT DISTINCT a.value AS x, b.value AS y FROM generate_series(1, 2000) AS a, generate_series(1, 2000) AS b)";
     let error = ask_with(&place, sql, little).expect_err("too much memory");
-    insta::assert_snapshot!(error, @"the query goes over its limit of 1048576 bytes of memory");
+    insta::assert_snapshot!(error, @"the query goes over its limit of 1 MiB of memory");
 
     let short = Limits { time: Duration::from_millis(1), ..Limits::default() };
     let long = "SELECT count(*) FROM generate_series(1, 30000) AS a, generate_series(1, 30000) AS b WHERE a.value + b.value < 0";
     let error = ask_with(&place, long, short).expect_err("too long");
-    insta::assert_snapshot!(error, @"the query goes over its limit of 1 milliseconds");
+    insta::assert_snapshot!(error, @"the query goes over its limit of 1 ms");
 }
 
 #[test]
@@ -144,7 +144,11 @@ fn a_column_says_which_column_of_a_table_it_is() {
     let place = Place::new();
     let of = |sql: &str| {
         let columns = ask(&place, sql).expect(sql).columns;
-        columns.into_iter().map(|column| column.table_column.unwrap_or_else(|| "-".to_owned())).collect::<Vec<_>>().join(" ")
+        columns
+            .into_iter()
+            .map(|column| column.table_column.map_or("-".to_owned(), |from| from.column))
+            .collect::<Vec<_>>()
+            .join(" ")
     };
     let all = OUTCOME_FACT.columns().map(|column| column.name).collect::<Vec<_>>().join(" ");
     assert_eq!(of("SELECT * FROM outcome_fact"), all);

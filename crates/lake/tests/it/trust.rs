@@ -192,7 +192,18 @@ fn a_table_that_was_rolled_back_is_found() {
     subjects.published(&run_id(2), &snapshot);
     assert!(trusted(&place, &snapshot, &subjects).is_ok());
     let earlier = Snapshot::from([("outcome_fact".to_owned(), Count(1)), ("benchmark_run_fact".to_owned(), Count(1))]);
-    assert!(trusted(&place, &earlier, &subjects).is_ok(), "the second run was published later than that");
+    assert!(trusted(&place, &earlier, &subjects.clone().as_of(&earlier)).is_ok(), "the second run was published later than that");
+    let error = trusted(&place, &earlier, &subjects).expect_err("as the newest versions that is too little");
+    insta::assert_snapshot!(error, @"run `run-2` was published with version 2 of the warehouse's table `benchmark_run_fact`, and its newest version is 1");
+    assert!(error.fails_verification());
+    let error = trusted(&place, &Snapshot::new(), &subjects).expect_err("no tables");
+    insta::assert_snapshot!(error, @"run `run-2` was published with version 2 of the warehouse's table `benchmark_run_fact`, and there is no such table");
+    let reading = Reading::unverified_too(&place.lake, &Snapshot::new(), &subjects, &query(), &place.scratch).expect("read");
+    assert!(
+        reading.unverified().len() == 2 && reading.unverified().iter().all(|absent| !absent.read),
+        "{:?}",
+        reading.unverified()
+    );
 
     // The same number of commits, one of which is another: a log that was rolled back and written again.
     let log = place.table(&BENCHMARK_RUN_FACT).join("_delta_log");

@@ -173,6 +173,9 @@ pub struct FrozenWorkload {
     pub seed: String,
     /// The metrics that it declares.
     pub metrics: Vec<Metric>,
+    /// The fields by which its results are told apart, as it declares them, such as `model`, `precision` and `stack`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub dimensions: BTreeMap<String, String>,
     /// The container image that it runs in, where it has one of its own.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub image: Option<Image>,
