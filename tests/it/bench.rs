@@ -210,9 +210,11 @@ fn what_is_typed_wrong_is_said_before_anything_runs() {
 #[test]
 fn a_value_that_no_workload_may_have_is_named() {
     let fixture = Fixture::bare();
-    let wrong: [(&[&str], &str); 5] = [
+    let wrong: [(&[&str], &str); 7] = [
         (&["--concurrency", "0"], "error[option]: `--concurrency` must be from 1"),
         (&["--rate", "0"], "error[option]: `--rate` must be above 0"),
+        (&["--rate", "-1"], "error[option]: `--rate` must be above 0"),
+        (&["--concurrency", "1", "--model", ""], "error[option]: `--model` "),
         (&["--concurrency", "1", "--scenario", "X(1)"], "hint: expected `D(in,out)`"),
         (&["--concurrency", "1", "--slo", "speed=1s"], "hint: it takes `ttft`, `ttfo`, `tpot`, `e2e`"),
         (&["--concurrency", "1", "--duration", "5"], "error[option]: `--duration` is not a duration: `5`"),

@@ -569,6 +569,20 @@ fn declared_hardware_is_in_every_report() {
 }
 
 #[test]
+fn what_a_workload_declares_can_be_asked_for() {
+    let sql = "SELECT workload, model, precision, protocol, deployment_model, stack_under_test, batching_policy, \
+               concurrency_points, prompt_distribution, cache FROM workload_dim WHERE workload = 'closed'";
+    let asked = served().assay(&["query", sql, "--format", "json"]).success().stdout;
+    let row: Value = serde_json::from_str(asked.lines().next().expect("a row")).expect("JSON");
+    let expected = serde_json::json!({
+        "workload": "closed", "model": MODEL, "precision": "none", "protocol": "openai_compatible_http",
+        "deployment_model": "single_process", "stack_under_test": "assay-simulator", "batching_policy": "continuous",
+        "concurrency_points": r#"["concurrency-2"]"#, "prompt_distribution": r#"{"law":"fixed","tokens":20}"#, "cache": "cold_salt",
+    });
+    assert_eq!(row, expected);
+}
+
+#[test]
 fn a_plan_says_how_long_its_loads_take() {
     let planned = |load: &str| {
         let fixture = Fixture::bare();

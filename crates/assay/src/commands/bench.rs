@@ -23,7 +23,7 @@ const READY_TIMEOUT: &str = "10s";
 const PIPELINE: &str = "pipelines/bench.yaml";
 
 /// The options by the field that each becomes, the longer paths before those that they begin with.
-const OPTIONS: [(&str, &str); 20] = [
+const OPTIONS: [(&str, &str); 21] = [
     ("spec.load.concurrency", "--concurrency"),
     ("spec.load.rate", "--rate"),
     ("spec.load.arrival", "--arrival"),
@@ -44,6 +44,7 @@ const OPTIONS: [(&str, &str); 20] = [
     ("spec.targets[0].url", "--url"),
     ("spec.targets[0].config.profile", "--simulator"),
     ("spec.targets[0].headers", "--header"),
+    ("spec.model", "--model"),
 ];
 
 /// Puts load on an endpoint: each concurrency and each rate is a load level of its own.
@@ -62,7 +63,7 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "N,..", value_delimiter = ',', required_unless_present = "rate")]
     concurrency: Vec<u64>,
     /// Open loop: so many requests a second, whatever becomes of the earlier ones
-    #[arg(long, value_name = "PER_S,..", value_delimiter = ',')]
+    #[arg(long, value_name = "PER_S,..", value_delimiter = ',', allow_negative_numbers = true)]
     rate: Vec<f64>,
     /// The arrivals of the open loop
     #[arg(long, value_name = "PROCESS", default_value = "poisson", value_parser = ["constant", "poisson", "gamma"])]
