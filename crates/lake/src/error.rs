@@ -256,7 +256,7 @@ fn newest(found: Option<u64>) -> String {
 }
 
 /// What a library said when it gave up.
-pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
+pub fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
     text.unwrap_or("no reason given").chars().take(300).collect()
 }

@@ -21,7 +21,7 @@ mod views;
 pub mod wire;
 
 pub use commit::{Action, Step, commit_run};
-pub use error::Error;
+pub use error::{Error, panic_text};
 pub use format::plain_schema;
 pub use log::{CHECKPOINT_INTERVAL, Lake, MAX_COMMIT_ATTEMPTS, PREFIX, Snapshot, TableFile};
 pub use query::Query;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use assay_lake::{Limited, MAX_SQL_BYTES, MAX_SQL_TOKENS, QueryError, view};
+use assay_lake::{Limited, MAX_SQL_BYTES, MAX_SQL_TOKENS, QueryError, panic_text, view};
 use assay_warehouse::table;
 use datafusion::common::DataFusionError;
 use datafusion::logical_expr::Volatility;
@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
-use crate::{no_thread, panic_text};
+use crate::no_thread;
 
 /// What a thread that parses or plans a query may use of its stack: both recurse, and [`MAX_SQL_TOKENS`] bounds how deep.
 pub(crate) const STACK_BYTES: usize = 512 << 20;

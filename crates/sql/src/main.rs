@@ -8,7 +8,6 @@ mod check;
 mod origin;
 mod session;
 
-use std::any::Any;
 use std::io::{Read as _, Write as _};
 use std::process::ExitCode;
 
@@ -71,12 +70,6 @@ fn reply(request: Request) -> (Reply, Vec<u8>) {
 fn written(result: ResultTable) -> Result<(Reply, Vec<u8>), QueryError> {
     let rows = result.parquet().map_err(|error| QueryError::gave_up(error.to_string()))?;
     Ok((Reply::Gives { columns: result.columns }, rows))
-}
-
-/// What a library said when it gave up.
-fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-    text.unwrap_or("no reason given").chars().take(300).collect()
 }
 
 fn no_thread(error: std::io::Error) -> QueryError {

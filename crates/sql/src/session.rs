@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use assay_lake::wire::File;
-use assay_lake::{Limited, Limits, QueryError, ResultTable, VIEWS, plain_schema};
+use assay_lake::{Limited, Limits, QueryError, ResultTable, VIEWS, panic_text, plain_schema};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::DataFusionError;
@@ -29,8 +29,8 @@ use futures::StreamExt as _;
 
 use crate::cells::{columns, of_batches};
 use crate::check::{STACK_BYTES, statement, wrong};
+use crate::no_thread;
 use crate::origin::table_column;
-use crate::{no_thread, panic_text};
 
 /// Rows that are worked on at a time. Fixed: sums are added up batch by batch.
 const BATCH_ROWS: usize = 8 * 1024;
