@@ -139,17 +139,30 @@ impl Lake {
         }
     }
 
+    /// The newest version of a table; none where there is no table.
+    ///
+    /// A listing is no snapshot: of names that appear while it is made it may have a later one without an earlier one, and a
+    /// table that was not there a moment ago may be there now. So a failure counts only where nothing came to the log around it.
     fn open_latest(&self, table: &'static Table) -> Result<Option<OpenTable>> {
-        let opened = catch_unwind(AssertUnwindSafe(|| LogSnapshot::builder_for(table_url(table.name)).build(&*self.engine)));
-        let error = match opened.map_err(|panic| Error::GaveUp(panic_text(&*panic)))? {
-            Ok(snapshot) => return OpenTable::checked(table, snapshot).map(Some),
-            Err(error) => error,
-        };
-        // The kernel has several errors for a table that is not there; an empty log has one meaning.
-        if self.area.list(&format!("{}/_delta_log", table.name), None)?.is_empty() {
-            return Ok(None);
+        let log = format!("{}/_delta_log", table.name);
+        let mut seen = None;
+        for _ in 0..MAX_COMMIT_ATTEMPTS {
+            let url = table_url(table.name);
+            let error = match self.kernel(table, READ, |engine| LogSnapshot::builder_for(url).build(engine)) {
+                Ok(snapshot) => return OpenTable::checked(table, snapshot).map(Some),
+                Err(error) => error,
+            };
+            // The kernel has several errors for a table that is not there; an empty log has one meaning.
+            let found = self.area.list(&log, None)?;
+            if found.is_empty() {
+                return Ok(None);
+            }
+            if seen.as_ref() == Some(&found) {
+                return Err(error);
+            }
+            seen = Some(found);
         }
-        Err(failed(READ, table, error))
+        Err(Error::Contended { table: table.name, attempts: MAX_COMMIT_ATTEMPTS })
     }
 
     pub(crate) fn latest_or_new(&self, table: &'static Table) -> Result<OpenTable> {

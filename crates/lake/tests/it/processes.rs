@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Barrier;
 use std::time::Duration;
 
 use assay_lake::{Lake, commit_run};
@@ -28,10 +29,11 @@ fn child() {
 fn start(folder: &Path, runs: &[u64]) -> Child {
     let runs: Vec<_> = runs.iter().map(u64::to_string).collect();
     Command::new(std::env::current_exe().expect("this program"))
-        .args(["--exact", "processes::child"])
+        .args(["--exact", "processes::child", "--nocapture"])
         .env(FOLDER, folder)
         .env(RUNS, runs.join(","))
         .stdout(Stdio::null())
+        .stderr(Stdio::piped())
         .spawn()
         .expect("a child")
 }
@@ -40,9 +42,10 @@ fn start(folder: &Path, runs: &[u64]) -> Child {
 fn sixteen_processes_write_each_row_exactly_once() {
     let place = Place::new();
     // Each brings a run of its own, one that a neighbour brings as well, and the dimensions that all share.
-    let mut children: Vec<_> = (0..16).map(|index| start(place.root(), &[index + 1, (index + 1) % 16 + 1])).collect();
-    for child in &mut children {
-        assert!(child.wait().expect("waited").success());
+    let children: Vec<_> = (0..16).map(|index| start(place.root(), &[index + 1, (index + 1) % 16 + 1])).collect();
+    for child in children {
+        let output = child.wait_with_output().expect("waited");
+        assert!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
     }
     assert_eq!(found_rows(&place), expected_rows(16));
     check_logs_are_dense(&place);
@@ -62,6 +65,23 @@ fn sixteen_threads_write_each_row_exactly_once() {
     });
     assert_eq!(found_rows(&place), expected_rows(16));
     check_logs_are_dense(&place);
+}
+
+#[test]
+fn many_that_make_the_same_tables_at_once_all_find_them() {
+    for _ in 0..20 {
+        let place = Place::new();
+        let gate = Barrier::new(8);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    gate.wait();
+                    place.lake.create_tables().expect("made, by whomever");
+                });
+            }
+        });
+        check_logs_are_dense(&place);
+    }
 }
 
 #[test]
