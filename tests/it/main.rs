@@ -16,6 +16,7 @@ mod life;
 mod pipeline;
 mod server;
 mod serving;
+mod stores;
 mod support;
 mod tamper;
 mod trust;

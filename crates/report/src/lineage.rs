@@ -172,7 +172,7 @@ fn predicate_type(stage: Role) -> &'static str {
 }
 
 /// `text` as one word of a POSIX shell: a command that people copy must not run what a name says.
-pub(crate) fn shell_word(text: &str) -> String {
+pub fn shell_word(text: &str) -> String {
     let plain = |character: char| character.is_ascii_alphanumeric() || "-_./:@%+,=".contains(character);
     let text = clean(text);
     if !text.is_empty() && !text.starts_with('-') && text.chars().all(plain) {

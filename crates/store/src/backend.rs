@@ -2,28 +2,35 @@
 
 use std::fs::File;
 use std::future::Future;
-use std::io::Read as _;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::ops::Range;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use futures::StreamExt as _;
 use object_store::local::LocalFileSystem;
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
-    Error as ObjectError, GetResultPayload, MultipartUpload, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload,
+    Error as ObjectError, GetOptions, GetRange, GetResultPayload, MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload,
 };
 use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::error::Cause;
+use crate::objects::Object;
 use crate::scratch::{ScratchFile, read_chunks};
-use crate::uri::{self, Location};
+use crate::uri::{self, Bucket, Location};
 use crate::{Error, Result, layout};
+use crate::bucket::{self, Patience};
 
 /// Threads that may wait for local disks at once; more would only queue in the kernel.
 const MAX_BLOCKING_THREADS: usize = 8;
 /// The size of one part of a large upload. Object stores want at least 5 MiB and at most 10,000 parts: 78 GiB in all.
 const PART_BYTES: usize = 8 * 1024 * 1024;
+
+/// How long a service may send nothing in the middle of an object.
+const STALL_TIME: Duration = Duration::from_secs(60);
 
 /// What a new object is to replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,27 +50,34 @@ pub(crate) enum Sync {
     BytesAndName,
 }
 
-/// An object as a listing gives it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ListedObject {
-    pub(crate) path: String,
-    pub(crate) size: u64,
-    pub(crate) modified_unix_ms: i64,
-}
-
 /// One store, as its backend sees it.
 #[derive(Debug)]
 pub(crate) struct Backend {
     objects: Arc<dyn ObjectStore>,
     folder: Option<PathBuf>,
+    /// Whether it is a service of somebody else's, whose promises are to be tried.
+    remote: bool,
     uri: String,
 }
 
 impl Backend {
     pub(crate) fn open(uri: &str, create: bool) -> Result<Self> {
         match uri::parse(uri)? {
-            Location::Memory => Ok(Self { objects: Arc::new(InMemory::new()), folder: None, uri: "memory:".to_owned() }),
+            Location::Memory => Ok(Self { objects: Arc::new(InMemory::new()), folder: None, remote: false, uri: "memory:".to_owned() }),
             Location::Folder(folder) => Self::open_folder(&folder, create),
+            Location::Bucket(bucket) => Self::open_bucket(&bucket, create),
+        }
+    }
+
+    fn open_bucket(bucket: &Bucket, create: bool) -> Result<Self> {
+        let uri = bucket.to_string();
+        let first = Self { objects: bucket::objects(bucket, Patience::First)?, folder: None, remote: true, uri: uri.clone() };
+        let found = first.list(&layout::BLOBS.into(), 0);
+        match found {
+            Ok(found) if found.is_empty() && !create => Err(Error::NoStore { uri }),
+            Ok(_) => Ok(Self { objects: bucket::objects(bucket, Patience::Lasting)?, ..first }),
+            Err(Error::Backend { source, .. }) => Err(Error::Bucket { uri, source }),
+            Err(error) => Err(error),
         }
     }
 
@@ -84,7 +98,12 @@ impl Backend {
         }
         let uri = uri::of_folder(&root);
         let objects = LocalFileSystem::new_with_prefix(&root).map_err(|source| failed(std::io::Error::other(source)))?;
-        Ok(Self { objects: Arc::new(objects), folder: Some(root), uri })
+        Ok(Self { objects: Arc::new(objects), folder: Some(root), remote: false, uri })
+    }
+
+    /// Whether nobody has tried yet if it keeps its promises: a service may be another one each time, a folder is new once.
+    pub(crate) fn is_untried(&self) -> bool {
+        self.remote || self.folder.as_ref().is_some_and(|root| !root.join(layout::BLOBS).exists())
     }
 
     pub(crate) fn uri(&self) -> &str {
@@ -115,6 +134,7 @@ impl Backend {
     /// Uploads a scratch file under `path`, a part at a time, replacing what is there.
     pub(crate) fn put_scratch(&self, path: &Path, file: &ScratchFile) -> Result<()> {
         match &self.folder {
+            None if file.size() <= PART_BYTES as u64 => self.put_object(path, &read_whole(file)?, Mode::Overwrite).map(|_| ()),
             None => self.upload(path, file),
             Some(folder) => {
                 let staged = self.staging()?;
@@ -126,6 +146,9 @@ impl Backend {
 
     /// Uploads a scratch file under `path`, a part at a time: false where something is there, which then stays.
     pub(crate) fn create_scratch(&self, path: &Path, file: &ScratchFile) -> Result<bool> {
+        if self.folder.is_none() && file.size() <= PART_BYTES as u64 {
+            return self.put_object(path, &read_whole(file)?, Mode::Create);
+        }
         let staged = self.staging()?;
         self.upload(&staged, file)?;
         if let Some(folder) = &self.folder {
@@ -213,10 +236,21 @@ impl Backend {
     }
 
     /// Feeds an object's bytes to `sink`, a chunk at a time: false where there is no such object.
-    pub(crate) fn read(&self, path: &Path, mut sink: impl FnMut(&[u8]) -> Result<()>) -> Result<bool> {
+    pub(crate) fn read(&self, path: &Path, sink: impl FnMut(&[u8]) -> Result<()>) -> Result<bool> {
+        self.read_range(path, None, sink)
+    }
+
+    /// Feeds a part of an object's bytes, or all of them, to `sink`: false where there is no such object.
+    pub(crate) fn read_range(
+        &self,
+        path: &Path,
+        range: Option<Range<u64>>,
+        mut sink: impl FnMut(&[u8]) -> Result<()>,
+    ) -> Result<bool> {
         let failed = self.failed("read", path);
         self.check_plain(path).map_err(|source| failed(Box::new(source)))?;
-        let found = match Self::wait(self.objects.get(path))? {
+        let options = GetOptions { range: range.map(GetRange::Bounded), ..GetOptions::default() };
+        let found = match Self::wait(self.objects.get_opts(path, options))? {
             Ok(found) => found,
             Err(ObjectError::NotFound { .. }) => return Ok(false),
             Err(source) => return Err(failed(Box::new(source))),
@@ -224,10 +258,14 @@ impl Backend {
         match found.payload {
             // The backend's own stream moves 8 KiB at a time between threads, and never ends on a file that was cut short.
             GetResultPayload::File(mut file, _) => {
-                read_chunks(&mut file, sink, |source| failed(Box::new(source)))?;
+                let Range { start, end } = found.range;
+                file.seek(SeekFrom::Start(start)).map_err(|source| failed(Box::new(source)))?;
+                read_chunks(&mut file.take(end.saturating_sub(start)), sink, |source| failed(Box::new(source)))?;
             }
             GetResultPayload::Stream(mut chunks) => {
-                while let Some(chunk) = Self::wait(chunks.next())? {
+                while let Some(chunk) = Self::wait(async { tokio::time::timeout(STALL_TIME, chunks.next()).await })?
+                    .map_err(|_| failed(format!("no byte came for {} seconds", STALL_TIME.as_secs()).into()))?
+                {
                     sink(&chunk.map_err(|source| failed(Box::new(source)))?)?;
                 }
             }
@@ -246,11 +284,11 @@ impl Backend {
         }
     }
 
-    /// Whether there is such an object.
-    pub(crate) fn exists(&self, path: &Path) -> Result<bool> {
+    /// An object's size and time; none where there is no such object.
+    pub(crate) fn info(&self, path: &Path) -> Result<Option<Object>> {
         match Self::wait(self.objects.head(path))? {
-            Ok(_) => Ok(true),
-            Err(ObjectError::NotFound { .. }) => Ok(false),
+            Ok(found) => Ok(Some(of_meta(found))),
+            Err(ObjectError::NotFound { .. }) => Ok(None),
             Err(source) => Err(self.failed("look for", path)(Box::new(source))),
         }
     }
@@ -262,7 +300,7 @@ impl Backend {
     }
 
     /// The objects under `prefix` whose paths sort after `after`, unordered, one more than `limit` at most.
-    pub(crate) fn list_after(&self, prefix: &Path, after: Option<&Path>, limit: usize) -> Result<Vec<ListedObject>> {
+    pub(crate) fn list_after(&self, prefix: &Path, after: Option<&Path>, limit: usize) -> Result<Vec<Object>> {
         let listing = match after {
             None => self.objects.list(Some(prefix)),
             Some(after) => self.objects.list_with_offset(Some(prefix), after),
@@ -271,11 +309,7 @@ impl Backend {
         let mut objects = Vec::new();
         while let Some(object) = Self::wait(found.next())? {
             let object = object.map_err(|source| self.failed("list", prefix)(Box::new(source)))?;
-            objects.push(ListedObject {
-                path: object.location.to_string(),
-                size: object.size,
-                modified_unix_ms: object.last_modified.timestamp_millis(),
-            });
+            objects.push(of_meta(object));
         }
         Ok(objects)
     }
@@ -296,6 +330,22 @@ impl Backend {
     }
 }
 
+fn of_meta(found: ObjectMeta) -> Object {
+    Object {
+        path: found.location.to_string(),
+        size: found.size,
+        modified_unix_ms: found.last_modified.timestamp_millis(),
+    }
+}
+
+/// The bytes of a file of at most one part.
+fn read_whole(file: &ScratchFile) -> Result<Vec<u8>> {
+    let unreadable = |source| Error::Scratch { path: file.path().to_owned(), source };
+    let mut bytes = Vec::with_capacity(PART_BYTES.min(usize::try_from(file.size()).unwrap_or(PART_BYTES)));
+    file.open()?.take(PART_BYTES as u64).read_to_end(&mut bytes).map_err(unreadable)?;
+    Ok(bytes)
+}
+
 /// Asks for the folders of `path`, up to the store's, to be on disk, so that the name survives and not only the bytes.
 fn sync_folders(root: &FilePath, path: &Path) -> std::io::Result<()> {
     let object = root.join(path.as_ref());
@@ -313,7 +363,7 @@ fn runtime() -> Result<&'static Runtime> {
         return Ok(runtime);
     }
     let mut builder = Builder::new_multi_thread();
-    builder.worker_threads(1).max_blocking_threads(MAX_BLOCKING_THREADS).thread_name("assay-store");
+    builder.worker_threads(1).enable_all().max_blocking_threads(MAX_BLOCKING_THREADS).thread_name("assay-store");
     let built = builder.build().map_err(Error::Runtime)?;
     if let Err(surplus) = RUNTIME.set(built) {
         surplus.shutdown_background();

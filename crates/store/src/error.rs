@@ -36,6 +36,21 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+    /// A bucket cannot be used: nothing answers at its endpoint, it is not there, or its service refuses.
+    #[error("failed to open the store `{uri}`")]
+    Bucket {
+        /// The store.
+        uri: String,
+        /// The backend's account.
+        #[source]
+        source: Cause,
+    },
+    /// A bucket is to be asked for, and nothing says as whom.
+    #[error("there are no credentials for the store `{uri}`")]
+    NoCredentials {
+        /// The store.
+        uri: String,
+    },
     /// There is no store at that place.
     #[error("there is no store at `{uri}`")]
     NoStore {
@@ -132,7 +147,11 @@ impl Error {
     /// What a person can do about it, where there is something.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::NoBackend { .. } => Some("use a folder: `file:///absolute/path` or a plain path"),
+            Self::NoBackend { .. } => Some("use a folder (`file:///absolute/path` or a plain path) or a bucket (`s3://bucket/prefix`)"),
+            Self::Bucket { .. } => Some("check the bucket's name, its endpoint and region, and that the credentials may list it"),
+            Self::NoCredentials { .. } => {
+                Some("set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a workload identity's variables; AWS_SKIP_SIGNATURE=true asks as nobody")
+            }
             Self::NoCreateIfAbsent { .. } => {
                 Some("use a file system with hard links, or an object store with conditional writes")
             }

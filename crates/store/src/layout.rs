@@ -34,7 +34,7 @@ pub(crate) fn pointer(path: &str) -> Result<Path> {
     }
 }
 
-fn problem_of(path: &str) -> Option<&'static str> {
+pub(crate) fn problem_of(path: &str) -> Option<&'static str> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-=+@".contains(&byte);
     let parts = || path.split('/');
     if path.is_empty() {

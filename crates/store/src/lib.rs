@@ -7,7 +7,7 @@
 //! blobs/sha256/<first two digits>/<64 digits>   blobs
 //! runs/<run id>/<stage>/..                      pointers; any path outside `blobs` and `staging` may be one
 //! warehouse/<table>/..                          an area: objects that a table's own log binds together, see [`Area`]
-//! staging/<random>                              a local folder's half-written objects, never read
+//! staging/<random>                              half-written objects, never read
 //! ```
 //!
 //! The calls block, because stages are blocking code. Every one of them hashes what it reads and trusts no name: bytes that do not
@@ -24,14 +24,20 @@
 //!   it was named. So a pointer that [`Store::create`] returned for survives whole. On file systems with one ordered journal
 //!   (ext4, XFS) so does every blob put before it; elsewhere the newest blobs may be missing, which `get` says by name and a
 //!   repeated `put` mends. Disks and virtual machines that ignore flushes void this.
+//! * A **bucket** keeps what its service has answered for; the service says what that survives. Pointers are created by conditional
+//!   writes (`If-None-Match: *`), large files of an area by a conditional end of a multipart copy. A service without them is
+//!   refused by name when a run starts. A writer that is killed leaves unfinished uploads and objects under `staging/`, which a
+//!   lifecycle rule may remove after a day.
 //! * **Memory** survives nothing, not even its process.
 
 mod area;
 mod backend;
+mod bucket;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod error;
 mod layout;
+mod objects;
 mod scratch;
 mod store;
 mod uri;
@@ -39,6 +45,7 @@ mod uri;
 pub use area::{Area, Listed};
 pub use error::Error;
 pub use layout::MAX_PATH_BYTES;
+pub use objects::{Object, Objects, Place};
 pub use scratch::{Scratch, ScratchFile};
 pub use store::{Created, MAX_LISTED, MAX_POINTER_BYTES, Store};
 

@@ -39,21 +39,23 @@ enum Found {
 }
 
 impl Store {
-    /// Opens a store, creating its folder where there is none.
+    /// Opens a store, creating its folder where there is none. A bucket must be there.
     ///
-    /// `uri` is `file:///absolute/path`, a plain path (relative to the working folder or absolute), or `memory:` for a new store
-    /// that lives as long as its handles. Fails by name for an object store that this build has no backend for.
+    /// `uri` is `file:///absolute/path`, a plain path (relative to the working folder or absolute), `memory:` for a new store
+    /// that lives as long as its handles, or `s3://bucket/prefix?endpoint=..&region=..` for a service that speaks S3, with
+    /// credentials from the environment. Fails by name for an object store that this build has no backend for, and for a bucket
+    /// that does not honour create-if-absent.
     pub fn open(uri: &str) -> Result<Self> {
         let store = Self(Arc::new(Backend::open(uri, true)?));
-        let new = store.local_root().is_some_and(|root| !root.join(layout::BLOBS).exists());
-        if new {
-            // A file system without hard links cannot create-if-absent: better said now than after the first trial.
+        if store.0.is_untried() {
+            // A file system without hard links, or an object store without conditional writes, cannot create-if-absent: better
+            // said now than after the first trial.
             store.check_create_if_absent()?;
         }
         Ok(store)
     }
 
-    /// Opens a store that is there already, to read from it. Fails where a folder is missing or holds no blobs.
+    /// Opens a store that is there already. Fails where a folder or a bucket is missing or holds no blobs.
     pub fn open_existing(uri: &str) -> Result<Self> {
         Backend::open(uri, false).map(|backend| Self(Arc::new(backend)))
     }
@@ -161,7 +163,7 @@ impl Store {
 
     /// Whether there is a blob of that name. Its bytes are not looked at.
     pub fn contains(&self, digest: &Digest) -> Result<bool> {
-        self.0.exists(&layout::blob(digest))
+        self.0.info(&layout::blob(digest)).map(|found| found.is_some())
     }
 
     /// Creates a pointer if there is none at `path`. Of any number of callers, in any number of processes, exactly one is told
@@ -218,7 +220,7 @@ impl Store {
 
     /// The part of the store under `prefix`, for a format that has a layout of its own, such as the warehouse's tables.
     pub fn area(&self, prefix: &str) -> Result<Area> {
-        Area::new(Arc::clone(&self.0), prefix)
+        Area::new(self.backend(), prefix)
     }
 
     /// Tries whether the backend refuses to create what is there, which at-most-once acceptance rests on.
@@ -230,6 +232,10 @@ impl Store {
         let second = self.0.put(&path, b"second", Mode::Create, Sync::Bytes)?;
         self.0.remove(&path)?;
         if first && !second { Ok(()) } else { Err(Error::NoCreateIfAbsent { uri: self.uri().to_owned() }) }
+    }
+
+    pub(crate) fn backend(&self) -> Arc<Backend> {
+        Arc::clone(&self.0)
     }
 
     /// Puts bytes under a digest that is not theirs, to show that this is found.

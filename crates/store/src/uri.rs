@@ -2,10 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{Error, Result};
+use url::Url;
 
-/// Object stores that DESIGN knows and that this build has no backend for.
-const KNOWN_SCHEMES: [&str; 8] = ["s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "https"];
+use crate::{Error, Result, layout};
+
+/// Object stores that there are and that this build has no backend for.
+const KNOWN_SCHEMES: [&str; 7] = ["s3a", "gs", "az", "azure", "abfs", "abfss", "https"];
 
 /// What a URI asks for.
 #[derive(Debug, PartialEq, Eq)]
@@ -14,6 +16,36 @@ pub(crate) enum Location {
     Folder(PathBuf),
     /// The memory of this process.
     Memory,
+    /// A bucket of a service that speaks S3.
+    Bucket(Bucket),
+}
+
+/// A bucket, or a part of it, of a service that speaks S3. Nothing of it is secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Bucket {
+    /// The bucket's name.
+    pub(crate) name: String,
+    /// Under which objects lie in the bucket; empty for the whole of it.
+    pub(crate) prefix: String,
+    /// Where the service is, unless the environment says so or it is Amazon's.
+    pub(crate) endpoint: Option<String>,
+    /// The bucket's region, unless the environment says so.
+    pub(crate) region: Option<String>,
+}
+
+impl std::fmt::Display for Bucket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "s3://{}", self.name)?;
+        if !self.prefix.is_empty() {
+            write!(f, "/{}", self.prefix)?;
+        }
+        let options = [("endpoint", &self.endpoint), ("region", &self.region)];
+        let given = options.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?)));
+        for (separator, (name, value)) in ["?", "&"].into_iter().zip(given) {
+            write!(f, "{separator}{name}={value}")?;
+        }
+        Ok(())
+    }
 }
 
 /// Reads a URI or a plain path.
@@ -34,11 +66,58 @@ pub(crate) fn parse(uri: &str) -> Result<Location> {
             decode(path).map(Location::Folder).ok_or_else(|| bad("its percent-encoding is broken"))
         }
         Some(("file", _)) => Err(bad("a file URI needs an absolute path and no host: `file:///absolute/path`")),
+        Some(("s3", _)) => parse_bucket(uri).map(Location::Bucket).map_err(bad),
         Some((scheme, _)) if KNOWN_SCHEMES.contains(&scheme) => {
             Err(Error::NoBackend { uri: uri.to_owned(), scheme: scheme.to_owned() })
         }
         Some(_) => Err(bad("its scheme is unknown; expected `file`, `memory`, `s3`, `gs`, `az` or a plain path")),
     }
+}
+
+fn parse_bucket(uri: &str) -> Result<Bucket, &'static str> {
+    let parsed = Url::parse(uri).map_err(|_| "it is no URI; expected `s3://bucket/prefix`")?;
+    let name = parsed.host_str().filter(|name| is_bucket(name));
+    let name = name.ok_or("a bucket's name has 3 to 63 of `a-z0-9.-`: `s3://bucket/prefix`")?.to_owned();
+    if !parsed.username().is_empty() || parsed.password().is_some() {
+        return Err("credentials are never part of a URI; they come from the environment, such as AWS_ACCESS_KEY_ID");
+    }
+    if parsed.port().is_some() || parsed.fragment().is_some() {
+        return Err("a port belongs to the endpoint: `s3://bucket/prefix?endpoint=http://host:port`");
+    }
+    let prefix = parsed.path().trim_matches('/').to_owned();
+    if !prefix.is_empty() && layout::problem_of(&prefix).is_some() {
+        return Err("its prefix may have ASCII letters, digits, `/` and `._-=+@`, and not begin with `blobs` or `staging`");
+    }
+    let mut bucket = Bucket { name, prefix, endpoint: None, region: None };
+    for (name, value) in parsed.query_pairs() {
+        let place = match &*name {
+            "endpoint" if is_endpoint(&value) => &mut bucket.endpoint,
+            "endpoint" => return Err("its endpoint is none: expected `http://host:port` or `https://host`, without credentials"),
+            "region" if is_region(&value) => &mut bucket.region,
+            "region" => return Err("its region is none: expected letters, digits and `-`"),
+            _ => return Err("only `endpoint` and `region` may be given after `?`; everything else comes from the environment"),
+        };
+        if place.replace(value.into_owned()).is_some() {
+            return Err("an option is given twice");
+        }
+    }
+    Ok(bucket)
+}
+
+fn is_bucket(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b".-".contains(&byte);
+    (3..=63).contains(&name.len()) && name.bytes().all(plain)
+}
+
+/// An address is written back as it was given, so it has nothing that would have to be encoded.
+fn is_endpoint(value: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._:[]".contains(&byte);
+    let Ok(url) = Url::parse(value) else { return false };
+    matches!(url.scheme(), "http" | "https") && url.has_host() && value.bytes().all(plain)
+}
+
+fn is_region(value: &str) -> bool {
+    !value.is_empty() && value.len() <= 64 && value.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
 /// The URI of an absolute folder: RFC 8089, with everything outside RFC 3986's unreserved characters encoded.
@@ -86,13 +165,44 @@ mod tests {
 
     #[test]
     fn what_this_build_cannot_reach_is_named() {
-        for (uri, scheme) in [("s3://bucket/x", "s3"), ("gs://bucket", "gs"), ("az://container", "az")] {
+        for (uri, scheme) in [("gs://bucket", "gs"), ("az://container", "az")] {
             assert!(matches!(parse(uri), Err(Error::NoBackend { scheme: found, .. }) if found == scheme), "{uri}");
         }
         insta::assert_snapshot!(
-            refusal("s3://bucket/x"),
-            @"this build has no backend for `s3` stores, so `s3://bucket/x` cannot be opened"
+            refusal("gs://bucket/x"),
+            @"this build has no backend for `gs` stores, so `gs://bucket/x` cannot be opened"
         );
+    }
+
+    #[test]
+    fn buckets_are_read_and_written_back() {
+        for uri in [
+            "s3://bucket",
+            "s3://my.bucket-1/a/b_c=1",
+            "s3://assay?endpoint=http://127.0.0.1:8420",
+            "s3://assay/x?endpoint=https://[::1]:9000/s3&region=eu-central-1",
+        ] {
+            let Location::Bucket(bucket) = parse(uri).expect("read") else { panic!("{uri} is a bucket") };
+            assert_eq!(bucket.to_string(), uri);
+        }
+        let Ok(Location::Bucket(bucket)) = parse("s3://assay/x/?region=us-east-1&endpoint=http%3A%2F%2Fa%3A1") else {
+            panic!("it is a bucket")
+        };
+        assert_eq!(bucket.to_string(), "s3://assay/x?endpoint=http://a:1&region=us-east-1");
+    }
+
+    #[test]
+    fn what_is_no_bucket_is_refused() {
+        let told = |uri: &str| refusal(uri).split_once("store: ").map(|(_, why)| why.to_owned()).expect("a reason");
+        insta::assert_snapshot!(told("s3://key:secret@bucket"), @"credentials are never part of a URI; they come from the environment, such as AWS_ACCESS_KEY_ID");
+        insta::assert_snapshot!(told("s3://b"), @"a bucket's name has 3 to 63 of `a-z0-9.-`: `s3://bucket/prefix`");
+        insta::assert_snapshot!(told("s3://bucket:9000/x"), @"a port belongs to the endpoint: `s3://bucket/prefix?endpoint=http://host:port`");
+        insta::assert_snapshot!(told("s3://bucket/blobs/x"), @"its prefix may have ASCII letters, digits, `/` and `._-=+@`, and not begin with `blobs` or `staging`");
+        insta::assert_snapshot!(told("s3://bucket?endpoint=ftp://x"), @"its endpoint is none: expected `http://host:port` or `https://host`, without credentials");
+        insta::assert_snapshot!(told("s3://bucket?endpoint=http://u:p@x"), @"its endpoint is none: expected `http://host:port` or `https://host`, without credentials");
+        insta::assert_snapshot!(told("s3://bucket?region="), @"its region is none: expected letters, digits and `-`");
+        insta::assert_snapshot!(told("s3://bucket?secret=x"), @"only `endpoint` and `region` may be given after `?`; everything else comes from the environment");
+        insta::assert_snapshot!(told("s3://bucket?region=a&region=b"), @"an option is given twice");
     }
 
     #[test]
@@ -106,6 +216,11 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn no_text_makes_the_reader_panic(text in "s3://.{0,40}") {
+            let _ = parse(&text);
+        }
+
         #[test]
         fn a_folder_s_uri_names_that_folder(path in "/[^\0]{0,40}") {
             prop_assert_eq!(parse(&of_folder(Path::new(&path))).expect("its own URI"), folder(&path));

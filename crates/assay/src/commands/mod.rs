@@ -3,6 +3,7 @@
 mod bench;
 mod estimate;
 mod export;
+mod fetch;
 mod generate;
 mod keys;
 mod opened;
@@ -13,6 +14,7 @@ mod recompute;
 mod run;
 mod runs;
 mod schema;
+mod serve;
 mod show;
 mod subjects;
 mod supervise;
@@ -37,6 +39,10 @@ pub(crate) enum Command {
     Query(query::Query),
     /// Write the rows of a run as CSV, JSON or Parquet
     Export(export::Export),
+    /// Copy a run from one store to another, with all that it rests on
+    Fetch(fetch::Fetch),
+    /// Serve a store over the S3 protocol, for clusters that have no object store
+    Serve(serve::Serve),
     /// Commit a run's published folder to a branch, which only grows
     Push(push::Push),
     /// Check definitions: all problems of all files in one go
@@ -69,6 +75,8 @@ impl Command {
             Self::Trace(command) => command.run(),
             Self::Query(command) => command.run(),
             Self::Export(command) => command.run(),
+            Self::Fetch(command) => command.run(),
+            Self::Serve(command) => command.run(),
             Self::Push(command) => command.run(),
             Self::Validate(command) => command.run(),
             Self::Plan(command) => command.run(),

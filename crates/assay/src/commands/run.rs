@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use assay_envelope::ScryptCost;
 use assay_manifest::{Plan, Publication, RunId, RunStatus, Summary};
+use assay_report::shell_word;
 use assay_process::Signal;
 use assay_runner::{Committed, Config, Run as Driven, RunSpec, SourceSpec, ToBranch, export, init_keys};
 use assay_stage::{Exit, Failure};
@@ -186,7 +187,7 @@ fn no_valid_trial(opened: &Opened, folder: &Path) -> Option<Failure> {
 
 /// How a command finds the run's store: somewhere else than where one stands, only by its name.
 fn elsewhere(run: &Driven) -> String {
-    named_store(&run.store_uri).map(|uri| format!(" --store {uri}")).unwrap_or_default()
+    named_store(&run.store_uri).map(|uri| format!(" --store {}", shell_word(uri))).unwrap_or_default()
 }
 
 /// The run is finished, whatever became of its folder on the branch: worth another try, of the push alone.

@@ -1,0 +1,208 @@
+//! `assay fetch`: a run from a store that is far away into one that is near.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use assay_manifest::{Artifact, Collection, Digest, Document, InputRef, MAX_MANIFEST_BYTES, Plan, Publication, RunId};
+use assay_report::{counted, shell_word};
+use assay_runner::default_store;
+use assay_stage::{Accepted, Exit, Failure, Layout};
+use assay_store::{Created, Scratch, Store};
+use assay_verify::{StoreBlobs, evidence_of};
+
+use crate::commands::opened::{Opened, Where, named_store};
+use crate::output;
+
+/// The most bytes of one blob that wait on their way.
+const SCRATCH_BYTES: u64 = 64 << 30;
+
+/// The largest pointer.
+const MAX_POINTER_BYTES: u64 = 1 << 20;
+
+/// Copies a run with all that it rests on, so that it is shown, verified and resumed without the store that it was made in. The
+/// run's chain is verified first, and every byte is checked on its way.
+#[derive(clap::Args)]
+pub(crate) struct Fetch {
+    /// The run's name
+    #[arg(value_name = "RUN")]
+    run: RunId,
+    /// The store to copy it to; `.assay` of the repository if left out
+    #[arg(long, value_name = "URI")]
+    to: Option<String>,
+    /// Leave the raw evidence where it is: what level 2 of `assay verify` needs is copied
+    #[arg(long)]
+    without_raw: bool,
+    #[command(flatten)]
+    place: Where,
+}
+
+impl Fetch {
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        let from = Store::open_existing(&self.place.store_uri()?)?;
+        let to = Store::open(&self.to.clone().map_or_else(default_store, Ok)?)?;
+        if from.uri() == to.uri() {
+            let same = format!("the run would be copied from `{}` to itself", from.uri());
+            return Err(Failure::usage("same_store", same).hint("`--store` says where it is, and `--to` where it shall be"));
+        }
+        let opened = self.place.open(self.run.as_str())?;
+        let wanted = Wanted::of(&from, &opened, self.without_raw)?;
+        check_same_run(&to, &wanted)?;
+        let copied = copy_blobs(&from, &to, &wanted)?;
+        for (path, bytes) in &wanted.pointers {
+            if let Created::No { existing } = to.create(path, bytes)?
+                && existing != *bytes
+            {
+                return Err(other_run(&to, path));
+            }
+        }
+        self.say(&to, &copied);
+        Ok(if opened.chain.is_established() { Exit::Done } else { Exit::Unestablished })
+    }
+
+    fn say(&self, to: &Store, copied: &Copied) {
+        let there = match copied.there {
+            0 => String::new(),
+            there => format!("; {} there already", counted(there, "blob")),
+        };
+        let raw = if self.without_raw { ", without the raw evidence" } else { "" };
+        let size = copied.bytes as f64 / 1e6;
+        output::line(format!("fetched  {}: {}, {size:.1} MB{there}{raw}", self.run, counted(copied.blobs, "blob")));
+        output::line(format!("to       {}", to.uri()));
+        let store = named_store(to.uri()).filter(|_| self.to.is_some());
+        let store = store.map(|uri| format!(" --store {}", shell_word(uri))).unwrap_or_default();
+        output::line(format!("verify   assay verify {}{store}", self.run));
+        output::line(format!("show     assay show {}{store}", self.run));
+    }
+}
+
+/// What a run is made of.
+struct Wanted {
+    /// Digests, with what each is called where it has a name.
+    blobs: BTreeMap<Digest, String>,
+    /// Pointers with their bytes, in the order in which they are created: the one that makes it a run comes last.
+    pointers: Vec<(String, Vec<u8>)>,
+}
+
+impl Wanted {
+    fn of(from: &Store, opened: &Opened, without_raw: bool) -> Result<Self, Failure> {
+        let run_id = &opened.chain.run_id;
+        let layout = Layout::of(run_id);
+        let mut wanted = Self { blobs: BTreeMap::new(), pointers: Vec::new() };
+        let mut seen = BTreeSet::new();
+        for path in from.list(&layout.run())? {
+            let Some(bytes) = from.read(&path, MAX_POINTER_BYTES)? else { continue };
+            // Marks between shards are no documents; whatever names one names all that it was made from.
+            if let Ok(accepted) = Accepted::parse(&path, &bytes) {
+                wanted.document(from, run_id, accepted.manifest, accepted.bundle, without_raw, &mut seen)?;
+            }
+            wanted.pointers.push((path, bytes));
+        }
+        let source = layout.source();
+        wanted.pointers.sort_by_key(|(path, _)| *path == source);
+        if let Some(plan) = opened.chain.one::<Plan>() {
+            let cases = plan.body.cases.iter().map(|case| (layout.case(&case.case_id), b"{}".to_vec()));
+            wanted.pointers.splice(0..0, cases);
+        }
+        if let Some(publication) = opened.chain.one::<Publication>() {
+            wanted.blobs.insert(publication.body.trust_policy, "the trust policy".to_owned());
+        }
+        if let Some(collection) = opened.chain.one::<Collection>().filter(|_| !without_raw) {
+            let evidence = evidence_of(&StoreBlobs(from.clone()), &collection.body)?;
+            wanted.artifacts(&evidence.unwrap_or_default());
+        }
+        Ok(wanted)
+    }
+
+    fn document(
+        &mut self,
+        from: &Store,
+        run_id: &RunId,
+        manifest: Digest,
+        bundle: Digest,
+        without_raw: bool,
+        seen: &mut BTreeSet<Digest>,
+    ) -> Result<(), Failure> {
+        let mut pending = vec![(manifest, bundle)];
+        while let Some((manifest, bundle)) = pending.pop() {
+            if !seen.insert(manifest) {
+                continue;
+            }
+            self.blobs.insert(manifest, "a manifest".to_owned());
+            self.blobs.insert(bundle, "a bundle".to_owned());
+            let bytes = from.get(&manifest, MAX_MANIFEST_BYTES)?;
+            let document = Document::parse(&bytes)
+                .map_err(|error| Failure::verification("manifest", format!("{manifest} is no manifest")).because(&error))?;
+            // A baseline of another run is what this one was compared with: its manifest travels, its evidence does not.
+            if document.header().run_id != *run_id {
+                continue;
+            }
+            if !(without_raw && is_raw(&document)) {
+                let artifacts: Vec<_> = document.artifacts().into_iter().cloned().collect();
+                self.artifacts(&artifacts);
+            }
+            pending.extend(document.header().inputs.iter().map(|InputRef { manifest, bundle, .. }| (*manifest, *bundle)));
+        }
+        Ok(())
+    }
+
+    fn artifacts(&mut self, artifacts: &[Artifact]) {
+        for artifact in artifacts {
+            self.blobs.entry(artifact.digest).or_insert_with(|| artifact.name.clone());
+        }
+    }
+}
+
+/// Whether what a document lists is raw evidence.
+fn is_raw(document: &Document) -> bool {
+    matches!(document, Document::ExecutionPart(_) | Document::Recording(_) | Document::Checkpoint(_))
+}
+
+/// Whether the other store has another run of the same name, which is found before anything is copied.
+fn check_same_run(to: &Store, wanted: &Wanted) -> Result<(), Failure> {
+    for (path, bytes) in &wanted.pointers {
+        if to.read(path, MAX_POINTER_BYTES)?.is_some_and(|there| there != *bytes) {
+            return Err(other_run(to, path));
+        }
+    }
+    Ok(())
+}
+
+fn other_run(to: &Store, path: &str) -> Failure {
+    let message = format!("the store `{}` has another run of this name: `{path}` is not the same in both", to.uri());
+    Failure::verification("other_run", message).hint("copy it to a store of its own with `--to`")
+}
+
+#[derive(Default)]
+struct Copied {
+    blobs: u64,
+    bytes: u64,
+    there: u64,
+}
+
+fn copy_blobs(from: &Store, to: &Store, wanted: &Wanted) -> Result<Copied, Failure> {
+    let scratch = Scratch::new(SCRATCH_BYTES)?;
+    let (mut copied, mut absent) = (Copied::default(), Vec::new());
+    for (digest, name) in &wanted.blobs {
+        // What is damaged there is mended by what comes.
+        if matches!(to.check(digest), Ok(Some(_))) {
+            copied.there += 1;
+            continue;
+        }
+        match from.materialise(digest, &scratch) {
+            Ok(file) => {
+                to.put_file(file.path(), &scratch)?;
+                copied.blobs += 1;
+                copied.bytes += file.size();
+            }
+            Err(assay_store::Error::Absent { .. }) => absent.push(format!("`{name}` ({digest})")),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    match absent.as_slice() {
+        [] => Ok(copied),
+        [first, rest @ ..] => {
+            let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+            Err(Failure::verification("artifact_absent", format!("the store `{}` has no {first}{more}", from.uri()))
+                .hint("raw evidence may have been kept elsewhere: --without-raw copies the rest"))
+        }
+    }
+}

@@ -1,0 +1,472 @@
+//! The store as a bucket: S3's operations, as far as a store has them.
+//!
+//! A write is judged by who asks and where to before its bytes are read, and a blob's bytes by their digest before they get its
+//! name. Parts of an upload are objects of the store's staging, so that an upload outlives a restart of the server.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, SystemTime};
+
+use assay_manifest::Digest;
+use assay_store::{Error, Object, Objects, Place, Scratch, ScratchFile};
+use s3s::dto::{
+    AbortMultipartUploadInput, AbortMultipartUploadOutput, CommonPrefix, CompleteMultipartUploadInput,
+    CompleteMultipartUploadOutput, CompletedPart, CopyPartResult, CopySource, CreateMultipartUploadInput,
+    CreateMultipartUploadOutput, DeleteObjectInput, DeleteObjectOutput, DeleteObjectsInput, DeleteObjectsOutput, DeletedObject,
+    ETag, ETagCondition, GetBucketLocationInput, GetBucketLocationOutput, GetObjectInput, GetObjectOutput, HeadBucketInput,
+    HeadBucketOutput, HeadObjectInput, HeadObjectOutput, ListObjectsV2Input, ListObjectsV2Output, PutObjectInput,
+    PutObjectOutput, Timestamp, UploadPartCopyInput, UploadPartCopyOutput, UploadPartInput, UploadPartOutput,
+};
+use s3s::{S3, S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
+
+use crate::identity::{Identity, Refusal, Write};
+use crate::spool::{beside, spool, stream};
+
+/// The most keys in one answer of a listing, for whoever does not say how many it wants.
+const PAGE: usize = 10_000;
+/// The most parts of an upload, as S3 has it.
+const MAX_PARTS: i32 = 10_000;
+/// Where the parts of uploads lie below the store's staging.
+const UPLOADS: &str = "uploads";
+
+/// A store under a bucket's name.
+#[derive(Debug)]
+pub(crate) struct Bucket {
+    pub(crate) name: String,
+    pub(crate) objects: Objects,
+    pub(crate) scratch: Scratch,
+}
+
+impl Bucket {
+    fn check_name(&self, name: &str) -> S3Result<()> {
+        if name == self.name {
+            return Ok(());
+        }
+        Err(S3Error::with_message(S3ErrorCode::NoSuchBucket, format!("this server has one bucket, `{}`", self.name)))
+    }
+
+    fn place(&self, bucket: &str, key: &str) -> S3Result<Place> {
+        self.check_name(bucket)?;
+        Place::parse(key).map_err(|error| {
+            S3Error::with_message(S3ErrorCode::InvalidArgument, format!("{error}; a store lies at the root of its bucket"))
+        })
+    }
+
+    async fn found(&self, place: &Place) -> S3Result<Object> {
+        let (objects, asked) = (self.objects.clone(), place.clone());
+        let found = beside(move || objects.info(&asked)).await.map_err(failed)?;
+        found.ok_or_else(|| s3_error!(NoSuchKey, "there is no such object"))
+    }
+
+    /// Gives a spooled file its name, where whoever asks may.
+    async fn write(&self, place: Place, write: Write, file: (Digest, ScratchFile)) -> S3Result<()> {
+        let (digest, file) = file;
+        if matches!(&place, Place::Blob(named) if *named != digest) {
+            return Err(S3Error::with_message(S3ErrorCode::BadDigest, format!("a blob has the name of its bytes, and these are {digest}")));
+        }
+        let objects = self.objects.clone();
+        let written = beside(move || match write {
+            Write::Create => objects.create(&place, &file),
+            Write::Replace => objects.replace(&place, &file).map(|()| true),
+        });
+        if written.await.map_err(failed)? { Ok(()) } else { Err(s3_error!(PreconditionFailed, "it is there already")) }
+    }
+
+    /// The object that an upload is for, which is kept with its parts.
+    async fn upload(&self, id: &str, place: &Place) -> S3Result<()> {
+        let unknown = || s3_error!(NoSuchUpload, "there is no such upload of this object");
+        let plain = id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let about = plain.then(|| staged(&format!("{id}/about"))).ok_or_else(unknown)?;
+        let (objects, scratch) = (self.objects.clone(), self.scratch.clone());
+        let (about, _) = beside(move || objects.materialise(&about, &scratch)).await.map_err(failed)?.ok_or_else(unknown)?;
+        if about == Digest::of(place.to_string().as_bytes()) { Ok(()) } else { Err(unknown()) }
+    }
+
+    async fn part(&self, id: &str, number: i32, file: (Digest, ScratchFile)) -> S3Result<ETag> {
+        if !(1..=MAX_PARTS).contains(&number) {
+            return Err(s3_error!(InvalidArgument, "parts are numbered from 1 to 10,000"));
+        }
+        let (digest, file) = file;
+        let (objects, place) = (self.objects.clone(), staged(&format!("{id}/{number:05}")));
+        // A part that is sent again replaces the one before.
+        beside(move || objects.replace(&place, &file)).await.map_err(failed)?;
+        Ok(ETag::Strong(digest.hex()))
+    }
+
+    /// The parts of an upload in one file, each checked by the digest that was given for it.
+    async fn joined(&self, id: String, parts: Vec<(i32, String)>) -> S3Result<(Digest, ScratchFile)> {
+        let (objects, scratch) = (self.objects.clone(), self.scratch.clone());
+        beside(move || {
+            let invalid = || s3_error!(InvalidPart, "a part is not there, or is another one");
+            let mut files = Vec::new();
+            for (number, tag) in parts {
+                let part = objects.materialise(&staged(&format!("{id}/{number:05}")), &scratch).map_err(failed)?;
+                let (digest, file) = part.ok_or_else(invalid)?;
+                if digest.hex() != tag {
+                    return Err(invalid());
+                }
+                files.push(file);
+            }
+            let mut bytes: Box<dyn std::io::Read> = Box::new(std::io::empty());
+            for file in &files {
+                bytes = Box::new(std::io::Read::chain(bytes, file.open().map_err(failed)?));
+            }
+            Objects::spool(&mut bytes, "the parts of the upload", &scratch).map_err(failed)
+        })
+        .await
+    }
+
+    async fn forget(&self, id: &str) -> S3Result<()> {
+        let (objects, id) = (self.objects.clone(), id.to_owned());
+        beside(move || {
+            let parts = objects.list(&format!("staging/{UPLOADS}/{id}/"), None)?;
+            parts.iter().filter_map(|part| part.path.strip_prefix("staging/")).try_for_each(|part| objects.remove_staged(part))
+        })
+        .await
+        .map_err(failed)
+    }
+}
+
+/// A place of the server's own in the store's staging.
+fn staged(rest: &str) -> Place {
+    Place::Staging(format!("{UPLOADS}/{rest}"))
+}
+
+/// Who asks. The service lets nobody through who has not proved it.
+fn identity<T>(request: &S3Request<T>) -> S3Result<Identity> {
+    let key = request.credentials.as_ref().map(|credentials| credentials.access_key.as_str());
+    key.and_then(|key| key.parse().ok()).ok_or_else(|| s3_error!(AccessDenied, "credentials are needed"))
+}
+
+fn refused(who: Identity, place: &Place, refusal: &Refusal) -> S3Error {
+    tracing::warn!(%who, %place, %refusal, "refused");
+    S3Error::with_message(S3ErrorCode::AccessDenied, format!("`{who}` may not write `{place}`: {refusal}"))
+}
+
+fn failed(error: Error) -> S3Error {
+    let code = match &error {
+        Error::Read { .. } => S3ErrorCode::IncompleteBody,
+        Error::BadPath { .. } => S3ErrorCode::InvalidArgument,
+        // A client tries again, and by then other uploads may be done.
+        Error::ScratchFull { .. } => S3ErrorCode::SlowDown,
+        _ => S3ErrorCode::InternalError,
+    };
+    let mut text = error.to_string();
+    if let Some(source) = std::error::Error::source(&error) {
+        text = format!("{text}: {source}");
+    }
+    tracing::warn!(error = text, "a request failed");
+    S3Error::with_message(code, text)
+}
+
+fn write_of(if_none_match: Option<&ETagCondition>) -> Write {
+    if if_none_match.is_some_and(ETagCondition::is_any) { Write::Create } else { Write::Replace }
+}
+
+fn allowed(who: Identity, write: Write, place: &Place) -> S3Result<()> {
+    who.may_write(write, place).map_err(|refusal| refused(who, place, &refusal))
+}
+
+fn modified(object: &Object) -> Timestamp {
+    let since = Duration::from_millis(u64::try_from(object.modified_unix_ms).unwrap_or(0));
+    Timestamp::from(SystemTime::UNIX_EPOCH + since)
+}
+
+/// What identifies an object's bytes: a blob's digest, and else its size and time.
+fn tag(place: &Place, object: &Object) -> ETag {
+    ETag::Strong(match place {
+        Place::Blob(digest) => digest.hex(),
+        _ => format!("{:x}-{:x}", object.modified_unix_ms, object.size),
+    })
+}
+
+fn answer<T>(output: T) -> S3Result<S3Response<T>> {
+    Ok(S3Response::new(output))
+}
+
+#[async_trait::async_trait]
+impl S3 for Bucket {
+    async fn head_bucket(&self, request: S3Request<HeadBucketInput>) -> S3Result<S3Response<HeadBucketOutput>> {
+        self.check_name(&request.input.bucket)?;
+        answer(HeadBucketOutput::default())
+    }
+
+    async fn get_bucket_location(
+        &self,
+        request: S3Request<GetBucketLocationInput>,
+    ) -> S3Result<S3Response<GetBucketLocationOutput>> {
+        self.check_name(&request.input.bucket)?;
+        answer(GetBucketLocationOutput::default())
+    }
+
+    async fn head_object(&self, request: S3Request<HeadObjectInput>) -> S3Result<S3Response<HeadObjectOutput>> {
+        let place = self.place(&request.input.bucket, &request.input.key)?;
+        let object = self.found(&place).await?;
+        answer(HeadObjectOutput {
+            accept_ranges: Some("bytes".to_owned()),
+            content_length: Some(signed(object.size)),
+            e_tag: Some(tag(&place, &object)),
+            last_modified: Some(modified(&object)),
+            ..HeadObjectOutput::default()
+        })
+    }
+
+    async fn get_object(&self, request: S3Request<GetObjectInput>) -> S3Result<S3Response<GetObjectOutput>> {
+        let input = request.input;
+        let place = self.place(&input.bucket, &input.key)?;
+        let object = self.found(&place).await?;
+        let whole = 0..object.size;
+        let range = match &input.range {
+            None => whole.clone(),
+            Some(range) => range.check(object.size)?,
+        };
+        let content_range = input.range.map(|_| format!("bytes {}-{}/{}", range.start, range.end.saturating_sub(1), object.size));
+        answer(GetObjectOutput {
+            accept_ranges: Some("bytes".to_owned()),
+            content_length: Some(signed(range.end.saturating_sub(range.start))),
+            content_range,
+            e_tag: Some(tag(&place, &object)),
+            last_modified: Some(modified(&object)),
+            body: Some(stream(&self.objects, place, range)),
+            ..GetObjectOutput::default()
+        })
+    }
+
+    async fn put_object(&self, request: S3Request<PutObjectInput>) -> S3Result<S3Response<PutObjectOutput>> {
+        let who = identity(&request)?;
+        let input = request.input;
+        let place = self.place(&input.bucket, &input.key)?;
+        let write = write_of(input.if_none_match.as_ref());
+        allowed(who, write, &place)?;
+        let file = spool(input.body, &self.scratch).await.map_err(failed)?;
+        let e_tag = Some(ETag::Strong(file.0.hex()));
+        self.write(place, write, file).await?;
+        answer(PutObjectOutput { e_tag, ..PutObjectOutput::default() })
+    }
+
+    async fn delete_object(&self, request: S3Request<DeleteObjectInput>) -> S3Result<S3Response<DeleteObjectOutput>> {
+        let who = identity(&request)?;
+        self.remove(who, &request.input.bucket, &request.input.key).await?;
+        answer(DeleteObjectOutput::default())
+    }
+
+    async fn delete_objects(&self, request: S3Request<DeleteObjectsInput>) -> S3Result<S3Response<DeleteObjectsOutput>> {
+        let who = identity(&request)?;
+        let (mut deleted, mut errors) = (Vec::new(), Vec::new());
+        for object in &request.input.delete.objects {
+            match self.remove(who, &request.input.bucket, &object.key).await {
+                Ok(()) => deleted.push(DeletedObject { key: Some(object.key.clone()), ..DeletedObject::default() }),
+                Err(error) => errors.push(s3s::dto::Error {
+                    code: Some(error.code().as_str().to_owned()),
+                    key: Some(object.key.clone()),
+                    message: error.message().map(str::to_owned),
+                    ..s3s::dto::Error::default()
+                }),
+            }
+        }
+        answer(DeleteObjectsOutput { deleted: Some(deleted), errors: Some(errors), ..DeleteObjectsOutput::default() })
+    }
+
+    async fn list_objects_v2(&self, request: S3Request<ListObjectsV2Input>) -> S3Result<S3Response<ListObjectsV2Output>> {
+        let input = request.input;
+        self.check_name(&input.bucket)?;
+        let prefix = input.prefix.clone().unwrap_or_default();
+        // Whoever goes on does so after the last key of the page before, which is all that a token says.
+        let after = input.continuation_token.clone().max(input.start_after.clone());
+        let (objects, asked) = (self.objects.clone(), prefix.clone());
+        let listed = beside(move || objects.list(&asked, after.as_deref())).await.map_err(failed)?;
+        let most = input.max_keys.map_or(PAGE, |keys| usize::try_from(keys).unwrap_or(0).min(PAGE));
+        let page = Page::of(&listed, &prefix, input.delimiter.as_deref(), input.continuation_token.as_deref(), most);
+        answer(ListObjectsV2Output {
+            name: Some(input.bucket),
+            prefix: input.prefix,
+            delimiter: input.delimiter,
+            start_after: input.start_after,
+            continuation_token: input.continuation_token,
+            max_keys: i32::try_from(most).ok(),
+            key_count: i32::try_from(page.contents.len() + page.folders.len()).ok(),
+            is_truncated: Some(page.next.is_some()),
+            next_continuation_token: page.next,
+            contents: Some(page.contents.into_iter().map(entry).collect()),
+            common_prefixes: Some(page.folders.into_iter().map(|prefix| CommonPrefix { prefix: Some(prefix) }).collect()),
+            ..ListObjectsV2Output::default()
+        })
+    }
+
+    async fn create_multipart_upload(
+        &self,
+        request: S3Request<CreateMultipartUploadInput>,
+    ) -> S3Result<S3Response<CreateMultipartUploadOutput>> {
+        let who = identity(&request)?;
+        let input = request.input;
+        let place = self.place(&input.bucket, &input.key)?;
+        // Whether it may replace what is there shows when it is completed.
+        allowed(who, Write::Create, &place)?;
+        let random = [getrandom::u64(), getrandom::u64()].map(|number| number.map(|number| format!("{number:016x}")));
+        let [Ok(first), Ok(second)] = random else { return Err(s3_error!(InternalError, "the system has no random bytes")) };
+        let id = first + &second;
+        let about = place.to_string();
+        let (objects, scratch, at) = (self.objects.clone(), self.scratch.clone(), staged(&format!("{id}/about")));
+        beside(move || {
+            let (_, file) = Objects::spool(&mut about.as_bytes(), "a path", &scratch)?;
+            objects.create(&at, &file)
+        })
+        .await
+        .map_err(failed)?;
+        answer(CreateMultipartUploadOutput {
+            bucket: Some(input.bucket),
+            key: Some(input.key),
+            upload_id: Some(id),
+            ..CreateMultipartUploadOutput::default()
+        })
+    }
+
+    async fn upload_part(&self, request: S3Request<UploadPartInput>) -> S3Result<S3Response<UploadPartOutput>> {
+        let who = identity(&request)?;
+        let input = request.input;
+        let place = self.place(&input.bucket, &input.key)?;
+        allowed(who, Write::Create, &place)?;
+        self.upload(&input.upload_id, &place).await?;
+        let file = spool(input.body, &self.scratch).await.map_err(failed)?;
+        let e_tag = Some(self.part(&input.upload_id, input.part_number, file).await?);
+        answer(UploadPartOutput { e_tag, ..UploadPartOutput::default() })
+    }
+
+    async fn upload_part_copy(
+        &self,
+        request: S3Request<UploadPartCopyInput>,
+    ) -> S3Result<S3Response<UploadPartCopyOutput>> {
+        let who = identity(&request)?;
+        let input = request.input;
+        let place = self.place(&input.bucket, &input.key)?;
+        allowed(who, Write::Create, &place)?;
+        self.upload(&input.upload_id, &place).await?;
+        let (CopySource::Bucket { bucket, key, .. }, None) = (&input.copy_source, &input.copy_source_range) else {
+            return Err(s3_error!(NotImplemented, "only whole objects of this bucket are copied"));
+        };
+        let source = self.place(bucket, key)?;
+        let (objects, scratch) = (self.objects.clone(), self.scratch.clone());
+        let file = beside(move || objects.materialise(&source, &scratch)).await.map_err(failed)?;
+        let file = file.ok_or_else(|| s3_error!(NoSuchKey, "there is no such object to copy"))?;
+        let e_tag = Some(self.part(&input.upload_id, input.part_number, file).await?);
+        let result = CopyPartResult { e_tag, last_modified: Some(Timestamp::from(SystemTime::now())), ..CopyPartResult::default() };
+        answer(UploadPartCopyOutput { copy_part_result: Some(result), ..UploadPartCopyOutput::default() })
+    }
+
+    async fn complete_multipart_upload(
+        &self,
+        request: S3Request<CompleteMultipartUploadInput>,
+    ) -> S3Result<S3Response<CompleteMultipartUploadOutput>> {
+        let who = identity(&request)?;
+        let input = request.input;
+        let place = self.place(&input.bucket, &input.key)?;
+        let write = write_of(input.if_none_match.as_ref());
+        // What a client stages is not yet there, so nothing is replaced by it.
+        let write = if matches!(place, Place::Staging(_)) { Write::Create } else { write };
+        allowed(who, write, &place)?;
+        self.upload(&input.upload_id, &place).await?;
+        let parts = input.multipart_upload.and_then(|upload| upload.parts).unwrap_or_default();
+        let file = self.joined(input.upload_id.clone(), in_order(parts)?).await?;
+        let e_tag = Some(ETag::Strong(file.0.hex()));
+        let written = self.write(place, write, file).await;
+        // Whoever lost keeps nothing either; what cannot be removed is litter, and the object is there.
+        if let Err(error) = self.forget(&input.upload_id).await {
+            tracing::warn!(%error, "the parts of an upload stay");
+        }
+        written?;
+        answer(CompleteMultipartUploadOutput {
+            bucket: Some(input.bucket),
+            key: Some(input.key),
+            e_tag,
+            ..CompleteMultipartUploadOutput::default()
+        })
+    }
+
+    async fn abort_multipart_upload(
+        &self,
+        request: S3Request<AbortMultipartUploadInput>,
+    ) -> S3Result<S3Response<AbortMultipartUploadOutput>> {
+        let who = identity(&request)?;
+        let place = self.place(&request.input.bucket, &request.input.key)?;
+        allowed(who, Write::Create, &place)?;
+        self.upload(&request.input.upload_id, &place).await?;
+        self.forget(&request.input.upload_id).await?;
+        answer(AbortMultipartUploadOutput::default())
+    }
+}
+
+impl Bucket {
+    async fn remove(&self, who: Identity, bucket: &str, key: &str) -> S3Result<()> {
+        let place = self.place(bucket, key)?;
+        who.may_remove(&place).map_err(|refusal| refused(who, &place, &refusal))?;
+        let Place::Staging(staged) = place else { return Ok(()) };
+        let objects = self.objects.clone();
+        beside(move || objects.remove_staged(&staged)).await.map_err(failed)
+    }
+}
+
+fn signed(size: u64) -> i64 {
+    i64::try_from(size).unwrap_or(i64::MAX)
+}
+
+fn entry(object: &Object) -> s3s::dto::Object {
+    s3s::dto::Object {
+        e_tag: Place::parse(&object.path).ok().map(|place| tag(&place, object)),
+        key: Some(object.path.clone()),
+        last_modified: Some(modified(object)),
+        size: Some(signed(object.size)),
+        ..s3s::dto::Object::default()
+    }
+}
+
+/// The numbers and tags of parts. They come in the order in which they are to be joined.
+fn in_order(parts: Vec<CompletedPart>) -> S3Result<Vec<(i32, String)>> {
+    let invalid = || s3_error!(InvalidPartOrder, "parts have rising numbers, and each has a tag");
+    let mut named = Vec::<(i32, String)>::new();
+    for part in parts {
+        let (number, tag) = part.part_number.zip(part.e_tag).ok_or_else(invalid)?;
+        if named.last().is_some_and(|(last, _)| *last >= number) {
+            return Err(invalid());
+        }
+        named.push((number, tag.into_value()));
+    }
+    if named.is_empty() { Err(s3_error!(MalformedXML, "an upload has at least one part")) } else { Ok(named) }
+}
+
+/// One answer of a listing.
+#[derive(Debug, PartialEq, Eq)]
+struct Page<'a> {
+    contents: Vec<&'a Object>,
+    folders: BTreeSet<String>,
+    next: Option<String>,
+}
+
+impl<'a> Page<'a> {
+    /// The first entries of a sorted listing: keys, and folders where a delimiter is given. `token` is where the page before ended.
+    fn of(listed: &'a [Object], prefix: &str, delimiter: Option<&str>, token: Option<&str>, most: usize) -> Self {
+        let mut page = Self { contents: Vec::new(), folders: BTreeSet::new(), next: None };
+        let delimiter = delimiter.filter(|delimiter| !delimiter.is_empty());
+        let mut last = None;
+        for object in listed {
+            let below = object.path.get(prefix.len()..).unwrap_or_default();
+            let folder = delimiter.and_then(|delimiter| {
+                let end = below.find(delimiter)? + delimiter.len();
+                below.get(..end).map(|part| format!("{prefix}{part}"))
+            });
+            // A folder whose first keys were on the page before was on that page.
+            if folder.as_deref().is_some_and(|folder| token.is_some_and(|token| token.starts_with(folder))) {
+                continue;
+            }
+            let is_new = folder.as_ref().is_none_or(|folder| !page.folders.contains(folder));
+            if is_new && page.contents.len() + page.folders.len() >= most {
+                page.next = last;
+                return page;
+            }
+            match folder {
+                Some(folder) => drop(page.folders.insert(folder)),
+                None => page.contents.push(object),
+            }
+            last = Some(object.path.clone());
+        }
+        page
+    }
+}

@@ -1,0 +1,99 @@
+//! Secrets of identities: a folder with a file for each, which is what a mounted Kubernetes Secret is.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use assay_stage::Failure;
+use s3s::auth::{S3Auth, SecretKey};
+use s3s::{S3Result, s3_error};
+
+use crate::identity::Identity;
+
+/// The fewest characters that a secret may have: what can be guessed is none.
+const MIN_SECRET: usize = 16;
+/// The largest file of a secret that is read.
+const MAX_SECRET_BYTES: u64 = 4 << 10;
+/// Random bytes in a secret that is made here.
+const MADE_BYTES: usize = 24;
+
+/// The folder. A secret is read when it is asked for, so that a changed one holds from then on.
+#[derive(Clone, Debug)]
+pub(crate) struct Credentials(PathBuf);
+
+impl Credentials {
+    /// The folder at `path`, which must have a secret of at least one identity. Gives the identities that have one.
+    pub(crate) fn open(path: &Path) -> Result<(Self, Vec<Identity>), Failure> {
+        let folder = Self(path.to_owned());
+        let mut known = Vec::new();
+        for identity in Identity::all() {
+            if folder.secret(identity)?.is_some() {
+                known.push(identity);
+            }
+        }
+        if known.is_empty() {
+            let names: Vec<_> = Identity::all().map(|identity| identity.to_string()).collect();
+            let none = format!("`{}` has no secret of any identity", path.display());
+            return Err(Failure::usage("credentials", none).hint(format!(
+                "it is a folder with a file for each identity that may ask ({}); --make-credentials makes them",
+                names.join(", ")
+            )));
+        }
+        Ok((folder, known))
+    }
+
+    /// Makes the folder, and a secret for each identity that has none. Those that are there stay.
+    pub(crate) fn make(path: &Path) -> Result<(), Failure> {
+        let failed = |error: std::io::Error| unusable(path, &error);
+        let made = fs::DirBuilder::new().mode(0o700).recursive(true).create(path);
+        made.map_err(failed)?;
+        for identity in Identity::all() {
+            let mut secret = [0; MADE_BYTES];
+            getrandom::fill(&mut secret).map_err(|error| failed(std::io::Error::other(error.to_string())))?;
+            let text: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+            match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path.join(identity.to_string())) {
+                Ok(mut file) => file.write_all(text.as_bytes()).map_err(failed)?,
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Ok(())
+    }
+
+    fn secret(&self, identity: Identity) -> Result<Option<SecretKey>, Failure> {
+        let path = self.0.join(identity.to_string());
+        let mut text = String::new();
+        match File::open(&path).and_then(|file| file.take(MAX_SECRET_BYTES).read_to_string(&mut text)) {
+            Ok(_) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(unusable(&path, &error)),
+        }
+        let secret = text.trim();
+        if secret.len() < MIN_SECRET {
+            let short = format!("the secret in `{}` has fewer than {MIN_SECRET} characters", path.display());
+            return Err(Failure::usage("credentials", short).hint("a secret that can be guessed is none; 32 random characters are well"));
+        }
+        Ok(Some(SecretKey::from(secret)))
+    }
+}
+
+#[async_trait::async_trait]
+impl S3Auth for Credentials {
+    async fn get_secret_key(&self, access_key: &str) -> S3Result<SecretKey> {
+        // The name comes from whoever asks: it is compared with those that there are, and never becomes a path itself.
+        let identity: Identity = access_key.parse().map_err(|()| s3_error!(InvalidAccessKeyId, "no identity has this name"))?;
+        match self.secret(identity) {
+            Ok(Some(secret)) => Ok(secret),
+            Ok(None) => Err(s3_error!(InvalidAccessKeyId, "this identity has no secret here")),
+            Err(failure) => {
+                tracing::error!(%failure, "a secret cannot be read");
+                Err(s3_error!(InternalError, "the secret cannot be read"))
+            }
+        }
+    }
+}
+
+fn unusable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::environment("credentials", format!("cannot use `{}`", path.display())).because(error)
+}

@@ -1,0 +1,214 @@
+//! Who asks, and what each may write. Pure.
+
+use std::fmt;
+use std::str::FromStr;
+
+use assay_chain::StageName;
+use assay_manifest::Role;
+use assay_store::Place;
+
+/// Whoever has credentials for the store. Its word is its access key id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Identity {
+    /// Reads, and writes nothing.
+    Read,
+    /// What one role signs: `source` starts and ends runs, a stage leaves its results.
+    Role(Role),
+    /// A whole run on one machine: the source and all six stages.
+    Run,
+}
+
+/// What becomes of an object that is there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Write {
+    /// It stays, and whoever comes second is told.
+    Create,
+    /// It is replaced.
+    Replace,
+}
+
+/// Why something may not be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// Nobody may.
+    Nobody(&'static str),
+    /// Somebody else may.
+    Other(Identity),
+}
+
+impl Identity {
+    const READ: &'static str = "read";
+    const RUN: &'static str = "run";
+
+    /// All that a store knows.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        [Self::Read, Self::Run].into_iter().chain(Role::RUN.into_iter().map(Self::Role))
+    }
+
+    /// Whether it may write an object.
+    pub(crate) fn may_write(self, write: Write, place: &Place) -> Result<(), Refusal> {
+        if self == Self::Read {
+            return Err(Refusal::Nobody("these credentials only read"));
+        }
+        match place {
+            // Whoever replaces a blob does so with the same bytes, which is how a damaged one is mended.
+            Place::Blob(_) => Ok(()),
+            Place::Staging(name) if is_random(name) => match write {
+                Write::Create => Ok(()),
+                Write::Replace => Err(Refusal::Nobody(CREATE_ONLY)),
+            },
+            Place::Staging(_) => Err(Refusal::Nobody("this part of `staging` is the server's own")),
+            Place::Pointer(path) => {
+                let owner = owner(path).ok_or(Refusal::Nobody("no run writes there"))?;
+                if write == Write::Replace && !is_checkpoint(path) {
+                    return Err(Refusal::Nobody(CREATE_ONLY));
+                }
+                if self == Self::Run || self == owner { Ok(()) } else { Err(Refusal::Other(owner)) }
+            }
+        }
+    }
+
+    /// Whether it may remove an object: only what is not complete yet, and nothing that a run rests on.
+    pub(crate) fn may_remove(self, place: &Place) -> Result<(), Refusal> {
+        match place {
+            Place::Staging(name) if is_random(name) && self != Self::Read => Ok(()),
+            _ => Err(Refusal::Nobody("nothing in a store is removed")),
+        }
+    }
+}
+
+const CREATE_ONLY: &str = "objects of a store are created once and stay: send `If-None-Match: *`";
+
+/// The name of something staged by a client: sixteen hexadecimal digits.
+fn is_random(name: &str) -> bool {
+    name.len() == 16 && name.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+}
+
+/// Who writes a pointer, or an object of the warehouse; none where nobody does.
+fn owner(path: &str) -> Option<Identity> {
+    let mut parts = path.split('/');
+    let role = match (parts.next()?, parts.next()?, parts.next()) {
+        ("runs", _, Some("source" | "ends")) | ("cases", _, Some(_)) => Role::Source,
+        ("runs", _, Some(stage)) => StageName::ALL.into_iter().find(|known| known.as_str() == stage)?.role(),
+        ("warehouse", _, Some(_)) => Role::Publish,
+        _ => return None,
+    };
+    Some(Identity::Role(role))
+}
+
+/// Whether an object of a table's log only saves readers work: it can be made again from the commits, which stay.
+fn is_checkpoint(path: &str) -> bool {
+    let Some((_, name)) = path.strip_prefix("warehouse/").and_then(|path| path.split_once("/_delta_log/")) else { return false };
+    name == "_last_checkpoint" || (!name.contains('/') && name.contains(".checkpoint") && name.ends_with(".parquet"))
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read => f.write_str(Self::READ),
+            Self::Role(role) => role.fmt(f),
+            Self::Run => f.write_str(Self::RUN),
+        }
+    }
+}
+
+impl FromStr for Identity {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        Self::all().find(|identity| identity.to_string() == text).ok_or(())
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nobody(why) => f.write_str(why),
+            Self::Other(owner) => write!(f, "only `{owner}` and `{}` write there", Identity::Run),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn identity(name: &str) -> Identity {
+        name.parse().expect("an identity")
+    }
+
+    fn writers(write: Write, path: &str) -> Vec<String> {
+        let place = Place::parse(path).expect("a place");
+        Identity::all().filter(|identity| identity.may_write(write, &place).is_ok()).map(|identity| identity.to_string()).collect()
+    }
+
+    const ALL: [&str; 8] = ["run", "source", "plan", "provision", "execute", "collect", "reduce", "publish"];
+
+    #[test]
+    fn each_stage_creates_its_own_results() {
+        let creators = |path: &str| writers(Write::Create, path);
+        assert_eq!(creators("runs/r/source"), ["run", "source"]);
+        assert_eq!(creators("runs/r/ends/000001"), ["run", "source"]);
+        assert_eq!(creators("cases/w.t.default/r"), ["run", "source"]);
+        for stage in StageName::ALL {
+            let role = stage.role().to_string();
+            assert_eq!(creators(&format!("runs/r/{stage}/00ff/accepted/0")), ["run", &role], "{stage}");
+        }
+        assert_eq!(creators("runs/r/execute/00ff/trials/t/000001/0.started"), ["run", "execute"]);
+        assert_eq!(creators("warehouse/outcome_fact/_delta_log/00000000000000000000.json"), ["run", "publish"]);
+        assert_eq!(creators("staging/0123456789abcdef"), ALL);
+        assert_eq!(creators(&blob()), ALL);
+        for path in ["runs/r", "runs/r/other", "cases/c", "warehouse/x", "elsewhere/a/b", "staging/uploads/x/00001"] {
+            assert_eq!(creators(path), [""; 0], "{path}");
+        }
+    }
+
+    fn blob() -> String {
+        Place::Blob(assay_manifest::Digest::of(b"x")).to_string()
+    }
+
+    #[test]
+    fn what_is_there_stays() {
+        let replacers = |path: &str| writers(Write::Replace, path);
+        assert_eq!(replacers("runs/r/source"), [""; 0]);
+        assert_eq!(replacers("runs/r/publish/00ff/accepted/0"), [""; 0]);
+        assert_eq!(replacers("staging/0123456789abcdef"), [""; 0]);
+        assert_eq!(replacers("warehouse/t/_delta_log/00000000000000000020.json"), [""; 0]);
+        assert_eq!(replacers("warehouse/t/_delta_log/00000000000000000020.checkpoint.parquet"), ["run", "publish"]);
+        assert_eq!(replacers("warehouse/t/_delta_log/_last_checkpoint"), ["run", "publish"]);
+        assert_eq!(replacers("warehouse/t/00ff.parquet"), [""; 0]);
+        assert_eq!(replacers(&blob()), ALL);
+    }
+
+    #[test]
+    fn only_what_a_client_staged_is_removed() {
+        for path in ["runs/r/source", "warehouse/t/a.parquet", "staging/uploads/x/00001", &blob()] {
+            let place = Place::parse(path).expect("a place");
+            assert!(Identity::all().all(|identity| identity.may_remove(&place).is_err()), "{path}");
+        }
+        let staged = Place::parse("staging/0123456789abcdef").expect("a place");
+        assert!(identity("reduce").may_remove(&staged).is_ok());
+        assert!(identity("read").may_remove(&staged).is_err());
+    }
+
+    #[test]
+    fn a_refusal_says_who_may() {
+        let place = Place::parse("runs/r/publish/00ff/accepted/0").expect("a place");
+        let told = |name: &str, write| identity(name).may_write(write, &place).expect_err("refused").to_string();
+        insta::assert_snapshot!(told("execute", Write::Create), @"only `publish` and `run` write there");
+        insta::assert_snapshot!(told("publish", Write::Replace), @"objects of a store are created once and stay: send `If-None-Match: *`");
+        insta::assert_snapshot!(told("read", Write::Create), @"these credentials only read");
+    }
+
+    proptest! {
+        /// No path gives a stage more than its own part of a run.
+        #[test]
+        fn a_stage_writes_no_other_stage_s_results(path in "(runs|cases|warehouse)(/[a-z_.0-9]{1,12}){1,4}") {
+            let Ok(place) = Place::parse(&path) else { return Ok(()) };
+            let stages = Identity::all().filter(|identity| *identity != Identity::Run);
+            let writers = stages.filter(|identity| identity.may_write(Write::Create, &place).is_ok()).count();
+            prop_assert!(writers <= 1, "{}", path);
+        }
+    }
+}

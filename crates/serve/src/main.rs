@@ -1,0 +1,185 @@
+//! `assay-serve`: a store over the S3 protocol, for clusters that have no object store.
+//!
+//! Whoever asks proves who it is by signature, and may create what its stage writes: the server holds the rules that an object
+//! store has no words for. What it serves is a store's folder as it lies, so that every other command reads it too.
+//! People start it as `assay serve`.
+
+mod bucket;
+mod credentials;
+mod identity;
+mod spool;
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use assay_stage::{Exit, Failure};
+use assay_store::{Objects, Scratch, Store};
+use bucket::Bucket;
+use clap::Parser;
+use credentials::Credentials;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use s3s::service::{S3Service, S3ServiceBuilder};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+/// Connections at a time. More wait in the system's queue.
+const MAX_CONNECTIONS: usize = 512;
+/// How long a request's head may take to come.
+const HEAD_TIME: Duration = Duration::from_secs(30);
+/// How long open requests may take when the server ends.
+const DRAIN_TIME: Duration = Duration::from_secs(10);
+/// Where probes ask whether the server is there. No bucket can have such a name.
+const READY: &str = "/-/ready";
+
+/// Serve a store over the S3 protocol: objects are created once, by whoever's stage they are.
+#[derive(Debug, Parser)]
+#[command(name = "assay serve", bin_name = "assay serve", version)]
+struct Arguments {
+    /// The store: a folder, made where there is none.
+    #[arg(long, value_name = "FOLDER")]
+    store: String,
+    /// Where to listen. Port 0 takes a free one, which is printed.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8420")]
+    listen: SocketAddr,
+    /// A folder with a file for each identity that may ask, the secret in it: `read`, `run`, `source`, and each stage's name.
+    #[arg(long, value_name = "FOLDER")]
+    credentials: PathBuf,
+    /// Make the folder of credentials, with a random secret for each identity that has none.
+    #[arg(long)]
+    make_credentials: bool,
+    /// The bucket's name.
+    #[arg(long, value_name = "NAME", default_value = "assay")]
+    bucket: String,
+    /// Where bytes wait on their way into the store; the system's folder for temporary files otherwise.
+    #[arg(long, value_name = "FOLDER")]
+    scratch: Option<PathBuf>,
+    /// The most bytes that may wait there, in all.
+    #[arg(long, value_name = "BYTES", default_value_t = 16 << 30)]
+    scratch_bytes: u64,
+}
+
+fn main() -> ExitCode {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("ASSAY_LOG").unwrap_or_else(|_| "info".into());
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).try_init();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let shown = error.print();
+            return if error.use_stderr() || shown.is_err() { Exit::Usage.into() } else { Exit::Done.into() };
+        }
+    };
+    match serve(&arguments) {
+        Ok(()) => Exit::Done.into(),
+        Err(failure) => {
+            // Nothing is left to do where even that cannot be said.
+            let _ = writeln!(std::io::stderr(), "error: {failure}");
+            failure.exit.into()
+        }
+    }
+}
+
+fn serve(arguments: &Arguments) -> Result<(), Failure> {
+    if arguments.make_credentials {
+        Credentials::make(&arguments.credentials)?;
+    }
+    let (credentials, known) = Credentials::open(&arguments.credentials)?;
+    let store = Store::open(&arguments.store)?;
+    let scratch = match &arguments.scratch {
+        Some(folder) => Scratch::within(folder, arguments.scratch_bytes)?,
+        None => Scratch::new(arguments.scratch_bytes)?,
+    };
+    let mut service = S3ServiceBuilder::new(Bucket { name: arguments.bucket.clone(), objects: Objects::of(&store), scratch });
+    service.set_auth(credentials);
+    let service = service.build();
+    let runtime = tokio::runtime::Runtime::new()
+        .map_err(|error| Failure::environment("runtime", "cannot start the server's threads").because(&error))?;
+    let done = runtime.block_on(async {
+        let listening = TcpListener::bind(arguments.listen).await;
+        let cannot = |error: &std::io::Error| {
+            Failure::environment("listen", format!("cannot listen on {}", arguments.listen))
+                .because(error)
+                .hint("--listen takes another address, and port 0 a free one")
+        };
+        let listener = listening.map_err(|error| cannot(&error))?;
+        let address = listener.local_addr().map_err(|error| cannot(&error))?;
+        let names: Vec<_> = known.iter().map(ToString::to_string).collect();
+        // A closed standard output is nobody's loss: the server is what was asked for.
+        let _ = writeln!(
+            std::io::stdout(),
+            "serves  {}\nas      s3://{}?endpoint=http://{address}\nfor     {}",
+            store.uri(),
+            arguments.bucket,
+            names.join(", ")
+        );
+        accept(listener, &service).await
+    });
+    // Work beside the connections may still wait for a slow disk; nobody asks for it any more.
+    runtime.shutdown_timeout(DRAIN_TIME);
+    done
+}
+
+/// Serves connections until it is told to end.
+async fn accept(listener: TcpListener, service: &S3Service) -> Result<(), Failure> {
+    let signals = |error: std::io::Error| Failure::environment("signals", "cannot handle signals").because(&error);
+    let mut terminated = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).map_err(signals)?;
+    let mut interrupted = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt()).map_err(signals)?;
+    let (places, open) = (Arc::new(Semaphore::new(MAX_CONNECTIONS)), GracefulShutdown::new());
+    loop {
+        let place = Arc::clone(&places).acquire_owned();
+        let accepted = async {
+            // The semaphore is never closed.
+            let place = place.await;
+            (listener.accept().await, place)
+        };
+        let (accepted, place) = tokio::select! {
+            accepted = accepted => accepted,
+            _ = terminated.recv() => break,
+            _ = interrupted.recv() => break,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // One connection less, or no descriptor left for a moment: either passes.
+                tracing::warn!(%error, "a connection was not accepted");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        // Small answers wait for nothing: without this the system holds them back for 40 ms.
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "a connection keeps its delay");
+        }
+        let service = service.clone();
+        let connection = hyper::server::conn::http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_TIME)
+            .serve_connection(TokioIo::new(stream), service_fn(move |request| respond(service.clone(), request)));
+        let connection = open.watch(connection);
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "a connection ended early");
+            }
+            drop(place);
+        });
+    }
+    if tokio::time::timeout(DRAIN_TIME, open.shutdown()).await.is_err() {
+        tracing::warn!("requests that took too long were cut");
+    }
+    Ok(())
+}
+
+async fn respond(
+    service: S3Service,
+    request: hyper::Request<hyper::body::Incoming>,
+) -> Result<hyper::Response<s3s::Body>, s3s::HttpError> {
+    if request.uri().path() == READY {
+        return Ok(hyper::Response::new(s3s::Body::from("ready\n".to_owned())));
+    }
+    service.call(request.map(s3s::Body::from)).await
+}

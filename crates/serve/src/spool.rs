@@ -1,0 +1,94 @@
+//! Bytes between connections, which are asynchronous, and the store, which is not.
+
+use std::io::{self, Read};
+use std::ops::Range;
+use std::time::Duration;
+
+use assay_manifest::Digest;
+use assay_store::{Error, Objects, Place, Scratch, ScratchFile};
+use bytes::{Buf as _, Bytes};
+use futures::StreamExt as _;
+use s3s::dto::StreamingBlob;
+use tokio::sync::mpsc;
+
+/// Chunks that may wait between the two sides.
+const WAITING: usize = 4;
+/// How long a client may send nothing in the middle of an object.
+const STALL_TIME: Duration = Duration::from_secs(60);
+
+/// Does blocking work beside the connections.
+pub(crate) async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}
+
+/// Writes a body to a private scratch file, hashing it on the way.
+pub(crate) async fn spool(body: Option<StreamingBlob>, scratch: &Scratch) -> assay_store::Result<(Digest, ScratchFile)> {
+    let (send, chunks) = mpsc::channel(WAITING);
+    let scratch = scratch.clone();
+    let written = tokio::task::spawn_blocking(move || {
+        Objects::spool(&mut Chunks { chunks, current: Bytes::new() }, "the body of the request", &scratch)
+    });
+    if let Some(mut body) = body {
+        loop {
+            let chunk = match tokio::time::timeout(STALL_TIME, body.next()).await {
+                Ok(None) => break,
+                Ok(Some(Ok(chunk))) => Ok(chunk),
+                Ok(Some(Err(error))) => Err(io::Error::other(error.to_string())),
+                Err(_) => Err(io::ErrorKind::TimedOut.into()),
+            };
+            let ends = chunk.is_err();
+            // A closed channel is a writer that has failed, and says why itself.
+            if send.send(chunk).await.is_err() || ends {
+                break;
+            }
+        }
+    }
+    drop(send);
+    match written.await {
+        Ok(written) => written,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}
+
+/// The writer's end: a reader of what came.
+struct Chunks {
+    chunks: mpsc::Receiver<io::Result<Bytes>>,
+    current: Bytes,
+}
+
+impl Read for Chunks {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.current.is_empty() {
+            match self.chunks.blocking_recv() {
+                Some(chunk) => self.current = chunk?,
+                None => return Ok(0),
+            }
+        }
+        let count = self.current.len().min(buffer.len());
+        if let Some(buffer) = buffer.get_mut(..count) {
+            self.current.copy_to_slice(buffer);
+        }
+        Ok(count)
+    }
+}
+
+/// A range of an object's bytes, read as fast as they are taken.
+pub(crate) fn stream(objects: &Objects, place: Place, range: Range<u64>) -> StreamingBlob {
+    let (send, chunks) = mpsc::channel(WAITING);
+    let objects = objects.clone();
+    tokio::task::spawn_blocking(move || {
+        // A client that went away ends the reading with an error of its own making, which nobody is told.
+        let gone = || Error::Read { what: "for a client that went away".to_owned(), source: io::ErrorKind::BrokenPipe.into() };
+        let sent = objects.read(&place, range, |chunk| send.blocking_send(Ok(Bytes::copy_from_slice(chunk))).map_err(|_| gone()));
+        if let Err(error) = sent {
+            // The connection is cut in the middle of the body, so that nobody takes a part for the whole.
+            let _ = send.blocking_send(Err(io::Error::other(error.to_string())));
+        }
+    });
+    StreamingBlob::wrap(futures::stream::unfold(chunks, |mut chunks| async move {
+        chunks.recv().await.map(|chunk: io::Result<Bytes>| (chunk, chunks))
+    }))
+}

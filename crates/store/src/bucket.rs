@@ -1,0 +1,86 @@
+//! Buckets of services that speak S3: Amazon's own, or whatever an endpoint names.
+//!
+//! Everything but the bucket's place comes from the environment, in the names that other tools of that world use: credentials
+//! (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`), workload identity (`AWS_WEB_IDENTITY_TOKEN_FILE` and
+//! `AWS_ROLE_ARN`, `AWS_CONTAINER_CREDENTIALS_*`, the machine's own), `AWS_REGION`, `AWS_ENDPOINT_URL`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, S3ConditionalPut, S3CopyIfNotExists};
+use object_store::prefix::PrefixStore;
+use object_store::{ClientOptions, ObjectStore, RetryConfig};
+
+use crate::uri::Bucket;
+use crate::{Error, Result};
+
+/// How long one request may take, the bytes of its answer included: a blob of 10 GB at 17 MB/s.
+const REQUEST_TIME: Duration = Duration::from_secs(600);
+const CONNECT_TIME: Duration = Duration::from_secs(5);
+/// How long a service may be away, or answer that it is busy, before a request fails.
+const RETRY_TIME: Duration = Duration::from_secs(180);
+/// How often the first request of all is sent again. A person who mistyped an address waits for it: about a second and a half.
+const FIRST_RETRIES: usize = 4;
+
+/// Where credentials may come from, as the names of variables. Any of them is an intention.
+const CREDENTIALS: [&str; 5] = [
+    "AWS_ACCESS_KEY_ID",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    "AWS_SKIP_SIGNATURE",
+];
+
+/// How patient a client is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// It finds out whether anything answers at all.
+    First,
+    /// The service answered before: what is wrong now will pass.
+    Lasting,
+}
+
+/// The objects of a bucket, below its prefix. No request is sent.
+pub(crate) fn objects(bucket: &Bucket, patience: Patience) -> Result<Arc<dyn ObjectStore>> {
+    // The first provider that is installed stays; without one, two linked ones make every connection panic.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let built = builder(bucket, patience, &|name| std::env::var(name).ok())?.build();
+    let objects = built.map_err(|source| Error::Bucket { uri: bucket.to_string(), source: Box::new(source) })?;
+    Ok(if bucket.prefix.is_empty() {
+        Arc::new(objects)
+    } else {
+        Arc::new(PrefixStore::new(objects, bucket.prefix.as_str()))
+    })
+}
+
+fn builder(bucket: &Bucket, patience: Patience, variable: &dyn Fn(&str) -> Option<String>) -> Result<AmazonS3Builder> {
+    let mut builder = AmazonS3Builder::from_env();
+    if let Some(endpoint) = &bucket.endpoint {
+        // Given with the bucket, it is meant for this bucket, whatever else the environment is for.
+        builder = builder.with_config(AmazonS3ConfigKey::S3Endpoint, endpoint);
+    }
+    if let Some(region) = &bucket.region {
+        builder = builder.with_region(region);
+    }
+    let endpoint = [AmazonS3ConfigKey::S3Endpoint, AmazonS3ConfigKey::Endpoint].iter().find_map(|key| builder.get_config_value(key));
+    let has_credentials = CREDENTIALS.iter().any(|name| variable(name).is_some());
+    // Only on Amazon's own machines does somebody answer who has others: elsewhere the attempt ends in a wait and strange words.
+    if endpoint.is_some() && !has_credentials {
+        return Err(Error::NoCredentials { uri: bucket.to_string() });
+    }
+    let plain_http = endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"));
+    let mut retries = RetryConfig { retry_timeout: RETRY_TIME, ..RetryConfig::default() };
+    if patience == Patience::First {
+        retries.max_retries = FIRST_RETRIES;
+    }
+    let client = ClientOptions::new()
+        .with_allow_http(plain_http)
+        .with_timeout(REQUEST_TIME)
+        .with_connect_timeout(CONNECT_TIME);
+    Ok(builder
+        .with_bucket_name(&bucket.name)
+        .with_client_options(client)
+        .with_retry(retries)
+        .with_conditional_put(S3ConditionalPut::ETagMatch)
+        .with_copy_if_not_exists(S3CopyIfNotExists::Multipart))
+}

@@ -1,0 +1,197 @@
+//! A store's objects as they lie, for whoever serves a store to other machines: by path and range, from any reader.
+//!
+//! Nothing here checks digests or keeps pointers as they are: who serves a store decides who may write what, and does.
+
+use std::io::Read;
+use std::ops::Range;
+use std::sync::Arc;
+
+use assay_manifest::Digest;
+use object_store::path::Path;
+
+use crate::backend::Backend;
+use crate::{Error, MAX_LISTED, Result, Scratch, ScratchFile, Store, layout};
+
+/// What an object is, by where it lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A blob: its bytes are known before they are there.
+    Blob(Digest),
+    /// A part of what is not complete yet.
+    Staging(String),
+    /// Everything else: pointers, and the objects of areas.
+    Pointer(String),
+}
+
+impl Place {
+    /// Reads the path of an object. Fails with [`Error::BadPath`] for one that no store has.
+    pub fn parse(path: &str) -> Result<Self> {
+        let bad = |problem| Error::BadPath { path: path.chars().take(120).collect(), problem };
+        if let Some(rest) = path.strip_prefix(layout::BLOBS).and_then(|rest| rest.strip_prefix('/')) {
+            let digest = rest.rsplit('/').next().and_then(|hex| Digest::from_hex(hex).ok());
+            let blob = digest.filter(|digest| layout::blob(digest).as_ref() == path).map(Self::Blob);
+            return blob.ok_or_else(|| bad("a blob lies at `blobs/sha256/<first two digits>/<64 digits>`"));
+        }
+        if let Some(rest) = path.strip_prefix(layout::STAGING).and_then(|rest| rest.strip_prefix('/')) {
+            return layout::pointer(rest).map(|_| Self::Staging(rest.to_owned())).map_err(|_| bad("it is not plain"));
+        }
+        layout::pointer(path).map(|_| Self::Pointer(path.to_owned()))
+    }
+
+    fn path(&self) -> Path {
+        match self {
+            Self::Blob(digest) => layout::blob(digest),
+            Self::Staging(rest) => std::iter::once(layout::STAGING).chain(rest.split('/')).collect(),
+            Self::Pointer(path) => path.split('/').collect(),
+        }
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.path().as_ref())
+    }
+}
+
+/// An object of a store.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Object {
+    /// Its path in the store.
+    pub path: String,
+    /// Its size in bytes.
+    pub size: u64,
+    /// When it was last written, in milliseconds since 1970, by the backend's clock.
+    pub modified_unix_ms: i64,
+}
+
+/// The objects of a store. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Objects(Arc<Backend>);
+
+impl Objects {
+    /// The objects of `store`.
+    pub fn of(store: &Store) -> Self {
+        Self(store.backend())
+    }
+
+    /// An object's size and time; none where there is no such object.
+    pub fn info(&self, place: &Place) -> Result<Option<Object>> {
+        self.0.info(&place.path())
+    }
+
+    /// Feeds a range of an object's bytes to `sink`, a chunk at a time: false where there is no such object.
+    pub fn read(&self, place: &Place, range: Range<u64>, sink: impl FnMut(&[u8]) -> Result<()>) -> Result<bool> {
+        if range.is_empty() {
+            return self.info(place).map(|found| found.is_some());
+        }
+        self.0.read_range(&place.path(), Some(range), sink)
+    }
+
+    /// Copies an object into a private scratch file: none where there is no such object.
+    pub fn materialise(&self, place: &Place, scratch: &Scratch) -> Result<Option<(Digest, ScratchFile)>> {
+        let mut writer = scratch.writer()?;
+        let there = self.0.read(&place.path(), |chunk| writer.append(chunk))?;
+        Ok(there.then(|| writer.finish()))
+    }
+
+    /// Writes all that `reader` gives to a private scratch file, hashing it on the way. `what` names it where it cannot be read.
+    pub fn spool(reader: &mut dyn Read, what: &str, scratch: &Scratch) -> Result<(Digest, ScratchFile)> {
+        scratch.spool(reader, what)
+    }
+
+    /// Creates an object from a scratch file: false where there is one, which then stays as it is.
+    pub fn create(&self, place: &Place, file: &ScratchFile) -> Result<bool> {
+        self.0.create_scratch(&place.path(), file)
+    }
+
+    /// Writes an object whole, whatever is there.
+    pub fn replace(&self, place: &Place, file: &ScratchFile) -> Result<()> {
+        self.0.put_scratch(&place.path(), file)
+    }
+
+    /// Removes an object of the store's own staging. Others are never removed: that is what [`Place::Staging`]'s text is for.
+    pub fn remove_staged(&self, staged: &str) -> Result<()> {
+        match Place::parse(&format!("{}/{staged}", layout::STAGING))? {
+            place @ Place::Staging(_) if self.info(&place)?.is_some() => self.0.remove(&place.path()),
+            _ => Ok(()),
+        }
+    }
+
+    /// All objects whose paths begin with `prefix` and sort after `after`, in byte order of their paths.
+    pub fn list(&self, prefix: &str, after: Option<&str>) -> Result<Vec<Object>> {
+        let folder = prefix.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let listed = self.0.list_after(&folder.split('/').filter(|part| !part.is_empty()).collect(), None, MAX_LISTED)?;
+        if listed.len() > MAX_LISTED {
+            return Err(Error::TooMany { prefix: prefix.to_owned(), limit: MAX_LISTED });
+        }
+        let wanted = |path: &str| path.starts_with(prefix) && after.is_none_or(|after| path > after);
+        let mut objects: Vec<_> = listed.into_iter().filter(|object| wanted(&object.path)).collect();
+        objects.sort_unstable();
+        Ok(objects)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_path_says_what_an_object_is() {
+        let digest = Digest::of(b"x");
+        let blob = layout::blob(&digest).to_string();
+        assert_eq!(Place::parse(&blob).expect("a blob"), Place::Blob(digest));
+        assert_eq!(Place::parse("staging/00ff").expect("staging"), Place::Staging("00ff".to_owned()));
+        assert_eq!(Place::parse("runs/a/source").expect("a pointer"), Place::Pointer("runs/a/source".to_owned()));
+        let elsewhere = blob.replace("sha256/", "sha256/00/");
+        for path in ["", "blobs", "blobs/x", "blobs/sha256/00/ff", &elsewhere, "staging", "staging/", "staging/../runs/a", "a//b", "/a", "a b"] {
+            assert!(matches!(Place::parse(path), Err(Error::BadPath { .. })), "{path}");
+        }
+    }
+
+    #[test]
+    fn objects_are_read_by_range_and_listed_by_prefix() {
+        let (folder, scratch) = (tempfile::tempdir().expect("a folder"), Scratch::new(1 << 20).expect("scratch"));
+        for uri in [folder.path().to_str().expect("UTF-8"), "memory:"] {
+            let store = Store::open(uri).expect("a store");
+            let objects = Objects::of(&store);
+            store.create("runs/a/source", b"0123456789").expect("created");
+            store.create("runs/ab/source", b"").expect("created");
+            let place = Place::parse("runs/a/source").expect("a place");
+            let read = |range| {
+                let mut bytes = Vec::new();
+                let there = objects.read(&place, range, |chunk| {
+                    bytes.extend_from_slice(chunk);
+                    Ok(())
+                });
+                (there.expect("read"), String::from_utf8(bytes).expect("UTF-8"))
+            };
+            assert_eq!(read(0..10), (true, "0123456789".to_owned()));
+            assert_eq!(read(3..5), (true, "34".to_owned()));
+            assert_eq!(objects.info(&place).expect("asked").map(|object| object.size), Some(10));
+            let paths = |prefix, after| -> Vec<_> {
+                objects.list(prefix, after).expect("listed").into_iter().map(|object| object.path).collect()
+            };
+            assert_eq!(paths("runs/a", None), ["runs/a/source", "runs/ab/source"]);
+            assert_eq!(paths("runs/a/", None), ["runs/a/source"]);
+            assert_eq!(paths("", Some("runs/a/source")), ["runs/ab/source"]);
+
+            let (_, file) = Objects::spool(&mut &b"staged"[..], "a text", &scratch).expect("spooled");
+            let staged = Place::parse("staging/uploads/1/00001").expect("a place");
+            assert!(objects.create(&staged, &file).expect("created"));
+            assert!(!objects.create(&staged, &file).expect("refused"));
+            objects.remove_staged("uploads/1/00001").expect("removed");
+            objects.remove_staged("uploads/1/00001").expect("nothing is there");
+            assert_eq!(objects.info(&staged).expect("asked"), None);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_path_makes_the_reader_panic(path in "(blobs/|staging/|runs/)?[^\0]{0,80}") {
+            if let Ok(place) = Place::parse(&path) {
+                prop_assert_eq!(place.to_string(), path);
+            }
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! Stores that are not a folder: served by `assay serve`, and by another project's S3 server.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use assay_store::{Store, conformance};
+use tempfile::TempDir;
+
+use crate::pipeline::text;
+use crate::support::{Fixture, PIPELINE, Ran, binary, blob, files_under, wait_until, write_file};
+
+/// What the child of a conformance test is told.
+const CONFORMING: &str = "ASSAY_IT_CONFORMING";
+const BEHIND: &str = "ASSAY_IT_BEHIND";
+
+/// A served store: its folder, its credentials, and the server, which ends with this.
+struct Served {
+    folder: TempDir,
+    address: SocketAddr,
+    server: Child,
+}
+
+impl Served {
+    fn start() -> Self {
+        let folder = tempfile::Builder::new().prefix("assay-it-served-").tempdir().expect("a folder");
+        let free = SocketAddr::from(([127, 0, 0, 1], 0));
+        let (server, address) = serve(folder.path(), free, &["--make-credentials"]);
+        Self { folder, address, server }
+    }
+
+    fn store(&self) -> PathBuf {
+        self.folder.path().join("store")
+    }
+
+    fn credentials(&self) -> PathBuf {
+        self.folder.path().join("credentials")
+    }
+
+    fn uri(&self) -> String {
+        format!("s3://assay?endpoint=http://{}", self.address)
+    }
+
+    fn secret(&self, identity: &str) -> String {
+        fs::read_to_string(self.credentials().join(identity)).expect("a secret").trim().to_owned()
+    }
+
+    /// Lets every program of a fixture ask as this identity.
+    fn admit(&self, fixture: &mut Fixture, identity: &str) {
+        fixture.set("AWS_ACCESS_KEY_ID", identity);
+        fixture.set("AWS_SECRET_ACCESS_KEY", self.secret(identity));
+    }
+
+    /// Ends the server as a crash would, and starts another one at the same place.
+    fn crash_and_return(&mut self) {
+        self.server.kill().expect("killed");
+        self.server.wait().expect("waited");
+        (self.server, _) = serve(self.folder.path(), self.address, &[]);
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+/// Starts a server and waits for it to say where it listens.
+fn serve(folder: &Path, listen: SocketAddr, more: &[&str]) -> (Child, SocketAddr) {
+    let mut command = Command::new(binary("assay"));
+    command.arg("serve").arg("--store").arg(folder.join("store")).arg("--credentials").arg(folder.join("credentials"));
+    command.args(["--listen", &listen.to_string()]).args(more).env_clear();
+    let mut server = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("the server starts");
+    let mut lines = BufReader::new(server.stdout.take().expect("its output")).lines();
+    let said = lines.find_map(|line| line.expect("text").strip_prefix("as ").map(str::to_owned));
+    let address = said.as_deref().and_then(|said| said.split("http://").nth(1)).and_then(|address| address.parse().ok());
+    (server, address.expect("an address"))
+}
+
+/// What a child does: passes a store through the suite that every backend must pass. Nothing without being told.
+#[test]
+fn conforming_child() {
+    let Some(uri) = std::env::var_os(CONFORMING) else { return };
+    let uri = uri.to_str().expect("text");
+    let open = || Store::open(uri).expect("a store");
+    match std::env::var_os(BEHIND) {
+        None => conformance::conformance(&open),
+        Some(folder) => conformance::conformance_with(&open, &|digest, bytes| {
+            let path = blob(Path::new(&folder), &digest.to_string());
+            write_file(&path, bytes);
+        }),
+    }
+}
+
+/// Runs the suite in a process of its own, because credentials come from the environment. `behind` is the folder of a store that
+/// lets nobody put wrong bytes.
+fn conforms(uri: &str, key: &str, secret: &str, behind: Option<&Path>) {
+    let mut child = Command::new(std::env::current_exe().expect("this program"));
+    child.args(["--exact", "stores::conforming_child", "--nocapture"]).env(CONFORMING, uri);
+    child.env("AWS_ACCESS_KEY_ID", key).env("AWS_SECRET_ACCESS_KEY", secret).env_remove(BEHIND);
+    if let Some(folder) = behind {
+        child.env(BEHIND, folder);
+    }
+    Ran::of(child.output().expect("a child")).success();
+}
+
+#[test]
+fn a_served_store_conforms() {
+    let served = Served::start();
+    conforms(&served.uri(), "run", &served.secret("run"), Some(&served.store()));
+    let left: Vec<_> = files_under(&served.store().join("staging"));
+    assert_eq!(left, Vec::<PathBuf>::new(), "nothing stays in staging");
+}
+
+/// An S3 server of another project, which `ASSAY_TEST_S3` names: versitygw.
+struct Gateway {
+    _folder: TempDir,
+    address: SocketAddr,
+    server: Child,
+}
+
+impl Gateway {
+    const KEY: &str = "tester";
+    const SECRET: &str = "a secret of a test";
+
+    /// None where no server is asked for; asked for and absent, the test fails.
+    fn start(conditional_writes: bool) -> Option<Self> {
+        let Some(program) = std::env::var_os("ASSAY_TEST_S3").map(PathBuf::from) else {
+            println!("ASSAY_TEST_S3 is not set: no S3 server of another project was asked");
+            return None;
+        };
+        assert!(program.is_file(), "`{}` is not there", program.display());
+        let folder = tempfile::Builder::new().prefix("assay-it-s3-").tempdir().expect("a folder");
+        let [data, meta] = ["data", "meta"].map(|name| folder.path().join(name));
+        fs::create_dir_all(data.join("bucket")).and_then(|()| fs::create_dir(&meta)).expect("folders");
+        // It cannot say which port it took, so one that was free a moment ago has to do.
+        let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port");
+        let mut command = Command::new(&program);
+        command.args(["--port", &address.to_string(), "--quiet", "posix"]);
+        if conditional_writes {
+            command.arg("--sidecar").arg(&meta);
+        } else {
+            command.arg("--nometa");
+        }
+        command.arg(&data).env_clear().env("ROOT_ACCESS_KEY_ID", Self::KEY).env("ROOT_SECRET_ACCESS_KEY", Self::SECRET);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).current_dir(folder.path());
+        let gateway = Self { _folder: folder, address, server: command.spawn().expect("the server starts") };
+        wait_until("the S3 server listens", || std::net::TcpStream::connect(address).is_ok());
+        Some(gateway)
+    }
+
+    fn uri(&self) -> String {
+        format!("s3://bucket/a/prefix?endpoint=http://{}&region=us-east-1", self.address)
+    }
+
+    fn admit(fixture: &mut Fixture) {
+        fixture.set("AWS_ACCESS_KEY_ID", Self::KEY);
+        fixture.set("AWS_SECRET_ACCESS_KEY", Self::SECRET);
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+#[test]
+fn a_bucket_of_another_project_s_server_conforms() {
+    let Some(gateway) = Gateway::start(true) else { return };
+    conforms(&gateway.uri(), Gateway::KEY, Gateway::SECRET, None);
+}
+
+#[test]
+fn a_service_without_conditional_writes_is_refused_before_anything_is_measured() {
+    let Some(gateway) = Gateway::start(false) else { return };
+    let mut fixture = Fixture::new();
+    Gateway::admit(&mut fixture);
+    let refused = fixture.assay(&["run", PIPELINE, "--store", &gateway.uri()]).refuses(30, "store");
+    assert!(refused.stderr.contains("does not honour create-if-absent"), "{}", refused.stderr);
+}
+
+#[test]
+fn a_run_in_a_bucket_is_fetched_and_verified_without_it() {
+    let Some(gateway) = Gateway::start(true) else { return };
+    let mut fixture = Fixture::new();
+    Gateway::admit(&mut fixture);
+    run_and_fetch(&fixture, &gateway.uri());
+}
+
+#[test]
+fn a_run_in_a_served_store_is_fetched_and_verified_without_it() {
+    let served = Served::start();
+    let mut fixture = Fixture::new();
+    served.admit(&mut fixture, "run");
+    run_and_fetch(&fixture, &served.uri());
+    // What is served is a store's folder: whoever has it needs no server.
+    fixture.assay(&["verify", "one", "--store", served.store().to_str().expect("text")]).success();
+    assert_eq!(files_under(&served.store().join("staging")), Vec::<PathBuf>::new(), "nothing stays in staging");
+
+    // Whoever only reads sees all of it, and starts nothing.
+    served.admit(&mut fixture, "read");
+    fixture.assay(&["verify", "one", "--store", &served.uri()]).success();
+    let refused = fixture.assay(&["run", PIPELINE, "--store", &served.uri()]).refuses(30, "store");
+    assert!(refused.stderr.contains("these credentials only read"), "{}", refused.stderr);
+}
+
+/// A run in a store far away, shown and asked there, copied, and verified where it was copied to.
+fn run_and_fetch(fixture: &Fixture, uri: &str) {
+    let far = ["--store", uri];
+    let there = |arguments: &[&str]| fixture.assay(&[arguments, &far].concat());
+    let run = there(&["run", PIPELINE, "--run-id", "one"]).success();
+    assert!(run.stdout.contains(&format!("assay verify one --store '{uri}'")), "{}", run.stdout);
+    assert!(!fixture.store().join("runs").exists(), "nothing of it is in the usual store");
+    assert!(there(&["runs"]).success().stdout.contains("published"));
+    let level = "level 3 (raw bytes) of 4 reached";
+    let verified = there(&["verify", "one"]).success().stdout;
+    assert!(verified.contains(level) && verified.contains("in the warehouse at the pinned versions"), "{verified}");
+    let counted = there(&["query", "SELECT count(*) AS n FROM benchmark_run_fact", "--format", "json"]).success();
+    assert!(counted.stdout.contains('2'), "a row of each case: {}", counted.stdout);
+
+    let fetched = fixture.assay(&["fetch", "one", "--store", uri]).success();
+    assert!(fetched.stdout.contains("verify   assay verify one\n"), "{}", fetched.stdout);
+    assert!(fixture.verify("one").success().stdout.contains(level));
+    let again = fixture.assay(&["fetch", "one", "--store", uri]).success();
+    assert!(again.stdout.contains(": 0 blobs, 0.0 MB; "), "{}", again.stdout);
+
+    let without = fixture.root().join("without");
+    let without = without.to_str().expect("text");
+    fixture.assay(&["fetch", "one", "--store", uri, "--to", without, "--without-raw"]).success();
+    let verified = fixture.assay(&["verify", "one", "--store", without]).success().stdout;
+    assert!(verified.contains("level 2 (rows and queries) of 4 reached"), "{verified}");
+
+    // The same files and no wall clock: where a run's evidence lies decides nothing about what is planned.
+    fixture.run("here").success();
+    let plans = ["one", "here"].map(|run| text(&fixture.manifest(run, "plan")["body"]["schedule_digest"]).to_owned());
+    assert_eq!(plans[0], plans[1]);
+
+    // A store with another run of that name keeps it.
+    let other = fixture.root().join("other");
+    let other = other.to_str().expect("text");
+    fixture.write("workloads/first/run.sh", "#!/bin/sh\necho 'other bytes'\n");
+    fixture.commit("another script");
+    fixture.assay(&["run", PIPELINE, "--run-id", "one", "--store", other]);
+    fixture.assay(&["fetch", "one", "--store", uri, "--to", other]).refuses(20, "other_run");
+    fixture.assay(&["fetch", "one", "--store", uri, "--to", uri]).refuses(2, "same_store");
+    fixture.assay(&["fetch", "two", "--store", uri]).refuses(2, "no_such_run");
+}
+
+#[test]
+fn a_run_outlives_crashes_of_the_server() {
+    let mut served = Served::start();
+    let mut fixture = Fixture::new();
+    served.admit(&mut fixture, "run");
+    let uri = served.uri();
+    let run = fixture.spawn(&["run", PIPELINE, "--run-id", "one", "--store", &uri]);
+    // At moments that the run itself decides, so that it is in another stage each time however fast the machine is.
+    for stage in ["plan", "provision", "execute", "collect", "reduce"] {
+        let results = served.store().join("runs/one").join(stage);
+        wait_until(stage, || results.exists());
+        served.crash_and_return();
+    }
+    run.finish().success();
+    let verified = fixture.assay(&["verify", "one", "--store", &uri]).success();
+    assert!(verified.stdout.contains("level 3 (raw bytes) of 4 reached"), "{}", verified.stdout);
+}
+
+#[test]
+fn each_trouble_with_a_bucket_has_its_words() {
+    let served = Served::start();
+    let mut fixture = Fixture::new();
+    let run = |fixture: &Fixture, uri: &str| fixture.assay(&["run", PIPELINE, "--store", uri]);
+    run(&fixture, &served.uri()).refuses(2, "store_uri");
+
+    served.admit(&mut fixture, "run");
+    fixture.set("AWS_SECRET_ACCESS_KEY", "another secret");
+    let wrong = run(&fixture, &served.uri()).refuses(30, "store");
+    assert!(wrong.stderr.contains("SignatureDoesNotMatch"), "{}", wrong.stderr);
+
+    served.admit(&mut fixture, "run");
+    let bucket = run(&fixture, &served.uri().replace("//assay", "//other")).refuses(30, "store");
+    assert!(bucket.stderr.contains("this server has one bucket, `assay`"), "{}", bucket.stderr);
+    let prefix = run(&fixture, &served.uri().replace("//assay", "//assay/x y")).refuses(2, "store_uri");
+    assert!(prefix.stderr.contains("its prefix may have"), "{}", prefix.stderr);
+    fixture.assay(&["runs", "--store", &served.uri()]).refuses(2, "store_uri");
+
+    let nobody = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port");
+    let nobody = run(&fixture, &format!("s3://assay?endpoint=http://{nobody}")).refuses(30, "store");
+    assert!(nobody.stderr.contains("failed to open the store"), "{}", nobody.stderr);
+    assert!(!nobody.stderr.contains(&served.secret("run")), "no secret is told");
+}
+
+#[test]
+fn a_server_that_cannot_serve_says_why() {
+    let fixture = Fixture::new();
+    let serve = |more: &[&str]| {
+        let common = ["serve", "--store", "served", "--credentials", "credentials", "--listen", "127.0.0.1:0"];
+        fixture.assay(&[&common, more].concat())
+    };
+    let none = serve(&[]).refuses(2, "credentials");
+    assert!(none.stderr.contains("--make-credentials makes them"), "{}", none.stderr);
+    fixture.write("credentials/read", "short\n");
+    assert!(serve(&[]).refuses(2, "credentials").stderr.contains("fewer than 16 characters"));
+    fixture.write("credentials/read", "a secret that is long enough\n");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address").to_string();
+    let busy = fixture.assay(&["serve", "--store", "served", "--credentials", "credentials", "--listen", &address]);
+    busy.refuses(30, "listen");
+    assert!(fixture.assay(&["serve", "--help"]).success().stdout.contains("--make-credentials"));
+}
+
+/// Clients of other projects: the AWS SDK and deltalake, as readers and as stages that overreach.
+#[test]
+fn other_projects_clients_find_a_store_that_is_only_added_to() {
+    let Some(folder) = std::env::var_os("ASSAY_TEST_FOREIGN").map(PathBuf::from) else {
+        println!("ASSAY_TEST_FOREIGN is not set: no client of another project asked");
+        return;
+    };
+    let served = Served::start();
+    let mut fixture = Fixture::new();
+    served.admit(&mut fixture, "run");
+    fixture.assay(&["run", PIPELINE, "--run-id", "one", "--store", &served.uri()]).success();
+    let mut command = Command::new(folder.join("venv/bin/python"));
+    command.arg(folder.join("s3.py")).arg(format!("http://{}", served.address)).arg(served.credentials()).arg("one");
+    let ran = Ran::of(command.env_clear().output().expect("python runs")).success();
+    assert_eq!(ran.stdout, "ok\n");
+}
+
+/// What a child does: creates pointers as one identity, and says which it could. Nothing without being told.
+#[test]
+fn creating_child() {
+    let Some(uri) = std::env::var_os(CREATING) else { return };
+    let store = Store::open_existing(uri.to_str().expect("text")).expect("a store");
+    for path in PLACES {
+        let created = store.create(path, std::env::var("AWS_ACCESS_KEY_ID").expect("an identity").as_bytes()).is_ok();
+        println!("{path}={created}");
+    }
+}
+
+const CREATING: &str = "ASSAY_IT_CREATING";
+/// A place of each kind of result.
+const PLACES: [&str; 8] = [
+    "runs/r/source",
+    "runs/r/plan/00/accepted/0",
+    "runs/r/provision/00/accepted/0",
+    "runs/r/execute/00/accepted/0",
+    "runs/r/collect/00/accepted/0",
+    "runs/r/reduce/00/accepted/0",
+    "runs/r/publish/00/accepted/0",
+    "warehouse/t/_delta_log/00000000000000000000.json",
+];
+
+#[test]
+fn a_stage_s_credentials_write_its_own_results_only() {
+    let served = Served::start();
+    fs::create_dir_all(served.store().join("blobs/sha256/00")).expect("a folder");
+    write_file(&blob(&served.store(), &"0".repeat(64)), b"something, so that it is a store");
+    let created = |identity: &str| -> Vec<String> {
+        let mut child = Command::new(std::env::current_exe().expect("this program"));
+        child.args(["--exact", "stores::creating_child", "--nocapture"]).env(CREATING, served.uri());
+        child.env("AWS_ACCESS_KEY_ID", identity).env("AWS_SECRET_ACCESS_KEY", served.secret(identity));
+        let said = Ran::of(child.output().expect("a child")).success().stdout;
+        said.lines().filter_map(|line| line.strip_suffix("=true")).map(str::to_owned).collect()
+    };
+    assert_eq!(created("read"), [""; 0]);
+    for (stage, place) in ["source", "plan", "provision", "execute", "collect", "reduce"].into_iter().zip(PLACES) {
+        assert_eq!(created(stage), [place], "{stage}");
+        assert_eq!(fs::read(served.store().join(place)).expect("created"), stage.as_bytes());
+    }
+    assert_eq!(created("publish"), PLACES[6..]);
+}
+
+#[test]
+fn a_server_ends_when_it_is_told_to_and_answers_probes() {
+    let mut served = Served::start();
+    let answer = |path: &str| {
+        use std::io::Write as _;
+        let mut stream = std::net::TcpStream::connect(served.address).expect("connected");
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("answered");
+        answer
+    };
+    assert!(answer("/-/ready").starts_with("HTTP/1.1 200 OK"));
+    let denied = answer("/assay?list-type=2");
+    assert!(denied.starts_with("HTTP/1.1 403") && denied.contains("AccessDenied"), "{denied}");
+    let pid = i32::try_from(served.server.id()).ok().and_then(rustix::process::Pid::from_raw).expect("a process id");
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it takes a signal");
+    assert!(served.server.wait().expect("waited").success());
+}
