@@ -124,6 +124,22 @@ fn benchmarking_an_endpoint_is_followed_to_its_end() {
     assert_eq!(fixture.leftovers(), [""; 0]);
 }
 
+/// Only the port is another than the page's here too.
+#[test]
+fn stores_are_served_and_fetched_as_the_page_says() {
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").to_string();
+    let page = include_str!("../../docs/stores.md").replace("127.0.0.1:8420", &free);
+    let fixture = Fixture::new();
+    let mut reader = Reader::new(&fixture);
+    for block in &blocks(&page) {
+        reader.follow(block);
+    }
+    assert!(reader.folder.join("served/runs/first/source").is_file());
+    assert!(reader.folder.join("measured/copy/runs/first/source").is_file());
+    drop(reader);
+    assert_eq!(fixture.leftovers(), [""; 0]);
+}
+
 /// The query over the raw records gives the trial's number up to the last bit, where DuckDB is installed (see `foreign.rs`).
 #[expect(clippy::print_stdout, reason = "a test that looks at less says so")]
 fn raw_records_answer(repository: &Path, published: &Path, sql: &str) {

@@ -34,7 +34,7 @@ const MAX_SESSIONS: usize = 2 * KILLS_OF_A_RUN + 2;
 const GONE_WITHIN: Duration = Duration::from_secs(10);
 
 /// How long one `assay` may take: far longer than a dozen trials of milliseconds do on a busy machine.
-const SESSION_LIMIT: Duration = Duration::from_secs(120);
+const SESSION_LIMIT: Duration = Duration::from_mins(2);
 
 /// How long a moment is waited for before processes are looked at again.
 const LOOK_EVERY: Duration = Duration::from_millis(1);

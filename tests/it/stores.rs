@@ -1,5 +1,7 @@
 //! Stores that are not a folder: served by `assay serve`, and by another project's S3 server.
 
+#![expect(clippy::print_stdout, reason = "a test that looks at less says so, and children say what they did")]
+
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::{SocketAddr, TcpListener};

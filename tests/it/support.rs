@@ -17,7 +17,7 @@ use tempfile::TempDir;
 pub(crate) const PIPELINE: &str = "pipelines/fixture.yaml";
 
 /// The longest that a test waits for something to happen: far longer than anything takes, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// How often a condition is looked at while it is waited for.
 const LOOK_EVERY: Duration = Duration::from_millis(5);

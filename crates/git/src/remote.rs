@@ -10,7 +10,7 @@ use crate::program::Git;
 use crate::{Commit, Error, Repository};
 
 /// How long one call of git may take that reaches a remote. Longer than one commit of a large repository needs over a slow line.
-pub const REMOTE_LIMIT: Duration = Duration::from_secs(15 * 60);
+pub const REMOTE_LIMIT: Duration = Duration::from_mins(15);
 /// Where the fetched commit is kept in the scratch repository.
 const FETCHED_REF: &str = "refs/assay/source";
 /// The most settings that a checkout may have about reaching remotes: some for each of a hundred hosts.

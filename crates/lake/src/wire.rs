@@ -34,7 +34,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { memory_bytes: 512 << 20, rows: 100_000, time: Duration::from_secs(60) }
+        Self { memory_bytes: 512 << 20, rows: 100_000, time: Duration::from_mins(1) }
     }
 }
 

@@ -121,7 +121,7 @@ mod tests {
         let cancel = Cancel::new().expect("an eventfd");
         let waiter = std::thread::spawn({
             let cancel = cancel.clone();
-            move || cancel.wait_timeout(Duration::from_secs(3600))
+            move || cancel.wait_timeout(Duration::from_hours(1))
         });
         cancel.cancel("enough");
         assert!(waiter.join().expect("the waiter ends"));

@@ -20,8 +20,8 @@ mod text;
 mod unit;
 
 pub use assay_manifest::Address;
-pub use lineage::shell_word;
 pub use inputs::{Inputs, SignedBy, Verified};
+pub use lineage::shell_word;
 pub use model::{Report, commonest_reason, none_counts};
 pub use number::{bytes, duration, percent, significant};
 pub use text::counted;

@@ -26,7 +26,7 @@ const STAGE_GRACE: Duration = Duration::from_secs(15);
 const SUPERVISOR_GRACE: Duration = Duration::from_secs(30);
 
 /// How long the recorder may take to its first reading.
-const RECORDER_START: Duration = Duration::from_secs(60);
+const RECORDER_START: Duration = Duration::from_mins(1);
 
 /// Lines of a held process's log that are told when it ends too early.
 const TAIL_LINES: usize = 10;

@@ -7,7 +7,7 @@ use assay_manifest::Digest;
 use assay_stage::StageName;
 
 /// The time limit of a stage whose pipeline names none; execute has none of its own, because its trials have.
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
+const DEFAULT_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// Retries of a stage whose pipeline names none.
 const DEFAULT_RETRIES: u32 = 1;

@@ -61,7 +61,10 @@ impl Bucket {
     async fn write(&self, place: Place, write: Write, file: (Digest, ScratchFile)) -> S3Result<()> {
         let (digest, file) = file;
         if matches!(&place, Place::Blob(named) if *named != digest) {
-            return Err(S3Error::with_message(S3ErrorCode::BadDigest, format!("a blob has the name of its bytes, and these are {digest}")));
+            return Err(S3Error::with_message(
+                S3ErrorCode::BadDigest,
+                format!("a blob has the name of its bytes, and these are {digest}"),
+            ));
         }
         let objects = self.objects.clone();
         let written = beside(move || match write {
@@ -179,6 +182,7 @@ fn tag(place: &Place, object: &Object) -> ETag {
     })
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "it is how every operation ends")]
 fn answer<T>(output: T) -> S3Result<S3Response<T>> {
     Ok(S3Response::new(output))
 }
@@ -331,10 +335,7 @@ impl S3 for Bucket {
         answer(UploadPartOutput { e_tag, ..UploadPartOutput::default() })
     }
 
-    async fn upload_part_copy(
-        &self,
-        request: S3Request<UploadPartCopyInput>,
-    ) -> S3Result<S3Response<UploadPartCopyOutput>> {
+    async fn upload_part_copy(&self, request: S3Request<UploadPartCopyInput>) -> S3Result<S3Response<UploadPartCopyOutput>> {
         let who = identity(&request)?;
         let input = request.input;
         let place = self.place(&input.bucket, &input.key)?;
@@ -348,7 +349,8 @@ impl S3 for Bucket {
         let file = beside(move || objects.materialise(&source, &scratch)).await.map_err(failed)?;
         let file = file.ok_or_else(|| s3_error!(NoSuchKey, "there is no such object to copy"))?;
         let e_tag = Some(self.part(&input.upload_id, input.part_number, file).await?);
-        let result = CopyPartResult { e_tag, last_modified: Some(Timestamp::from(SystemTime::now())), ..CopyPartResult::default() };
+        let result =
+            CopyPartResult { e_tag, last_modified: Some(Timestamp::from(SystemTime::now())), ..CopyPartResult::default() };
         answer(UploadPartCopyOutput { copy_part_result: Some(result), ..UploadPartCopyOutput::default() })
     }
 

@@ -5,6 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use assay_manifest::Digest;
 use assay_stage::Failure;
 use s3s::auth::{S3Auth, SecretKey};
 use s3s::{S3Result, s3_error};
@@ -15,8 +16,8 @@ use crate::identity::Identity;
 const MIN_SECRET: usize = 16;
 /// The largest file of a secret that is read.
 const MAX_SECRET_BYTES: u64 = 4 << 10;
-/// Random bytes in a secret that is made here.
-const MADE_BYTES: usize = 24;
+/// Random bytes that a secret made here is a digest of.
+const MADE_BYTES: usize = 32;
 
 /// The folder. A secret is read when it is asked for, so that a changed one holds from then on.
 #[derive(Clone, Debug)]
@@ -51,7 +52,7 @@ impl Credentials {
         for identity in Identity::all() {
             let mut secret = [0; MADE_BYTES];
             getrandom::fill(&mut secret).map_err(|error| failed(std::io::Error::other(error.to_string())))?;
-            let text: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+            let text = Digest::of(&secret).hex();
             match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path.join(identity.to_string())) {
                 Ok(mut file) => file.write_all(text.as_bytes()).map_err(failed)?,
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
@@ -72,7 +73,9 @@ impl Credentials {
         let secret = text.trim();
         if secret.len() < MIN_SECRET {
             let short = format!("the secret in `{}` has fewer than {MIN_SECRET} characters", path.display());
-            return Err(Failure::usage("credentials", short).hint("a secret that can be guessed is none; 32 random characters are well"));
+            return Err(
+                Failure::usage("credentials", short).hint("a secret that can be guessed is none; 32 random characters are well")
+            );
         }
         Ok(Some(SecretKey::from(secret)))
     }

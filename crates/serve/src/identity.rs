@@ -140,7 +140,10 @@ mod tests {
 
     fn writers(write: Write, path: &str) -> Vec<String> {
         let place = Place::parse(path).expect("a place");
-        Identity::all().filter(|identity| identity.may_write(write, &place).is_ok()).map(|identity| identity.to_string()).collect()
+        Identity::all()
+            .filter(|identity| identity.may_write(write, &place).is_ok())
+            .map(|identity| identity.to_string())
+            .collect()
     }
 
     const ALL: [&str; 8] = ["run", "source", "plan", "provision", "execute", "collect", "reduce", "publish"];

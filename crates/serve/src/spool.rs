@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 /// Chunks that may wait between the two sides.
 const WAITING: usize = 4;
 /// How long a client may send nothing in the middle of an object.
-const STALL_TIME: Duration = Duration::from_secs(60);
+const STALL_TIME: Duration = Duration::from_mins(1);
 
 /// Does blocking work beside the connections.
 pub(crate) async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {

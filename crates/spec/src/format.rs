@@ -28,7 +28,7 @@ impl std::fmt::Debug for Format {
 }
 
 /// The longest duration that a definition may ask for.
-const MAX_DURATION: Duration = Duration::from_secs(30 * 24 * 3600);
+const MAX_DURATION: Duration = Duration::from_hours(30 * 24);
 
 /// Keeps a text for which `accepted` holds.
 fn keep_if(text: &str, accepted: bool, rule: &str) -> Result<String, String> {

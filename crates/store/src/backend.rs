@@ -13,16 +13,17 @@ use object_store::local::LocalFileSystem;
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
-    Error as ObjectError, GetOptions, GetRange, GetResultPayload, MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload,
+    Error as ObjectError, GetOptions, GetRange, GetResultPayload, MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt as _,
+    PutMode, PutOptions, PutPayload,
 };
 use tokio::runtime::{Builder, Handle, Runtime};
 
+use crate::bucket::{self, Patience};
 use crate::error::Cause;
 use crate::objects::Object;
 use crate::scratch::{ScratchFile, read_chunks};
 use crate::uri::{self, Bucket, Location};
 use crate::{Error, Result, layout};
-use crate::bucket::{self, Patience};
 
 /// Threads that may wait for local disks at once; more would only queue in the kernel.
 const MAX_BLOCKING_THREADS: usize = 8;
@@ -30,7 +31,7 @@ const MAX_BLOCKING_THREADS: usize = 8;
 const PART_BYTES: usize = 8 * 1024 * 1024;
 
 /// How long a service may send nothing in the middle of an object.
-const STALL_TIME: Duration = Duration::from_secs(60);
+const STALL_TIME: Duration = Duration::from_mins(1);
 
 /// What a new object is to replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +64,9 @@ pub(crate) struct Backend {
 impl Backend {
     pub(crate) fn open(uri: &str, create: bool) -> Result<Self> {
         match uri::parse(uri)? {
-            Location::Memory => Ok(Self { objects: Arc::new(InMemory::new()), folder: None, remote: false, uri: "memory:".to_owned() }),
+            Location::Memory => {
+                Ok(Self { objects: Arc::new(InMemory::new()), folder: None, remote: false, uri: "memory:".to_owned() })
+            }
             Location::Folder(folder) => Self::open_folder(&folder, create),
             Location::Bucket(bucket) => Self::open_bucket(&bucket, create),
         }
@@ -331,11 +334,7 @@ impl Backend {
 }
 
 fn of_meta(found: ObjectMeta) -> Object {
-    Object {
-        path: found.location.to_string(),
-        size: found.size,
-        modified_unix_ms: found.last_modified.timestamp_millis(),
-    }
+    Object { path: found.location.to_string(), size: found.size, modified_unix_ms: found.last_modified.timestamp_millis() }
 }
 
 /// The bytes of a file of at most one part.

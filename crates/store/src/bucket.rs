@@ -15,10 +15,10 @@ use crate::uri::Bucket;
 use crate::{Error, Result};
 
 /// How long one request may take, the bytes of its answer included: a blob of 10 GB at 17 MB/s.
-const REQUEST_TIME: Duration = Duration::from_secs(600);
+const REQUEST_TIME: Duration = Duration::from_mins(10);
 const CONNECT_TIME: Duration = Duration::from_secs(5);
 /// How long a service may be away, or answer that it is busy, before a request fails.
-const RETRY_TIME: Duration = Duration::from_secs(180);
+const RETRY_TIME: Duration = Duration::from_mins(3);
 /// How often the first request of all is sent again. A person who mistyped an address waits for it: about a second and a half.
 const FIRST_RETRIES: usize = 4;
 
@@ -46,11 +46,7 @@ pub(crate) fn objects(bucket: &Bucket, patience: Patience) -> Result<Arc<dyn Obj
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let built = builder(bucket, patience, &|name| std::env::var(name).ok())?.build();
     let objects = built.map_err(|source| Error::Bucket { uri: bucket.to_string(), source: Box::new(source) })?;
-    Ok(if bucket.prefix.is_empty() {
-        Arc::new(objects)
-    } else {
-        Arc::new(PrefixStore::new(objects, bucket.prefix.as_str()))
-    })
+    Ok(if bucket.prefix.is_empty() { Arc::new(objects) } else { Arc::new(PrefixStore::new(objects, bucket.prefix.as_str())) })
 }
 
 fn builder(bucket: &Bucket, patience: Patience, variable: &dyn Fn(&str) -> Option<String>) -> Result<AmazonS3Builder> {
@@ -62,7 +58,8 @@ fn builder(bucket: &Bucket, patience: Patience, variable: &dyn Fn(&str) -> Optio
     if let Some(region) = &bucket.region {
         builder = builder.with_region(region);
     }
-    let endpoint = [AmazonS3ConfigKey::S3Endpoint, AmazonS3ConfigKey::Endpoint].iter().find_map(|key| builder.get_config_value(key));
+    let endpoint =
+        [AmazonS3ConfigKey::S3Endpoint, AmazonS3ConfigKey::Endpoint].iter().find_map(|key| builder.get_config_value(key));
     let has_credentials = CREDENTIALS.iter().any(|name| variable(name).is_some());
     // Only on Amazon's own machines does somebody answer who has others: elsewhere the attempt ends in a wait and strange words.
     if endpoint.is_some() && !has_credentials {
@@ -73,10 +70,7 @@ fn builder(bucket: &Bucket, patience: Patience, variable: &dyn Fn(&str) -> Optio
     if patience == Patience::First {
         retries.max_retries = FIRST_RETRIES;
     }
-    let client = ClientOptions::new()
-        .with_allow_http(plain_http)
-        .with_timeout(REQUEST_TIME)
-        .with_connect_timeout(CONNECT_TIME);
+    let client = ClientOptions::new().with_allow_http(plain_http).with_timeout(REQUEST_TIME).with_connect_timeout(CONNECT_TIME);
     Ok(builder
         .with_bucket_name(&bucket.name)
         .with_client_options(client)

@@ -147,11 +147,13 @@ impl Error {
     /// What a person can do about it, where there is something.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::NoBackend { .. } => Some("use a folder (`file:///absolute/path` or a plain path) or a bucket (`s3://bucket/prefix`)"),
-            Self::Bucket { .. } => Some("check the bucket's name, its endpoint and region, and that the credentials may list it"),
-            Self::NoCredentials { .. } => {
-                Some("set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a workload identity's variables; AWS_SKIP_SIGNATURE=true asks as nobody")
+            Self::NoBackend { .. } => {
+                Some("use a folder (`file:///absolute/path` or a plain path) or a bucket (`s3://bucket/prefix`)")
             }
+            Self::Bucket { .. } => Some("check the bucket's name, its endpoint and region, and that the credentials may list it"),
+            Self::NoCredentials { .. } => Some(
+                "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a workload identity's variables; AWS_SKIP_SIGNATURE=true asks as nobody",
+            ),
             Self::NoCreateIfAbsent { .. } => {
                 Some("use a file system with hard links, or an object store with conditional writes")
             }

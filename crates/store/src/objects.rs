@@ -144,7 +144,19 @@ mod tests {
         assert_eq!(Place::parse("staging/00ff").expect("staging"), Place::Staging("00ff".to_owned()));
         assert_eq!(Place::parse("runs/a/source").expect("a pointer"), Place::Pointer("runs/a/source".to_owned()));
         let elsewhere = blob.replace("sha256/", "sha256/00/");
-        for path in ["", "blobs", "blobs/x", "blobs/sha256/00/ff", &elsewhere, "staging", "staging/", "staging/../runs/a", "a//b", "/a", "a b"] {
+        for path in [
+            "",
+            "blobs",
+            "blobs/x",
+            "blobs/sha256/00/ff",
+            &elsewhere,
+            "staging",
+            "staging/",
+            "staging/../runs/a",
+            "a//b",
+            "/a",
+            "a b",
+        ] {
             assert!(matches!(Place::parse(path), Err(Error::BadPath { .. })), "{path}");
         }
     }

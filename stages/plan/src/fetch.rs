@@ -10,7 +10,7 @@ use ureq::tls::RootCerts;
 use ureq::{Agent, Body};
 
 /// One whole answer, from connecting to its last byte; each redirect is an answer of its own.
-const TIME_LIMIT: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_mins(1);
 
 /// The largest answer: a script or an image manifest is far smaller.
 const MAX_BYTES: u64 = 64 << 20;

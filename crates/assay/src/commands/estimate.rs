@@ -112,7 +112,7 @@ mod tests {
 
     use super::*;
 
-    const LIMIT: Duration = Duration::from_secs(1800);
+    const LIMIT: Duration = Duration::from_mins(30);
 
     /// What is expected and at most, in seconds, of a load with this in it.
     fn length(load: &str, point: (PointKind, &str, &str)) -> (Option<u64>, u64) {

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use assay_envelope::ScryptCost;
 use assay_manifest::{Plan, Publication, RunId, RunStatus, Summary};
-use assay_report::shell_word;
 use assay_process::Signal;
+use assay_report::shell_word;
 use assay_runner::{Committed, Config, Run as Driven, RunSpec, SourceSpec, ToBranch, export, init_keys};
 use assay_stage::{Exit, Failure};
 use serde_json::json;

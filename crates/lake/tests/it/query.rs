@@ -194,7 +194,7 @@ fn a_query_that_makes_a_huge_text_is_ended() {
 fn the_deepest_query_is_an_answer_or_an_error() {
     let place = Place::new();
     // The engine is not optimised for tests, and the machine may be busy.
-    let patient = Limits { time: Duration::from_secs(600), ..Limits::default() };
+    let patient = Limits { time: Duration::from_mins(10), ..Limits::default() };
     let ask = |place: &Place, sql: &str| ask_with(place, sql, patient);
     let chain = |operator: &str| format!("SELECT {}", vec!["1"; MAX_SQL_TOKENS / 2 - 2].join(operator));
     assert_eq!(ask(&place, &chain("+")).expect("a sum").rows.len(), 1);

@@ -9,7 +9,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use super::*;
 use crate::testing::{Reply, Server};
 
-const LONG: Limits = Limits { time: Duration::from_secs(600), bytes: 1000 };
+const LONG: Limits = Limits { time: Duration::from_mins(10), bytes: 1000 };
 const SHORT: Limits = Limits { time: Duration::from_millis(50), bytes: u64::MAX };
 
 fn client() -> Client {

@@ -12,7 +12,7 @@ const ALONE: &str = "ASSAY_TEST_ALONE";
 /// Marks every process of a test, so that what is left of it can be found.
 const MARK: &str = "ASSAY_TEST_MARK";
 /// Longer than any test takes; a test that hangs fails after it.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 
 /// Runs `body` in a process that runs nothing else and is a reaper, and then looks for anything that it left running.
 pub(crate) fn alone(test: &str, body: impl FnOnce()) {

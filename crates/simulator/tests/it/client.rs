@@ -9,7 +9,7 @@ use assay_simulator::{Config, RunningServer, Server, Settings, Truth};
 use serde_json::Value;
 
 /// A test that waits longer has failed: it would wait forever.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Serves the configuration that a file with these keys describes.
 pub(crate) fn serve(settings: &str) -> RunningServer {

@@ -27,7 +27,7 @@ fn a_minimal_pipeline_has_its_defaults() {
     assert_eq!(minutes, [10, 30, 1440, 30, 30, 10]);
     assert!(spec.stages.iter().all(|stage| stage.retries == 1));
     assert!(spec.controls.iter().all(|(_, ask)| *ask == ControlAsk::Absent) && spec.controls.len() == Control::ALL.len());
-    assert_eq!((spec.shards, spec.time_limit), (1, Duration::from_secs(24 * 3600)));
+    assert_eq!((spec.shards, spec.time_limit), (1, Duration::from_hours(24)));
     assert!(spec.comparison.is_none() && spec.claim.is_none() && spec.schedule.is_none() && spec.gates.is_empty());
 }
 
@@ -41,7 +41,7 @@ fn a_comparing_pipeline_is_read() {
     let env: Vec<_> = old.env.iter().map(|var| (var.name.as_str(), var.value.as_deref(), var.from_env.as_deref())).collect();
     assert_eq!(env, [("HF_TOKEN", None, Some("HF_TOKEN")), ("WORKERS", Some("2"), None)]);
     assert_eq!(old.headers["authorization"], SecretRef::File("/run/secrets/key".to_owned()));
-    assert_eq!(old.ready.timeout, Duration::from_secs(600));
+    assert_eq!(old.ready.timeout, Duration::from_mins(10));
     assert_eq!(old.hardware["gpu_count"], "8");
     assert_eq!(spec.variants[1].env[0].value.as_deref(), Some("new"));
     let comparison = spec.comparison.expect("a comparison");
@@ -53,7 +53,7 @@ fn a_comparing_pipeline_is_read() {
     assert_eq!(spec.gates[0].budget_pct.to_string(), "2.5");
     assert_eq!((spec.stages[2].retries, spec.stages[2].cpu.as_deref()), (0, Some("500m")));
     assert_eq!(spec.stages[2].node_selector["kubernetes.io/arch"], "amd64");
-    assert_eq!(spec.stages[1].timeout, Duration::from_secs(3600));
+    assert_eq!(spec.stages[1].timeout, Duration::from_hours(1));
     assert_eq!(spec.schedule.map(|schedule| schedule.timezone), Some("Europe/Berlin".to_owned()));
     assert_eq!(spec.publish.queries, ["queries/latency.sql"]);
     assert_eq!(spec.fetch_allow, ["example.org"]);

@@ -22,7 +22,7 @@ fn an_indicator_is_read() {
     assert_eq!((workload.name.as_str(), workload.owner.as_deref()), ("stream", Some("performance")));
     let spec = &workload.spec;
     assert_eq!(spec.files, ["stream.c"]);
-    assert_eq!(spec.time_limit, Duration::from_secs(120));
+    assert_eq!(spec.time_limit, Duration::from_mins(2));
     assert_eq!(
         spec.metrics.iter().map(|metric| (metric.path.as_str(), metric.primary)).collect::<Vec<_>>(),
         [("copy.rate", true), ("copy.elapsed", false)]
@@ -31,7 +31,7 @@ fn an_indicator_is_read() {
     assert_eq!(executable.script, Script::Path { path: "run.sh".to_owned(), sha256: None });
     assert_eq!(executable.parameters["REPS"], Parameter::Constant("20".to_owned()));
     assert_eq!(executable.parameters["THREADS"], Parameter::Axis(["1", "2", "4"].map(str::to_owned).to_vec()));
-    assert_eq!(executable.prepare.as_ref().map(|prepare| prepare.time_limit), Some(Duration::from_secs(600)));
+    assert_eq!(executable.prepare.as_ref().map(|prepare| prepare.time_limit), Some(Duration::from_mins(10)));
 }
 
 #[test]
@@ -42,10 +42,10 @@ fn a_serving_workload_is_read_with_its_defaults() {
         serving.load,
         Load {
             arrivals: Arrivals::Open { rate: vec![1.0, 2.5, 10.0], process: Arrival::Gamma { smoothness: 0.5 } },
-            duration: Some(Duration::from_secs(60)),
+            duration: Some(Duration::from_mins(1)),
             requests: None,
             warmup: Duration::from_secs(10),
-            timeout: Duration::from_secs(300),
+            timeout: Duration::from_mins(5),
         }
     );
     assert_eq!(serving.lengths, Lengths::Scenario(Scenario::Normal { input: (480, 240), output: (300, 150) }));

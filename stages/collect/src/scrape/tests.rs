@@ -8,7 +8,7 @@ use super::*;
 use crate::series::{each_line, reading};
 
 /// Long enough for any answer of a test, so that nothing rests on speed.
-const LONG: Limits = Limits { time: Duration::from_secs(600), bytes: 1000 };
+const LONG: Limits = Limits { time: Duration::from_mins(10), bytes: 1000 };
 const SHORT: Limits = Limits { time: Duration::from_millis(50), bytes: 1000 };
 
 fn scraper(url: &str, folder: &TempDir, limits: Limits) -> Scraper {

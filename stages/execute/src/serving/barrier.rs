@@ -22,7 +22,7 @@ const OWN_MARGIN: Duration = Duration::from_millis(5);
 const LOOK: Duration = Duration::from_millis(5);
 
 /// How long shards are waited for.
-const DEADLINE: Duration = Duration::from_secs(120);
+const DEADLINE: Duration = Duration::from_mins(2);
 
 /// The largest mark.
 const MAX_MARK_BYTES: u64 = 4096;

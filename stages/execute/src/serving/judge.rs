@@ -122,7 +122,7 @@ mod tests {
         let mut left = Left {
             finished,
             timed_out: false,
-            limit: Duration::from_secs(60),
+            limit: Duration::from_mins(1),
             client,
             window_ns: 1_000_000_000,
             missed_start: None,

@@ -25,7 +25,7 @@ fn nobody() -> String {
     format!("http://{}", TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address"))
 }
 
-const LONG: Duration = Duration::from_secs(600);
+const LONG: Duration = Duration::from_mins(10);
 
 #[test]
 fn a_target_is_asked_until_it_is_ready() {

@@ -87,7 +87,7 @@ fn a_port_that_comes_later_is_waited_for() {
     // As a simulator does it: the file appears whole.
     let (part, there) = (folder.path().join("port.part"), file.clone());
     let writer = std::thread::spawn(move || std::fs::write(&part, "40123\n").and_then(|()| std::fs::rename(part, there)));
-    let limit = Duration::from_secs(600);
+    let limit = Duration::from_mins(10);
     let port = wait_for_port(Clock, &Cancel::new().expect("an eventfd"), &target(None, &[]), &file, limit, &still_running());
     writer.join().expect("no panic").expect("written");
     assert_eq!(port, Ok(40123));
@@ -98,7 +98,7 @@ fn whoever_stops_the_run_stops_the_waiting() {
     let folder = tempfile::tempdir().expect("a folder");
     let cancel = Cancel::new().expect("an eventfd");
     cancel.cancel("SIGINT");
-    let limit = Duration::from_secs(600);
+    let limit = Duration::from_mins(10);
     let port = folder.path().join("port");
     let failure = wait_for_port(Clock, &cancel, &target(None, &[]), &port, limit, &still_running()).expect_err("stopped");
     assert_eq!((failure.exit, failure.message.as_str()), (Exit::Cancelled, "SIGINT"));
@@ -110,7 +110,7 @@ fn a_simulator_that_ends_is_waited_for_no_longer() {
     let end = End::at("sim", &folder.path().join("end"));
     std::fs::write(end.file(), "exit code 2").expect("written");
     let (cancel, port) = (Cancel::new().expect("an eventfd"), folder.path().join("port"));
-    let limit = Duration::from_secs(600);
+    let limit = Duration::from_mins(10);
     let failure = wait_for_port(Clock, &cancel, &target(None, &[]), &port, limit, &end).expect_err("it ended");
     assert_eq!(failure.message, "target `sim` ended before it was ready: exit code 2");
 }
