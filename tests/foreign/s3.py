@@ -63,8 +63,8 @@ assert run in table.to_pyarrow_table().column("run_id").to_pylist()
 
 source, blob = f"assay/runs/{run}/source", largest.path
 new = "assay/blobs/sha256/" + hashlib.sha256(b"new").hexdigest()[:2] + "/" + hashlib.sha256(b"new").hexdigest()
-refused("a wrong secret", "SignatureDoesNotMatch", lambda: client("read", "x" * 32).open_input_file(blob).read())
-refused("an unknown identity", "InvalidAccessKeyId", lambda: client("nobody", "x" * 32).open_input_file(blob).read())
+refused("a wrong secret", "ACCESS_DENIED", lambda: client("read", "x" * 32).open_input_file(blob).read())
+refused("an unknown identity", "ACCESS_DENIED", lambda: client("nobody", "x" * 32).open_input_file(blob).read())
 refused("a reader's write", "only read", lambda: write(reader, new, b"new"))
 refused("a pointer replaced", "created once", lambda: write(client("run"), source, b"{}"))
 refused("another stage's result", "only `publish`", lambda: write(client("execute"), f"assay/runs/{run}/publish/x", b"{}"))

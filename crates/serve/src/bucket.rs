@@ -141,7 +141,7 @@ fn identity<T>(request: &S3Request<T>) -> S3Result<Identity> {
 }
 
 fn refused(who: Identity, place: &Place, refusal: &Refusal) -> S3Error {
-    tracing::warn!(%who, %place, %refusal, "refused");
+    tracing::info!(%who, %place, %refusal, "refused");
     S3Error::with_message(S3ErrorCode::AccessDenied, format!("`{who}` may not write `{place}`: {refusal}"))
 }
 

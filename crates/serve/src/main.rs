@@ -65,7 +65,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("ASSAY_LOG").unwrap_or_else(|_| "info".into());
+    let filter = tracing_subscriber::EnvFilter::try_from_env("ASSAY_LOG").unwrap_or_else(|_| "info,s3s=off".into());
     let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).try_init();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
@@ -181,5 +181,12 @@ async fn respond(
     if request.uri().path() == READY {
         return Ok(hyper::Response::new(s3s::Body::from("ready\n".to_owned())));
     }
-    service.call(request.map(s3s::Body::from)).await
+    let asked = format!("{} {}", request.method(), request.uri().path());
+    let answer = service.call(request.map(s3s::Body::from)).await?;
+    let status = answer.status();
+    // What is absent, or there already, is an answer like another; somebody who may not, or a disk that is full, is not.
+    if status == hyper::StatusCode::FORBIDDEN || status.is_server_error() {
+        tracing::warn!(asked, %status, "not served");
+    }
+    Ok(answer)
 }

@@ -158,6 +158,7 @@ impl From<assay_store::Error> for Failure {
         use assay_store::Error;
         let (exit, code) = match &error {
             Error::BadUri { .. } | Error::NoBackend { .. } | Error::NoStore { .. } => (Exit::Usage, "store_uri"),
+            Error::NoCredentials { .. } => (Exit::Usage, "store_credentials"),
             Error::Absent { .. } => (Exit::Verification, "artifact_absent"),
             Error::Corrupt { .. } => (Exit::Verification, "artifact_corrupt"),
             Error::TooLarge { .. } => (Exit::Verification, "artifact_too_large"),

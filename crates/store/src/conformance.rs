@@ -145,24 +145,24 @@ fn race<T: Send>(open: &dyn Fn() -> Store, work: impl Fn(Store, usize) -> T + Sy
 
 fn pointers_are_created_once(open: &dyn Fn() -> Store) {
     let (one, other) = (open(), open());
-    assert_eq!(one.read("once/a", 10).expect("read"), None);
-    assert_eq!(one.create("once/a", b"first").expect("created"), Created::Yes);
-    assert_eq!(other.create("once/a", b"second").expect("refused"), Created::No { existing: b"first".to_vec() });
-    assert_eq!(other.create("once/a", b"first").expect("refused"), Created::No { existing: b"first".to_vec() });
-    assert_eq!(other.read("once/a", 5).expect("read"), Some(b"first".to_vec()));
-    assert!(matches!(other.read("once/a", 4), Err(Error::TooLarge { limit: 4, .. })));
-    assert_eq!(one.create("once/empty", b"").expect("created"), Created::Yes);
-    assert_eq!(one.read("once/empty", 0).expect("read"), Some(Vec::new()));
+    assert_eq!(one.read("runs/once/plan/a", 10).expect("read"), None);
+    assert_eq!(one.create("runs/once/plan/a", b"first").expect("created"), Created::Yes);
+    assert_eq!(other.create("runs/once/plan/a", b"second").expect("refused"), Created::No { existing: b"first".to_vec() });
+    assert_eq!(other.create("runs/once/plan/a", b"first").expect("refused"), Created::No { existing: b"first".to_vec() });
+    assert_eq!(other.read("runs/once/plan/a", 5).expect("read"), Some(b"first".to_vec()));
+    assert!(matches!(other.read("runs/once/plan/a", 4), Err(Error::TooLarge { limit: 4, .. })));
+    assert_eq!(one.create("runs/once/plan/empty", b"").expect("created"), Created::Yes);
+    assert_eq!(one.read("runs/once/plan/empty", 0).expect("read"), Some(Vec::new()));
     let large = vec![0; usize::try_from(MAX_POINTER_BYTES).expect("fits")];
-    assert_eq!(one.create("once/large", &large).expect("as large as may be"), Created::Yes);
+    assert_eq!(one.create("runs/once/plan/large", &large).expect("as large as may be"), Created::Yes);
     let larger = [&large[..], b"x"].concat();
-    assert!(matches!(one.create("once/larger", &larger), Err(Error::TooLarge { .. })));
-    assert_eq!(one.read("once/larger", 1).expect("read"), None);
+    assert!(matches!(one.create("runs/once/plan/larger", &larger), Err(Error::TooLarge { .. })));
+    assert_eq!(one.read("runs/once/plan/larger", 1).expect("read"), None);
 }
 
 fn one_of_many_creators_wins(open: &dyn Fn() -> Store) {
     for round in 0..8 {
-        let path = format!("race/{round}");
+        let path = format!("runs/race/plan/{round}");
         let outcomes = race(open, |store, index| store.create(&path, format!("racer {index}").as_bytes()).expect("answered"));
         let winners: Vec<_> = (0..RACERS).filter(|index| outcomes[*index] == Created::Yes).collect();
         assert_eq!(winners.len(), 1, "exactly one wins");
@@ -175,12 +175,16 @@ fn one_of_many_creators_wins(open: &dyn Fn() -> Store) {
 
 fn listings_are_ordered(open: &dyn Fn() -> Store) {
     let store = open();
-    for path in ["list/b/2", "list/a", "list/b/10", "list/c.d/e", "listed/elsewhere"] {
-        store.create(path, b"").expect("created");
+    for path in ["list/plan/b/2", "list/plan/a", "list/plan/b/10", "list/plan/c.d/e", "listed/plan/elsewhere"] {
+        store.create(&format!("runs/{path}"), b"").expect("created");
     }
-    assert_eq!(open().list("list").expect("listed"), ["list/a", "list/b/10", "list/b/2", "list/c.d/e"]);
-    assert_eq!(store.list("list/b").expect("listed"), ["list/b/10", "list/b/2"]);
-    assert_eq!(store.list("list/nothing").expect("listed"), Vec::<String>::new());
+    let listed = |prefix: &str| -> Vec<String> {
+        let paths = open().list(&format!("runs/{prefix}")).expect("listed").into_iter();
+        paths.map(|path| path.trim_start_matches("runs/").to_owned()).collect()
+    };
+    assert_eq!(listed("list"), ["list/plan/a", "list/plan/b/10", "list/plan/b/2", "list/plan/c.d/e"]);
+    assert_eq!(listed("list/plan/b"), ["list/plan/b/10", "list/plan/b/2"]);
+    assert_eq!(listed("list/nothing"), [""; 0]);
 }
 
 fn files_of_an_area_are_created_once(open: &dyn Fn() -> Store) {
