@@ -3,7 +3,7 @@
 #![expect(clippy::print_stdout, reason = "a test that looks at less says so, and children say what they did")]
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -295,6 +295,41 @@ fn each_trouble_with_a_bucket_has_its_words() {
     assert!(!nobody.stderr.contains(&served.secret("run")), "no secret is told");
 }
 
+/// A pod has a token and no secret: an agent on its node gives credentials for it. The agent here is a stand-in that knows one token;
+/// who asks it, and what is done with its answer, is real.
+#[test]
+fn a_workload_s_identity_is_exchanged_for_credentials() {
+    const TOKEN: &str = "a-token-of-the-cluster-s";
+    let served = Served::start();
+    let mut fixture = Fixture::new();
+    let agent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = agent.local_addr().expect("an address");
+    let credentials = serde_json::json!({
+        "AccessKeyId": "run", "SecretAccessKey": served.secret("run"), "Token": "unused", "Expiration": "2999-01-01T00:00:00Z"
+    });
+    std::thread::spawn(move || {
+        for stream in agent.incoming() {
+            let mut stream = stream.expect("a connection");
+            let lines = BufReader::new(&stream).lines().map(|line| line.expect("text"));
+            let head: Vec<_> = lines.take_while(|line| !line.is_empty()).map(|line| line.to_lowercase()).collect();
+            let (status, body) = match head.contains(&format!("authorization: {TOKEN}")) {
+                true => ("200 OK", credentials.to_string()),
+                false => ("403 Forbidden", String::new()),
+            };
+            let answer = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len());
+            stream.write_all(answer.as_bytes()).expect("answered");
+        }
+    });
+    let token = fixture.root().join("token");
+    fixture.set("AWS_CONTAINER_CREDENTIALS_FULL_URI", format!("http://{address}/v1/credentials"));
+    fixture.set("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", &token);
+    let run = || fixture.assay(&["run", PIPELINE, "--run-id", "one", "--store", &served.uri()]);
+    write_file(&token, b"another-token");
+    run().refuses(30, "store");
+    write_file(&token, TOKEN.as_bytes());
+    run().success();
+}
+
 #[test]
 fn a_server_that_cannot_serve_says_why() {
     let fixture = Fixture::new();
@@ -379,7 +414,6 @@ fn a_stage_s_credentials_write_its_own_results_only() {
 fn a_server_ends_when_it_is_told_to_and_answers_probes() {
     let mut served = Served::start();
     let answer = |path: &str| {
-        use std::io::Write as _;
         let mut stream = std::net::TcpStream::connect(served.address).expect("connected");
         write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("sent");
         let mut answer = String::new();
