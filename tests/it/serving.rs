@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::pipeline::{list, text};
 use crate::server::{Request, Server, TOKEN, Then, answer, begun_stream, good_stream, header};
+use crate::stores::Served;
 use crate::support::{Fixture, PIPELINE, binary, blob, files_under};
 
 /// The model of every workload here.
@@ -272,7 +273,7 @@ fn two_runs_share_their_schedules_and_no_request() {
 #[test]
 fn three_shards_offer_what_one_offers() {
     const SHARDED: &str = "pipelines/sharded.yaml";
-    let fixture = Fixture::bare();
+    let mut fixture = Fixture::bare();
     workload(&fixture, "closed", "mode: closed, concurrency: [3], requests: 60", "D(20,10)", "");
     workload(&fixture, "open", "mode: open, rate: [100], requests: 60", "D(20,10)", "");
     fixture.write(PIPELINE, &pipeline(&["closed", "open"], &[SIMULATOR], 2, ENOUGH, ""));
@@ -280,9 +281,15 @@ fn three_shards_offer_what_one_offers() {
     fixture.commit("one shard and three");
     fixture.run("whole").success();
     fixture.assay(&["run", SHARDED, "--run-id", "sharded"]).success();
+    // In a store that is reached over a network they meet as they do in a folder.
+    let served = Served::start();
+    served.admit(&mut fixture, "run");
+    fixture.assay(&["run", SHARDED, "--run-id", "far", "--store", &served.uri()]).success();
+    fixture.assay(&["fetch", "far", "--store", &served.uri()]).success();
 
     assert_eq!(schedule_digests(&fixture, "whole"), schedule_digests(&fixture, "sharded"));
-    for (run_id, parts) in [("whole", 1), ("sharded", 3)] {
+    assert_eq!(schedule_digests(&fixture, "whole"), schedule_digests(&fixture, "far"));
+    for (run_id, parts) in [("whole", 1), ("sharded", 3), ("far", 3)] {
         let collection = fixture.manifest(run_id, "collect");
         let attempts = list(&collection["body"]["trials"]).iter().flat_map(|trial| list(&trial["attempts"]));
         let found: BTreeSet<_> = attempts.map(|attempt| text(&attempt["part"])).collect();

@@ -18,14 +18,14 @@ const CONFORMING: &str = "ASSAY_IT_CONFORMING";
 const BEHIND: &str = "ASSAY_IT_BEHIND";
 
 /// A served store: its folder, its credentials, and the server, which ends with this.
-struct Served {
+pub(crate) struct Served {
     folder: TempDir,
     address: SocketAddr,
     server: Child,
 }
 
 impl Served {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let folder = tempfile::Builder::new().prefix("assay-it-served-").tempdir().expect("a folder");
         let free = SocketAddr::from(([127, 0, 0, 1], 0));
         let (server, address) = serve(folder.path(), free, &["--make-credentials"]);
@@ -40,7 +40,7 @@ impl Served {
         self.folder.path().join("credentials")
     }
 
-    fn uri(&self) -> String {
+    pub(crate) fn uri(&self) -> String {
         format!("s3://assay?endpoint=http://{}", self.address)
     }
 
@@ -49,7 +49,7 @@ impl Served {
     }
 
     /// Lets every program of a fixture ask as this identity.
-    fn admit(&self, fixture: &mut Fixture, identity: &str) {
+    pub(crate) fn admit(&self, fixture: &mut Fixture, identity: &str) {
         fixture.set("AWS_ACCESS_KEY_ID", identity);
         fixture.set("AWS_SECRET_ACCESS_KEY", self.secret(identity));
     }
@@ -227,7 +227,8 @@ fn run_and_fetch(fixture: &Fixture, uri: &str) {
 
     let fetched = fixture.assay(&["fetch", "one", "--store", uri]).success();
     assert!(fetched.stdout.contains("verify   assay verify one\n"), "{}", fetched.stdout);
-    assert!(fixture.verify("one").success().stdout.contains(level));
+    let verified = fixture.verify("one").success().stdout;
+    assert!(verified.contains(level) && verified.contains(&format!("the run is in the tables of {uri}")), "{verified}");
     let again = fixture.assay(&["fetch", "one", "--store", uri]).success();
     assert!(again.stdout.contains(": 0 blobs, 0.0 MB; "), "{}", again.stdout);
 
@@ -240,6 +241,11 @@ fn run_and_fetch(fixture: &Fixture, uri: &str) {
     // The same files and no wall clock: where a run's evidence lies decides nothing about what is planned.
     fixture.run("here").success();
     assert_eq!(fixture.manifest("one", "plan")["body"], fixture.manifest("here", "plan")["body"]);
+
+    // In a store that has tables of its own, they say what they said before.
+    let asked = fixture.assay(&["query", "SELECT run_id FROM benchmark_run_fact GROUP BY run_id", "--format", "csv"]).success();
+    assert_eq!(asked.stdout, "run_id\nhere\n");
+    assert!(asked.stderr.contains("1 run of this store fetched from elsewhere"), "{}", asked.stderr);
 
     // A store with another run of that name keeps it.
     let other = fixture.root().join("other");

@@ -91,6 +91,8 @@ fn owner(path: &str) -> Option<Identity> {
         ("runs", _, Some("source" | "ends")) | ("cases", _, Some(_)) => Role::Source,
         ("runs", _, Some(stage)) => StageName::ALL.into_iter().find(|known| known.as_str() == stage)?.role(),
         ("warehouse", _, Some(_)) => Role::Publish,
+        // Whoever copies a run writes what all of its stages have written.
+        ("fetched", _, None) => return Some(Identity::Run),
         _ => return None,
     };
     Some(Identity::Role(role))
@@ -160,6 +162,7 @@ mod tests {
         }
         assert_eq!(creators("runs/r/execute/00ff/trials/t/000001/0.started"), ["run", "execute"]);
         assert_eq!(creators("warehouse/outcome_fact/_delta_log/00000000000000000000.json"), ["run", "publish"]);
+        assert_eq!(creators("fetched/r"), ["run"]);
         assert_eq!(creators("staging/0123456789abcdef"), ALL);
         assert_eq!(creators(&blob()), ALL);
         for path in ["runs/r", "runs/r/other", "cases/c", "warehouse/x", "elsewhere/a/b", "staging/uploads/x/00001"] {

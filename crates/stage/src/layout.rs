@@ -155,6 +155,11 @@ impl Layout {
         format!("runs/{}/execute/{}/prepared/{workload}/{}", self.0, input.hex(), shard.index)
     }
 
+    /// The mark that the run was published to another store's tables and copied here: it holds that store's name.
+    pub fn fetched(&self) -> String {
+        format!("fetched/{}", self.0)
+    }
+
     /// Under which all runs of a case are listed.
     pub fn runs_of_case(case: &CaseId) -> String {
         format!("cases/{case}")

@@ -33,6 +33,10 @@ const PART_BYTES: usize = 8 * 1024 * 1024;
 /// How long a service may send nothing in the middle of an object.
 const STALL_TIME: Duration = Duration::from_mins(1);
 
+/// How long another's write is waited for, at first and at last; about ten seconds in all.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LAST_PAUSE: Duration = Duration::from_secs(5);
+
 /// What a new object is to replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
@@ -187,11 +191,32 @@ impl Backend {
     }
 
     fn give_name(&self, staged: &Path, path: &Path, mode: Mode) -> Result<bool> {
-        let named = match mode {
-            Mode::Create => Self::wait(self.objects.copy_if_not_exists(staged, path))?,
-            Mode::Overwrite => Self::wait(self.objects.rename(staged, path))?,
-        };
-        self.created(named, path)
+        self.settled(path, || {
+            let named = match mode {
+                Mode::Create => Self::wait(self.objects.copy_if_not_exists(staged, path))?,
+                Mode::Overwrite => Self::wait(self.objects.rename(staged, path))?,
+            };
+            self.created(named, path)
+        })
+    }
+
+    /// Creates an object, and says that it is there already only when it can be read.
+    ///
+    /// A service refuses whoever comes while another's write is under way, which nobody can read yet, and which may still fail: then
+    /// the object is there for nobody. S3 answers 409 to that and wants the request again.
+    fn settled(&self, path: &Path, create: impl Fn() -> Result<bool>) -> Result<bool> {
+        let mut pause = FIRST_PAUSE;
+        while !create()? {
+            if !self.remote || self.info(path)?.is_some() {
+                return Ok(false);
+            }
+            if pause > LAST_PAUSE {
+                return Err(self.failed("write", path)("it is said to be there and cannot be read".into()));
+            }
+            std::thread::sleep(pause);
+            pause *= 2;
+        }
+        Ok(true)
     }
 
     fn created<T>(&self, result: object_store::Result<T>, path: &Path) -> Result<bool> {
@@ -208,8 +233,10 @@ impl Backend {
             Mode::Overwrite => PutMode::Overwrite,
         };
         let payload = PutPayload::from(bytes.to_vec());
-        let put = Self::wait(self.objects.put_opts(path, payload, PutOptions { mode, ..PutOptions::default() }))?;
-        self.created(put, path)
+        self.settled(path, || {
+            let options = PutOptions { mode: mode.clone(), ..PutOptions::default() };
+            self.created(Self::wait(self.objects.put_opts(path, payload.clone(), options))?, path)
+        })
     }
 
     fn upload(&self, path: &Path, file: &ScratchFile) -> Result<()> {

@@ -19,4 +19,4 @@ pub use levels::{Level, LevelReport, evidence_of, read_numbers, verify_evidence,
 pub use numbers::{NumberRows, check_numbers};
 pub use queries::{ask, check_query, lake_failure, numbers_of, with_queries};
 pub use walk::{Chain, Head, head_of_folder, head_of_run, load, walk};
-pub use warehouse::verify_snapshot;
+pub use warehouse::{fetched_from, verify_snapshot};

@@ -3,17 +3,30 @@
 use std::collections::BTreeSet;
 
 use assay_lake::Lake;
-use assay_manifest::{CuratedFile, Publication, Summary};
-use assay_stage::{Exit, Failure};
+use assay_manifest::{CuratedFile, Publication, RunId, Summary};
+use assay_stage::{Exit, Failure, Layout};
 use assay_store::Store;
 
 use crate::queries::lake_failure;
 use crate::walk::Chain;
 
+/// The largest mark.
+const MAX_MARK_BYTES: u64 = 4096;
+
+/// The store that a run was copied from, whose tables its Publication means; none for a run of this store's.
+pub fn fetched_from(store: &Store, run_id: &RunId) -> Result<Option<String>, Failure> {
+    let mark = store.read(&Layout::of(run_id).fetched(), MAX_MARK_BYTES)?;
+    Ok(mark.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+}
+
 /// Checks that every curated file of the run is in its table at the version that the Publication pins, and gives how many there are.
-/// Nothing where the run is not published, or where the store has no warehouse at all: evidence may be copied without it.
+/// Nothing where the run is not published, where it was published elsewhere and copied here ([`fetched_from`]), or where the store has no
+/// warehouse at all: evidence may be copied without it.
 pub fn verify_snapshot(store: &Store, chain: &Chain) -> Result<Option<u64>, Failure> {
     let (Some(summary), Some(publication)) = (chain.one::<Summary>(), chain.one::<Publication>()) else { return Ok(None) };
+    if fetched_from(store, &chain.run_id)?.is_some() {
+        return Ok(None);
+    }
     let lake = Lake::open(store).map_err(failure)?;
     let found = in_snapshot(&lake, &summary.body, &publication.body);
     // Only asked when it failed, since it opens the log of every table.

@@ -7,7 +7,7 @@ use assay_report::{counted, shell_word};
 use assay_runner::default_store;
 use assay_stage::{Accepted, Exit, Failure, Layout};
 use assay_store::{Created, Scratch, Store};
-use assay_verify::{StoreBlobs, evidence_of};
+use assay_verify::{StoreBlobs, evidence_of, fetched_from};
 
 use crate::commands::opened::{Opened, Where, named_store};
 use crate::output;
@@ -47,6 +47,7 @@ impl Fetch {
         let wanted = Wanted::of(&from, &opened, self.without_raw)?;
         check_same_run(&to, &wanted)?;
         let copied = copy_blobs(&from, &to, &wanted)?;
+        mark_fetched(&from, &to, &opened)?;
         for (path, bytes) in &wanted.pointers {
             if let Created::No { existing } = to.create(path, bytes)?
                 && existing != *bytes
@@ -149,6 +150,18 @@ impl Wanted {
             self.blobs.entry(artifact.digest).or_insert_with(|| artifact.name.clone());
         }
     }
+}
+
+/// Says in the other store whose tables the run's rows are in, before anything makes it a run there. One that is there already is that
+/// store's own, as is one that is published later.
+fn mark_fetched(from: &Store, to: &Store, opened: &Opened) -> Result<(), Failure> {
+    let layout = Layout::of(&opened.chain.run_id);
+    let is_there = to.read(&layout.source(), MAX_POINTER_BYTES)?.is_some();
+    if opened.chain.is_complete && !is_there {
+        let origin = fetched_from(from, &opened.chain.run_id)?.unwrap_or_else(|| from.uri().to_owned());
+        to.create(&layout.fetched(), origin.as_bytes())?;
+    }
+    Ok(())
 }
 
 /// Whether what a document lists is raw evidence.

@@ -6,7 +6,7 @@ use assay_manifest::{Body as _, Document, InputRef, Kind, Publication, RunId, Su
 use assay_runner::Config;
 use assay_stage::{Accepted, Failure, StageName};
 use assay_store::Store;
-use assay_verify::{Head, StoreBlobs, head_of_run, load};
+use assay_verify::{Head, StoreBlobs, fetched_from, head_of_run, load};
 
 use crate::commands::runs::run_ids;
 use crate::trust::{establish, keys_beside_run};
@@ -16,6 +16,8 @@ pub(crate) struct Signed {
     pub(crate) subjects: Subjects,
     /// How many runs have a Summary that verifies.
     pub(crate) runs: usize,
+    /// How many of them were copied here from other stores, whose tables they are in.
+    pub(crate) fetched: usize,
     /// Runs whose Summary or Publication does not verify, and why.
     pub(crate) refused: Vec<(RunId, Failure)>,
     /// Whether a trust policy says of every signer who it is.
@@ -28,8 +30,14 @@ pub(crate) struct Signed {
 /// Its signature is what vouches for the curated files; that the rest of a run's chain holds is what `assay verify` is for.
 pub(crate) fn signed_summaries(store: &Store, trust: &[String]) -> Result<Signed, Failure> {
     let config = Config::find()?;
-    let mut signed =
-        Signed { subjects: Subjects::new(), runs: 0, refused: Vec::new(), is_established: true, trusted_by: "nobody".to_owned() };
+    let mut signed = Signed {
+        subjects: Subjects::new(),
+        runs: 0,
+        fetched: 0,
+        refused: Vec::new(),
+        is_established: true,
+        trusted_by: "nobody".to_owned(),
+    };
     for run_id in run_ids(store)? {
         let Some(summary) = Accepted::of_stage(store, &run_id, StageName::Reduce)?.next().transpose()? else { continue };
         let reference = summary.as_input(Kind::Summary);
@@ -43,7 +51,11 @@ pub(crate) fn signed_summaries(store: &Store, trust: &[String]) -> Result<Signed
                     signed.subjects.add(&run_id, &summary.body.files);
                     signed.runs += 1;
                 }
-                signed.add_publication(store, &blobs, &head, trust, &config)?;
+                // A run that was published elsewhere is in the tables of that store, and not in these.
+                match fetched_from(store, &run_id)? {
+                    Some(_) => signed.fetched += 1,
+                    None => signed.add_publication(store, &blobs, &head, trust, &config)?,
+                }
             }
             Err(failure) => signed.refused.push((run_id, failure)),
         }

@@ -3,7 +3,7 @@
 use assay_manifest::{EndState, RunEnd};
 use assay_stage::{Exit, Failure};
 use assay_store::Store;
-use assay_verify::{Level, LevelReport, verify_evidence, verify_rows, verify_snapshot};
+use assay_verify::{Level, LevelReport, fetched_from, verify_evidence, verify_rows, verify_snapshot};
 use serde_json::json;
 
 use crate::commands::opened::{Opened, Where};
@@ -32,6 +32,8 @@ struct Found {
     reached: Level,
     /// Curated files that were found in the warehouse at the pinned versions; none where there is no store to look into.
     in_warehouse: Option<u64>,
+    /// The store in whose tables the run is, where it was copied from there.
+    fetched_from: Option<String>,
 }
 
 impl Verify {
@@ -51,7 +53,8 @@ impl Verify {
     }
 
     fn levels(&self, opened: &Opened) -> Result<Found, Failure> {
-        let mut found = Found { levels: Vec::new(), reached: Level::Chain, in_warehouse: in_warehouse(opened)? };
+        let (in_warehouse, fetched_from) = warehouse(opened)?;
+        let mut found = Found { levels: Vec::new(), reached: Level::Chain, in_warehouse, fetched_from };
         let last = if self.recompute { Level::Recomputed } else { Level::Raw };
         for level in [Level::Rows, Level::Raw, Level::Recomputed].into_iter().take_while(|level| *level <= last) {
             let report = check(opened, level)?;
@@ -100,7 +103,12 @@ impl Verify {
                 (Level::Rows, Some(files), _) => {
                     output::line(format!("  ok  {files} curated files in the warehouse at the pinned versions"));
                 }
-                (Level::Rows, None, Some(_)) => output::line("  --  the warehouse: this store has none"),
+                (Level::Rows, None, Some(_)) => output::line(match &found.fetched_from {
+                    Some(store) => {
+                        format!("  --  the warehouse: the run is in the tables of {store}, and was fetched from there")
+                    }
+                    None => "  --  the warehouse: this store has none".to_owned(),
+                }),
                 _ => {}
             }
         }
@@ -116,8 +124,10 @@ impl Verify {
     }
 }
 
-fn in_warehouse(opened: &Opened) -> Result<Option<u64>, Failure> {
-    opened.store.as_ref().map_or(Ok(None), |uri| verify_snapshot(&Store::open_existing(uri)?, &opened.chain))
+fn warehouse(opened: &Opened) -> Result<(Option<u64>, Option<String>), Failure> {
+    let Some(uri) = &opened.store else { return Ok((None, None)) };
+    let store = Store::open_existing(uri)?;
+    Ok((verify_snapshot(&store, &opened.chain)?, fetched_from(&store, &opened.chain.run_id)?))
 }
 
 fn check(opened: &Opened, level: Level) -> Result<LevelReport, Failure> {
@@ -148,6 +158,7 @@ fn print_json(opened: &Opened, found: &Found) -> Result<(), Failure> {
         "level": found.reached.number(),
         "strangers": opened.strangers,
         "in_warehouse": found.in_warehouse,
+        "fetched_from": found.fetched_from,
         "manifests": opened.chain.documents.iter().map(manifest).collect::<Vec<_>>(),
         "levels": found.levels.iter().map(|(level, report)| json!({"level": level.number(), "report": report})).collect::<Vec<_>>(),
     }))

@@ -18,8 +18,11 @@ const MARGIN: Duration = Duration::from_millis(200);
 /// The same for a single shard, which has nobody to wait for.
 const OWN_MARGIN: Duration = Duration::from_millis(5);
 
-/// How often a shard looks for the others.
+/// How often a shard looks for the others in a folder.
 const LOOK: Duration = Duration::from_millis(5);
+
+/// The same in a bucket, where each look is a request, of every shard: often enough to see the instant well before it.
+const LOOK_FAR: Duration = Duration::from_millis(50);
 
 /// How long shards are waited for.
 const DEADLINE: Duration = Duration::from_mins(2);
@@ -206,6 +209,7 @@ impl Barrier {
 
     /// One shard's mark, once it is there, but no later than [`DEADLINE`] after the beginning of the watch.
     fn of_shard<T: DeserializeOwned>(&self, ctx: &Context, shard: u32, what: &str, watch: &Stopwatch) -> Result<T, Failure> {
+        let look = if ctx.store().local_root().is_some() { LOOK } else { LOOK_FAR };
         loop {
             ctx.check_cancelled()?;
             if let Some(mark) = get(ctx, &self.mark(shard, what))? {
@@ -218,7 +222,7 @@ impl Barrier {
                 )
                 .hint("its log says why; the attempt is repeated when the run goes on"));
             }
-            ctx.cancel().wait_timeout(LOOK);
+            ctx.cancel().wait_timeout(look);
         }
     }
 }
