@@ -4,17 +4,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use assay_warehouse::TELEMETRY_SLICE_FACT;
 use assay_warehouse::records::RecordFile;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::pipeline::{list, text};
 use crate::server::{Request, Server, TOKEN, Then, answer, begun_stream, good_stream, header};
 use crate::stores::Served;
-use crate::support::{Fixture, PIPELINE, binary, blob, files_under};
+use crate::support::{Fixture, PIPELINE, binary, blob, files_under, wait_until};
 
 /// The model of every workload here.
 const MODEL: &str = "simulated-8b";
@@ -307,6 +308,39 @@ fn three_shards_offer_what_one_offers() {
         }
         fixture.assay(&["verify", run_id, "--recompute"]).success();
     }
+}
+
+/// A shard that is killed takes its attempt with it, in all shards, and whoever comes in its place joins at the next.
+#[test]
+fn a_lost_shard_ends_the_attempt_for_all() {
+    let fixture = Fixture::bare();
+    workload(&fixture, "chat", "mode: closed, concurrency: [3], duration: 5s", "D(20,10)", "");
+    fixture.write(PIPELINE, &pipeline(&["chat"], &[SIMULATOR], 1, ENOUGH, "  shards: 3\n"));
+    fixture.commit("three shards");
+    let run = fixture.spawn(&["run", PIPELINE, "--run-id", "one"]);
+    let started = |path: &PathBuf| path.ends_with("000000/start");
+    let folder = fixture.store().join("runs/one/execute");
+    wait_until("the first attempt has begun", || files_under(&folder).iter().any(started));
+    let shard = fixture.leftovers().into_iter().find(|process| {
+        let line = process.split_once(": ").map_or("", |(_, line)| line);
+        line.split(' ').next().is_some_and(|program| program.ends_with("/assay-execute")) && line.contains("--shard 1/3")
+    });
+    let pid = shard.as_deref().and_then(|process| process.split(':').next()?.parse().ok()).and_then(Pid::from_raw);
+    kill_process(pid.expect("a shard's process"), Signal::KILL).expect("killed");
+    run.finish().success();
+
+    for part in fixture.pointers("one", "execute") {
+        let part = part.load(&fixture.store());
+        let shard = &part["body"]["shard"]["index"];
+        let [first, .., last] = &list(&part["body"]["attempts"])[..] else { panic!("two attempts of shard {shard}: {part:#}") };
+        let why = if *shard == json!(1) { "interrupted" } else { "shard_lost" };
+        assert_eq!((&first["status"], &first["validity"]["reasons"][0]["code"]), (&json!("interrupted"), &json!(why)), "{shard}");
+        assert_eq!(last["validity"]["valid"], json!(true), "{shard}");
+    }
+    let shown = fixture.assay(&["show", "one"]).success().stdout;
+    assert!(shown.contains("shard_lost"), "{shown}");
+    fixture.assay(&["verify", "one", "--recompute"]).success();
+    assert_eq!(fixture.leftovers(), [""; 0]);
 }
 
 #[test]

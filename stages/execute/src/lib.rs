@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::attempt::Runner;
 use crate::journal::{CheckpointOf, Journal};
-use crate::serving::{Barrier, ServingTrial, Tokenizers, unreadable_header};
+use crate::serving::{Barrier, SHARD_LOST, ServingTrial, Tokenizers, unreadable_header};
 use crate::workspace::Workspace;
 
 /// How often the trials of a run may be cut short by something outside of them before the stage gives up: a machine that goes
@@ -145,7 +145,12 @@ impl BlockRun<'_> {
             let window = Window { start: started, end: started, duration_ns: 0.into() };
             let interrupted = Attempt::new(&planned, attempt, window, AttemptStatus::Interrupted, vec![reason]);
             self.journal.add_cut_short(interrupted);
+            Barrier::of(self.ctx, &planned, attempt).break_off(self.ctx)?;
         }
+        self.check_interruptions()
+    }
+
+    fn check_interruptions(&self) -> Result<(), Failure> {
         match self.journal.interruptions() {
             count if count > MAX_INTERRUPTIONS => Err(Failure::environment(
                 "interrupted_too_often",
@@ -232,6 +237,7 @@ impl BlockRun<'_> {
             if !Barrier::of(self.ctx, trial, attempt).agree(self.ctx, valid)? {
                 self.journal.overrule(&trial.trial_id, attempt);
             }
+            self.check_interruptions()?;
         }
         Ok(())
     }
@@ -239,7 +245,14 @@ impl BlockRun<'_> {
     fn attempt(&mut self, trial: &PlannedTrial, attempt: u32) -> Result<Attempt, Failure> {
         if let Some(serving) = ServingTrial::new(self.ctx, self.plan, self.environment, trial, &mut self.tokenizers)? {
             self.ctx.mark_attempt(&trial.trial_id, attempt)?;
-            return serving.run(self.ctx, self.here(), attempt);
+            let watch = self.ctx.clock().start();
+            return match serving.run(self.ctx, self.here(), attempt) {
+                Err(lost) if lost.code == SHARD_LOST => {
+                    let reasons = vec![Reason::new(SHARD_LOST, lost.message)];
+                    Ok(Attempt::new(trial, attempt, watch.window(), AttemptStatus::Interrupted, reasons))
+                }
+                done => done,
+            };
         }
         let (workload, runner) = Runner::new(self.plan, trial)?;
         let workspace = self.workspace(workload)?;

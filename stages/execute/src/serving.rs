@@ -31,8 +31,8 @@ use assay_warehouse::records::RecordWriter;
 
 use crate::attempt::{SECRET_IN_OUTPUT, host_state};
 use crate::judge::{pressure_us, share_of, throttled_us};
-pub(crate) use crate::serving::barrier::Barrier;
 use crate::serving::barrier::Start;
+pub(crate) use crate::serving::barrier::{Barrier, SHARD_LOST};
 use crate::serving::flush::NotFlushed;
 use crate::serving::requests::{Prompts, WarmPrompts};
 use crate::serving::sink::RecordSink;
@@ -45,6 +45,9 @@ const SPARE_FILES: u64 = 256;
 
 /// How often progress is told.
 const TELL_EVERY: Duration = Duration::from_millis(250);
+
+/// How often it is looked for whether another shard has gone away.
+const LOOK_FOR_OTHERS_EVERY: Duration = Duration::from_secs(1);
 
 /// How often a cancel or the time limit is looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -291,9 +294,19 @@ impl<'a> ServingTrial<'a> {
         let limit = i64::try_from(self.time_limit().as_nanos()).unwrap_or(i64::MAX);
         let deadline = start.monotonic_ns.saturating_add(limit);
         let mut teller = Teller::new(ctx, self.trial, attempt, &progress);
-        let (finished, timed_out) = watched(ctx, &cancel, Some(deadline), &mut || teller.look(), || {
+        let mut others = Others::new(ctx, Barrier::of(ctx, self.trial, attempt));
+        let mut look = || {
+            teller.look();
+            if others.are_lost() {
+                cancel.store(true, Ordering::Release);
+            }
+        };
+        let (finished, timed_out) = watched(ctx, &cancel, Some(deadline), &mut look, || {
             assay_load::run(&trial, &mut prompts, &mut sink, &cancel, &progress)
         });
+        if let Some(lost) = others.lost {
+            return Err(lost);
+        }
         let finished = finished.map_err(|error| load_failure(&error))?;
         let (told, written): (_, WrittenFile) =
             sink.finish().map_err(|error| Failure::of(Exit::Environment, "records", &*error))?;
@@ -360,6 +373,36 @@ fn watched<T>(
         done.store(true, Ordering::Release);
         (result, watching.join().unwrap_or(false))
     })
+}
+
+/// The other shards of an attempt, while this one measures.
+struct Others<'a> {
+    ctx: &'a Context,
+    barrier: Barrier,
+    since: Stopwatch,
+    looked: Duration,
+    lost: Option<Failure>,
+}
+
+impl<'a> Others<'a> {
+    fn new(ctx: &'a Context, barrier: Barrier) -> Self {
+        Self { ctx, barrier, since: ctx.clock().start(), looked: Duration::ZERO, lost: None }
+    }
+
+    /// Whether one of them has broken the attempt off.
+    fn are_lost(&mut self) -> bool {
+        let elapsed = Duration::from_nanos(self.since.elapsed_ns());
+        if self.lost.is_none() && elapsed >= self.looked + LOOK_FOR_OTHERS_EVERY {
+            self.looked = elapsed;
+            match self.barrier.check_whole(self.ctx) {
+                Err(failure) if failure.code == SHARD_LOST => self.lost = Some(failure),
+                // A store that is away for a moment says nothing about the other shards.
+                Err(failure) => tracing::warn!(%failure, "the other shards cannot be looked for"),
+                Ok(()) => {}
+            }
+        }
+        self.lost.is_some()
+    }
 }
 
 /// Tells now and then how far the load is.

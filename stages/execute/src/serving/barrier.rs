@@ -24,8 +24,14 @@ const LOOK: Duration = Duration::from_millis(5);
 /// The same in a bucket, where each look is a request, of every shard: often enough to see the instant well before it.
 const LOOK_FAR: Duration = Duration::from_millis(50);
 
+/// What a shard's mark is called that says how its attempt ended.
+const DONE: &str = "done";
+
 /// How long shards are waited for.
 const DEADLINE: Duration = Duration::from_mins(2);
+
+/// Why an attempt that another shard has broken off is given up.
+pub(crate) const SHARD_LOST: &str = "shard_lost";
 
 /// The largest mark.
 const MAX_MARK_BYTES: u64 = 4096;
@@ -73,6 +79,13 @@ struct Named {
 #[serde(deny_unknown_fields)]
 struct Did<T> {
     did: T,
+}
+
+/// A shard was cut short in the middle of an attempt: it is over for all of them, and they meet again at the next.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Broken {
+    shard: u32,
 }
 
 /// A shard has finished an attempt.
@@ -187,13 +200,40 @@ impl Barrier {
         Ok(clock(own, &first, exchanged))
     }
 
+    /// Says that this shard was cut short in the attempt, so that the others neither wait for it nor measure what cannot count. A
+    /// process that takes a lost shard's place joins at the next attempt.
+    pub(crate) fn break_off(&self, ctx: &Context) -> Result<(), Failure> {
+        if self.shard.count <= 1 {
+            return Ok(());
+        }
+        put(ctx, &self.broken(), &Broken { shard: self.shard.index })
+    }
+
+    /// Fails with [`SHARD_LOST`] where a shard has broken the attempt off.
+    pub(crate) fn check_whole(&self, ctx: &Context) -> Result<(), Failure> {
+        if self.shard.count <= 1 {
+            return Ok(());
+        }
+        match get::<Broken>(ctx, &self.broken())? {
+            None => Ok(()),
+            Some(Broken { shard }) => {
+                let message = format!("shard {shard} of {} went away in the middle of the attempt", self.shard.count);
+                Err(Failure::environment(SHARD_LOST, message))
+            }
+        }
+    }
+
+    fn broken(&self) -> String {
+        format!("{}/broken", self.folder)
+    }
+
     /// Says how this shard's attempt went, and gives whether it is valid in every shard.
     pub(crate) fn agree(&self, ctx: &Context, valid: bool) -> Result<bool, Failure> {
         if self.shard.count <= 1 {
             return Ok(valid);
         }
-        put(ctx, &self.mark(self.shard.index, "done"), &Done { valid })?;
-        Ok(self.all::<Done>(ctx, "done")?.iter().all(|done| done.valid))
+        put(ctx, &self.mark(self.shard.index, DONE), &Done { valid })?;
+        Ok(self.all::<Done>(ctx, DONE)?.iter().all(|done| done.valid))
     }
 
     /// The marks of all shards but the first, once they are there.
@@ -214,6 +254,10 @@ impl Barrier {
             ctx.check_cancelled()?;
             if let Some(mark) = get(ctx, &self.mark(shard, what))? {
                 return Ok(mark);
+            }
+            // How an attempt ended is said of every one, also of one that was broken off.
+            if what != DONE {
+                self.check_whole(ctx)?;
             }
             if watch.elapsed_ns() > DEADLINE.as_nanos() as u64 {
                 return Err(Failure::environment(
