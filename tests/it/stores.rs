@@ -318,10 +318,8 @@ fn a_workload_s_identity_is_exchanged_for_credentials() {
             let mut stream = stream.expect("a connection");
             let lines = BufReader::new(&stream).lines().map(|line| line.expect("text"));
             let head: Vec<_> = lines.take_while(|line| !line.is_empty()).map(|line| line.to_lowercase()).collect();
-            let (status, body) = match head.contains(&format!("authorization: {TOKEN}")) {
-                true => ("200 OK", credentials.to_string()),
-                false => ("403 Forbidden", String::new()),
-            };
+            let is_known = head.contains(&format!("authorization: {TOKEN}"));
+            let (status, body) = if is_known { ("200 OK", credentials.to_string()) } else { ("403 Forbidden", String::new()) };
             let answer = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len());
             stream.write_all(answer.as_bytes()).expect("answered");
         }
