@@ -2,15 +2,20 @@
 
 #![expect(clippy::print_stdout, reason = "a test that looks at less says so, and children say what they did")]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use assay_store::{Store, conformance};
+use serde_json::json;
 use tempfile::TempDir;
 
+use crate::pipeline::list;
 use crate::support::{Fixture, PIPELINE, Ran, binary, blob, files_under, wait_until, write_file};
 
 /// What the child of a conformance test is told.
@@ -55,9 +60,10 @@ impl Served {
     }
 
     /// Ends the server as a crash would, and starts another one at the same place.
-    fn crash_and_return(&mut self) {
+    fn crash_and_return(&mut self, away: Duration) {
         self.server.kill().expect("killed");
         self.server.wait().expect("waited");
+        std::thread::sleep(away);
         (self.server, _) = serve(self.folder.path(), self.address, &[]);
     }
 }
@@ -150,7 +156,7 @@ impl Gateway {
         command.arg(&data).env_clear().env("ROOT_ACCESS_KEY_ID", Self::KEY).env("ROOT_SECRET_ACCESS_KEY", Self::SECRET);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).current_dir(folder.path());
         let gateway = Self { _folder: folder, address, server: command.spawn().expect("the server starts") };
-        wait_until("the S3 server listens", || std::net::TcpStream::connect(address).is_ok());
+        wait_until("the S3 server listens", || TcpStream::connect(address).is_ok());
         Some(gateway)
     }
 
@@ -269,11 +275,83 @@ fn a_run_outlives_crashes_of_the_server() {
     for stage in ["plan", "provision", "execute", "collect", "reduce"] {
         let results = served.store().join("runs/one").join(stage);
         wait_until(stage, || results.exists());
-        served.crash_and_return();
+        // Once it is away for longer than a request is worth a quick repeat, which is what this is about.
+        let away = if stage == "execute" { Duration::from_secs(8) } else { Duration::ZERO };
+        served.crash_and_return(away);
     }
     run.finish().success();
     let verified = fixture.assay(&["verify", "one", "--store", &uri]).success();
     assert!(verified.stdout.contains("level 3 (raw bytes) of 4 reached"), "{}", verified.stdout);
+}
+
+/// A network that loses answers: passes every request on, and closes the connection instead of giving the first answer to each write.
+struct Lossy {
+    address: SocketAddr,
+    lost: Arc<Mutex<BTreeSet<String>>>,
+}
+
+impl Lossy {
+    fn before(server: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let lossy = Self { address: listener.local_addr().expect("an address"), lost: Arc::default() };
+        let lost = Arc::clone(&lossy.lost);
+        std::thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let lost = Arc::clone(&lost);
+                std::thread::spawn(move || Self::pass(client, server, &lost));
+            }
+        });
+        lossy
+    }
+
+    /// One request a connection, for which the answer ends where the server ends it.
+    fn pass(mut client: TcpStream, server: SocketAddr, lost: &Mutex<BTreeSet<String>>) -> Option<()> {
+        let mut reader = BufReader::new(client.try_clone().ok()?);
+        let (mut head, mut size) = (String::new(), 0);
+        loop {
+            let mut line = String::new();
+            reader.read_line(&mut line).ok().filter(|read| *read > 0)?;
+            if let Some(length) = line.to_lowercase().strip_prefix("content-length:") {
+                size = length.trim().parse().ok()?;
+            }
+            if line == "\r\n" {
+                break;
+            }
+            head += &line;
+        }
+        let mut body = vec![0; size];
+        reader.read_exact(&mut body).ok()?;
+        let mut server = TcpStream::connect(server).ok()?;
+        server.write_all(format!("{head}Connection: close\r\n\r\n").as_bytes()).ok()?;
+        server.write_all(&body).ok()?;
+        let mut answer = Vec::new();
+        server.read_to_end(&mut answer).ok()?;
+        let asked = head.lines().next()?.to_owned();
+        let is_write = asked.starts_with("PUT ") || asked.starts_with("POST ");
+        if is_write && lost.lock().ok()?.insert(asked) {
+            return None;
+        }
+        client.write_all(&answer).ok()
+    }
+}
+
+#[test]
+fn lost_answers_change_nothing() {
+    let served = Served::start();
+    let lossy = Lossy::before(served.address);
+    let mut fixture = Fixture::new();
+    served.admit(&mut fixture, "run");
+    let uri = format!("s3://assay?endpoint=http://{}", lossy.address);
+    fixture.assay(&["run", PIPELINE, "--run-id", "one", "--store", &uri]).success();
+    assert!(lossy.lost.lock().expect("no panic").len() > 100, "answers were lost");
+    let verified = fixture.assay(&["verify", "one", "--store", &served.uri()]).success();
+    assert!(verified.stdout.contains("level 3 (raw bytes) of 4 reached"), "{}", verified.stdout);
+    // No write was taken for another's: nothing was retried, ended or measured twice.
+    fixture.assay(&["fetch", "one", "--store", &served.uri()]).success();
+    for attempt in list(&fixture.manifest("one", "execute")["body"]["attempts"]) {
+        assert_eq!((&attempt["attempt"], &attempt["status"]), (&json!(0), &json!("completed")), "{attempt:#}");
+    }
+    assert!(!served.store().join("runs/one/ends").exists());
 }
 
 #[test]
@@ -294,6 +372,16 @@ fn each_trouble_with_a_bucket_has_its_words() {
     let prefix = run(&fixture, &served.uri().replace("//assay", "//assay/x y")).refuses(2, "store_uri");
     assert!(prefix.stderr.contains("its prefix may have"), "{}", prefix.stderr);
     fixture.assay(&["runs", "--store", &served.uri()]).refuses(2, "store_uri");
+
+    let prefix = run(&fixture, &served.uri().replace("//assay", "//assay/prefix")).refuses(30, "store");
+    assert!(prefix.stderr.contains("a served store has no prefix"), "{}", prefix.stderr);
+    fixture.set("AWS_SECRET_ACCESS_KEY", "");
+    run(&fixture, &served.uri()).refuses(2, "store_credentials");
+    served.admit(&mut fixture, "run");
+    fixture.set("AWS_ENDPOINT_URL", "http://user:a-password@127.0.0.1:1");
+    let password = run(&fixture, "s3://assay").refuses(2, "store_uri");
+    assert!(!password.stderr.contains("a-password"), "{}", password.stderr);
+    fixture.unset("AWS_ENDPOINT_URL");
 
     let nobody = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port");
     let nobody = run(&fixture, &format!("s3://assay?endpoint=http://{nobody}")).refuses(30, "store");
@@ -418,7 +506,7 @@ fn a_stage_s_credentials_write_its_own_results_only() {
 fn a_server_ends_when_it_is_told_to_and_answers_probes() {
     let mut served = Served::start();
     let answer = |path: &str| {
-        let mut stream = std::net::TcpStream::connect(served.address).expect("connected");
+        let mut stream = TcpStream::connect(served.address).expect("connected");
         write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("sent");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("answered");
@@ -426,7 +514,7 @@ fn a_server_ends_when_it_is_told_to_and_answers_probes() {
     };
     assert!(answer("/-/ready").starts_with("HTTP/1.1 200 OK"));
     let denied = answer("/assay?list-type=2");
-    assert!(denied.starts_with("HTTP/1.1 403") && denied.contains("AccessDenied"), "{denied}");
+    assert!(denied.starts_with("HTTP/1.1 403") && denied.contains("credentials are needed"), "{denied}");
     let pid = i32::try_from(served.server.id()).ok().and_then(rustix::process::Pid::from_raw).expect("a process id");
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it takes a signal");
     assert!(served.server.wait().expect("waited").success());

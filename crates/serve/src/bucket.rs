@@ -1,7 +1,8 @@
 //! The store as a bucket: S3's operations, as far as a store has them.
 //!
 //! A write is judged by who asks and where to before its bytes are read, and a blob's bytes by their digest before they get its
-//! name. Parts of an upload are objects of the store's staging, so that an upload outlives a restart of the server.
+//! name. Parts of an upload are objects of the store's staging, so that an upload outlives a restart of the server. What is not
+//! complete yet is its writer's alone: everybody has a `staging` of their own, which nobody else can name or list.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
@@ -25,8 +26,10 @@ use crate::spool::{beside, spool, stream};
 const PAGE: usize = 10_000;
 /// The most parts of an upload, as S3 has it.
 const MAX_PARTS: i32 = 10_000;
-/// Where the parts of uploads lie below the store's staging.
+/// Where the parts of uploads lie below the store's staging. No identity has this name.
 const UPLOADS: &str = "uploads";
+/// How the paths of what is not complete begin. No listing has them.
+const STAGING: &str = "staging/";
 
 /// A store under a bucket's name.
 #[derive(Debug)]
@@ -49,6 +52,11 @@ impl Bucket {
         Place::parse(key).map_err(|error| {
             S3Error::with_message(S3ErrorCode::InvalidArgument, format!("{error}; a store lies at the root of its bucket"))
         })
+    }
+
+    /// Where an object lies that somebody asks for.
+    fn lies(&self, who: Identity, bucket: &str, key: &str) -> S3Result<Place> {
+        self.place(bucket, key).map(|place| own(who, place))
     }
 
     async fn found(&self, place: &Place) -> S3Result<Object> {
@@ -75,34 +83,35 @@ impl Bucket {
     }
 
     /// The object that an upload is for, which is kept with its parts.
-    async fn upload(&self, id: &str, place: &Place) -> S3Result<()> {
+    async fn upload(&self, who: Identity, id: &str, place: &Place) -> S3Result<Upload> {
         let unknown = || s3_error!(NoSuchUpload, "there is no such upload of this object");
         let plain = id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let about = plain.then(|| staged(&format!("{id}/about"))).ok_or_else(unknown)?;
+        let upload = plain.then(|| Upload(format!("{UPLOADS}/{who}/{id}"))).ok_or_else(unknown)?;
+        let about = upload.file("about");
         let (objects, scratch) = (self.objects.clone(), self.scratch.clone());
         let (about, _) = beside(move || objects.materialise(&about, &scratch)).await.map_err(failed)?.ok_or_else(unknown)?;
-        if about == Digest::of(place.to_string().as_bytes()) { Ok(()) } else { Err(unknown()) }
+        if about == Digest::of(place.to_string().as_bytes()) { Ok(upload) } else { Err(unknown()) }
     }
 
-    async fn part(&self, id: &str, number: i32, file: (Digest, ScratchFile)) -> S3Result<ETag> {
+    async fn part(&self, upload: &Upload, number: i32, file: (Digest, ScratchFile)) -> S3Result<ETag> {
         if !(1..=MAX_PARTS).contains(&number) {
             return Err(s3_error!(InvalidArgument, "parts are numbered from 1 to 10,000"));
         }
         let (digest, file) = file;
-        let (objects, place) = (self.objects.clone(), staged(&format!("{id}/{number:05}")));
+        let (objects, place) = (self.objects.clone(), upload.part(number));
         // A part that is sent again replaces the one before.
         beside(move || objects.replace(&place, &file)).await.map_err(failed)?;
         Ok(ETag::Strong(digest.hex()))
     }
 
     /// The parts of an upload in one file, each checked by the digest that was given for it.
-    async fn joined(&self, id: String, parts: Vec<(i32, String)>) -> S3Result<(Digest, ScratchFile)> {
+    async fn joined(&self, upload: Upload, parts: Vec<(i32, String)>) -> S3Result<(Digest, ScratchFile)> {
         let (objects, scratch) = (self.objects.clone(), self.scratch.clone());
         beside(move || {
             let invalid = || s3_error!(InvalidPart, "a part is not there, or is another one");
             let mut files = Vec::new();
             for (number, tag) in parts {
-                let part = objects.materialise(&staged(&format!("{id}/{number:05}")), &scratch).map_err(failed)?;
+                let part = objects.materialise(&upload.part(number), &scratch).map_err(failed)?;
                 let (digest, file) = part.ok_or_else(invalid)?;
                 if digest.hex() != tag {
                     return Err(invalid());
@@ -118,20 +127,37 @@ impl Bucket {
         .await
     }
 
-    async fn forget(&self, id: &str) -> S3Result<()> {
-        let (objects, id) = (self.objects.clone(), id.to_owned());
+    async fn forget(&self, upload: Upload) -> S3Result<()> {
+        let objects = self.objects.clone();
         beside(move || {
-            let parts = objects.list(&format!("staging/{UPLOADS}/{id}/"), None)?;
-            parts.iter().filter_map(|part| part.path.strip_prefix("staging/")).try_for_each(|part| objects.remove_staged(part))
+            let parts = objects.list(&format!("{STAGING}{}/", upload.0), None)?;
+            parts.iter().filter_map(|part| part.path.strip_prefix(STAGING)).try_for_each(|part| objects.remove_staged(part))
         })
         .await
         .map_err(failed)
     }
 }
 
-/// A place of the server's own in the store's staging.
-fn staged(rest: &str) -> Place {
-    Place::Staging(format!("{UPLOADS}/{rest}"))
+/// An upload in parts, by where it lies in the store's staging.
+#[derive(Clone, Debug)]
+struct Upload(String);
+
+impl Upload {
+    fn file(&self, name: &str) -> Place {
+        Place::Staging(format!("{}/{name}", self.0))
+    }
+
+    fn part(&self, number: i32) -> Place {
+        self.file(&format!("{number:05}"))
+    }
+}
+
+/// What somebody has staged is theirs.
+fn own(who: Identity, place: Place) -> Place {
+    match place {
+        Place::Staging(name) => Place::Staging(format!("{who}/{name}")),
+        place => place,
+    }
 }
 
 /// Who asks. The service lets nobody through who has not proved it.
@@ -158,7 +184,9 @@ fn failed(error: Error) -> S3Error {
         text = format!("{text}: {source}");
     }
     tracing::warn!(error = text, "a request failed");
-    S3Error::with_message(code, text)
+    // What is wrong with the server's own folder is nobody else's business, its paths least of all.
+    let is_own = code == S3ErrorCode::InternalError;
+    S3Error::with_message(code, if is_own { "the store failed; the server's log says why".to_owned() } else { text })
 }
 
 fn write_of(if_none_match: Option<&ETagCondition>) -> Write {
@@ -203,7 +231,7 @@ impl S3 for Bucket {
     }
 
     async fn head_object(&self, request: S3Request<HeadObjectInput>) -> S3Result<S3Response<HeadObjectOutput>> {
-        let place = self.place(&request.input.bucket, &request.input.key)?;
+        let place = self.lies(identity(&request)?, &request.input.bucket, &request.input.key)?;
         let object = self.found(&place).await?;
         answer(HeadObjectOutput {
             accept_ranges: Some("bytes".to_owned()),
@@ -215,12 +243,14 @@ impl S3 for Bucket {
     }
 
     async fn get_object(&self, request: S3Request<GetObjectInput>) -> S3Result<S3Response<GetObjectOutput>> {
+        let who = identity(&request)?;
         let input = request.input;
-        let place = self.place(&input.bucket, &input.key)?;
+        let place = self.lies(who, &input.bucket, &input.key)?;
         let object = self.found(&place).await?;
         let whole = 0..object.size;
         let range = match &input.range {
             None => whole.clone(),
+            Some(_) if object.size == 0 => return Err(s3_error!(InvalidRange, "the object is empty")),
             Some(range) => range.check(object.size)?,
         };
         let content_range = input.range.map(|_| format!("bytes {}-{}/{}", range.start, range.end.saturating_sub(1), object.size));
@@ -243,7 +273,7 @@ impl S3 for Bucket {
         allowed(who, write, &place)?;
         let file = spool(input.body, &self.scratch).await.map_err(failed)?;
         let e_tag = Some(ETag::Strong(file.0.hex()));
-        self.write(place, write, file).await?;
+        self.write(own(who, place), write, file).await?;
         answer(PutObjectOutput { e_tag, ..PutObjectOutput::default() })
     }
 
@@ -277,7 +307,8 @@ impl S3 for Bucket {
         // Whoever goes on does so after the last key of the page before, which is all that a token says.
         let after = input.continuation_token.clone().max(input.start_after.clone());
         let (objects, asked) = (self.objects.clone(), prefix.clone());
-        let listed = beside(move || objects.list(&asked, after.as_deref())).await.map_err(failed)?;
+        let mut listed = beside(move || objects.list(&asked, after.as_deref())).await.map_err(failed)?;
+        listed.retain(|object| !object.path.starts_with(STAGING));
         let most = input.max_keys.map_or(PAGE, |keys| usize::try_from(keys).unwrap_or(0).min(PAGE));
         let page = Page::of(&listed, &prefix, input.delimiter.as_deref(), input.continuation_token.as_deref(), most);
         answer(ListObjectsV2Output {
@@ -309,7 +340,8 @@ impl S3 for Bucket {
         let [Ok(first), Ok(second)] = random else { return Err(s3_error!(InternalError, "the system has no random bytes")) };
         let id = first + &second;
         let about = place.to_string();
-        let (objects, scratch, at) = (self.objects.clone(), self.scratch.clone(), staged(&format!("{id}/about")));
+        let (objects, scratch, at) =
+            (self.objects.clone(), self.scratch.clone(), Upload(format!("{UPLOADS}/{who}/{id}")).file("about"));
         beside(move || {
             let (_, file) = Objects::spool(&mut about.as_bytes(), "a path", &scratch)?;
             objects.create(&at, &file)
@@ -329,9 +361,9 @@ impl S3 for Bucket {
         let input = request.input;
         let place = self.place(&input.bucket, &input.key)?;
         allowed(who, Write::Create, &place)?;
-        self.upload(&input.upload_id, &place).await?;
+        let upload = self.upload(who, &input.upload_id, &place).await?;
         let file = spool(input.body, &self.scratch).await.map_err(failed)?;
-        let e_tag = Some(self.part(&input.upload_id, input.part_number, file).await?);
+        let e_tag = Some(self.part(&upload, input.part_number, file).await?);
         answer(UploadPartOutput { e_tag, ..UploadPartOutput::default() })
     }
 
@@ -340,15 +372,15 @@ impl S3 for Bucket {
         let input = request.input;
         let place = self.place(&input.bucket, &input.key)?;
         allowed(who, Write::Create, &place)?;
-        self.upload(&input.upload_id, &place).await?;
+        let upload = self.upload(who, &input.upload_id, &place).await?;
         let (CopySource::Bucket { bucket, key, .. }, None) = (&input.copy_source, &input.copy_source_range) else {
             return Err(s3_error!(NotImplemented, "only whole objects of this bucket are copied"));
         };
-        let source = self.place(bucket, key)?;
+        let source = self.lies(who, bucket, key)?;
         let (objects, scratch) = (self.objects.clone(), self.scratch.clone());
         let file = beside(move || objects.materialise(&source, &scratch)).await.map_err(failed)?;
         let file = file.ok_or_else(|| s3_error!(NoSuchKey, "there is no such object to copy"))?;
-        let e_tag = Some(self.part(&input.upload_id, input.part_number, file).await?);
+        let e_tag = Some(self.part(&upload, input.part_number, file).await?);
         let result =
             CopyPartResult { e_tag, last_modified: Some(Timestamp::from(SystemTime::now())), ..CopyPartResult::default() };
         answer(UploadPartCopyOutput { copy_part_result: Some(result), ..UploadPartCopyOutput::default() })
@@ -365,13 +397,13 @@ impl S3 for Bucket {
         // What a client stages is not yet there, so nothing is replaced by it.
         let write = if matches!(place, Place::Staging(_)) { Write::Create } else { write };
         allowed(who, write, &place)?;
-        self.upload(&input.upload_id, &place).await?;
+        let upload = self.upload(who, &input.upload_id, &place).await?;
         let parts = input.multipart_upload.and_then(|upload| upload.parts).unwrap_or_default();
-        let file = self.joined(input.upload_id.clone(), in_order(parts)?).await?;
+        let file = self.joined(upload.clone(), in_order(parts)?).await?;
         let e_tag = Some(ETag::Strong(file.0.hex()));
-        let written = self.write(place, write, file).await;
+        let written = self.write(own(who, place), write, file).await;
         // Whoever lost keeps nothing either; what cannot be removed is litter, and the object is there.
-        if let Err(error) = self.forget(&input.upload_id).await {
+        if let Err(error) = self.forget(upload).await {
             tracing::warn!(%error, "the parts of an upload stay");
         }
         written?;
@@ -390,8 +422,8 @@ impl S3 for Bucket {
         let who = identity(&request)?;
         let place = self.place(&request.input.bucket, &request.input.key)?;
         allowed(who, Write::Create, &place)?;
-        self.upload(&request.input.upload_id, &place).await?;
-        self.forget(&request.input.upload_id).await?;
+        let upload = self.upload(who, &request.input.upload_id, &place).await?;
+        self.forget(upload).await?;
         answer(AbortMultipartUploadOutput::default())
     }
 }
@@ -400,7 +432,7 @@ impl Bucket {
     async fn remove(&self, who: Identity, bucket: &str, key: &str) -> S3Result<()> {
         let place = self.place(bucket, key)?;
         who.may_remove(&place).map_err(|refusal| refused(who, &place, &refusal))?;
-        let Place::Staging(staged) = place else { return Ok(()) };
+        let Place::Staging(staged) = own(who, place) else { return Ok(()) };
         let objects = self.objects.clone();
         beside(move || objects.remove_staged(&staged)).await.map_err(failed)
     }

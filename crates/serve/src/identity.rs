@@ -57,9 +57,9 @@ impl Identity {
                 Write::Create => Ok(()),
                 Write::Replace => Err(Refusal::Nobody(CREATE_ONLY)),
             },
-            Place::Staging(_) => Err(Refusal::Nobody("this part of `staging` is the server's own")),
+            Place::Staging(_) => Err(Refusal::Nobody("what is staged has a name of sixteen hexadecimal digits")),
             Place::Pointer(path) => {
-                let owner = owner(path).ok_or(Refusal::Nobody("no run writes there"))?;
+                let owner = owner(path).ok_or(Refusal::Nobody("no run writes there, and a served store has no prefix"))?;
                 if write == Write::Replace && !is_checkpoint(path) {
                     return Err(Refusal::Nobody(CREATE_ONLY));
                 }

@@ -7,6 +7,7 @@
 mod bucket;
 mod credentials;
 mod identity;
+mod signed;
 mod spool;
 
 use std::io::Write as _;
@@ -27,7 +28,13 @@ use hyper_util::server::graceful::GracefulShutdown;
 use s3s::service::{S3Service, S3ServiceBuilder};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use tokio_io_timeout::TimeoutStream;
 
+/// How long a connection may be silent, in the middle of a request or between two. Clients give up idle ones before that.
+const SILENCE: Duration = Duration::from_mins(2);
+/// How old something that was never completed is when it is removed, and how often it is looked for.
+const STALE: Duration = Duration::from_hours(24);
+const TIDY_EVERY: Duration = Duration::from_hours(1);
 /// Connections at a time. More wait in the system's queue.
 const MAX_CONNECTIONS: usize = 512;
 /// How long a request's head may take to come.
@@ -78,7 +85,7 @@ fn main() -> ExitCode {
         Ok(()) => Exit::Done.into(),
         Err(failure) => {
             // Nothing is left to do where even that cannot be said.
-            let _ = writeln!(std::io::stderr(), "error: {failure}");
+            let _ = writeln!(std::io::stderr(), "{failure}");
             failure.exit.into()
         }
     }
@@ -89,12 +96,18 @@ fn serve(arguments: &Arguments) -> Result<(), Failure> {
         Credentials::make(&arguments.credentials)?;
     }
     let (credentials, known) = Credentials::open(&arguments.credentials)?;
+    if arguments.store.starts_with("s3:") {
+        return Err(
+            Failure::usage("store_uri", format!("`{}` is served already", arguments.store)).hint("--store takes a folder")
+        );
+    }
     let store = Store::open(&arguments.store)?;
     let scratch = match &arguments.scratch {
         Some(folder) => Scratch::within(folder, arguments.scratch_bytes)?,
         None => Scratch::new(arguments.scratch_bytes)?,
     };
-    let mut service = S3ServiceBuilder::new(Bucket { name: arguments.bucket.clone(), objects: Objects::of(&store), scratch });
+    let objects = Objects::of(&store);
+    let mut service = S3ServiceBuilder::new(Bucket { name: arguments.bucket.clone(), objects: objects.clone(), scratch });
     service.set_auth(credentials);
     let service = service.build();
     let runtime = tokio::runtime::Runtime::new()
@@ -117,11 +130,23 @@ fn serve(arguments: &Arguments) -> Result<(), Failure> {
             arguments.bucket,
             names.join(", ")
         );
+        tokio::spawn(tidy(objects));
         accept(listener, &service).await
     });
     // Work beside the connections may still wait for a slow disk; nobody asks for it any more.
     runtime.shutdown_timeout(DRAIN_TIME);
     done
+}
+
+/// Removes what killed clients have left, at the start and now and then.
+async fn tidy(objects: Objects) {
+    loop {
+        let objects = objects.clone();
+        if let Err(error) = spool::beside(move || objects.tidy(STALE)).await {
+            tracing::warn!(%error, "what was staged long ago stays");
+        }
+        tokio::time::sleep(TIDY_EVERY).await;
+    }
 }
 
 /// Serves connections until it is told to end.
@@ -155,11 +180,14 @@ async fn accept(listener: TcpListener, service: &S3Service) -> Result<(), Failur
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "a connection keeps its delay");
         }
+        let mut stream = TimeoutStream::new(stream);
+        stream.set_read_timeout(Some(SILENCE));
+        stream.set_write_timeout(Some(SILENCE));
         let service = service.clone();
         let connection = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_TIME)
-            .serve_connection(TokioIo::new(stream), service_fn(move |request| respond(service.clone(), request)));
+            .serve_connection(TokioIo::new(Box::pin(stream)), service_fn(move |request| respond(service.clone(), request)));
         let connection = open.watch(connection);
         tokio::spawn(async move {
             if let Err(error) = connection.await {
@@ -180,6 +208,10 @@ async fn respond(
 ) -> Result<hyper::Response<s3s::Body>, s3s::HttpError> {
     if request.uri().path() == READY {
         return Ok(hyper::Response::new(s3s::Body::from("ready\n".to_owned())));
+    }
+    // Before anything of the body is read: whoever has proved nothing gets no more than an answer.
+    if let Err(why) = signed::check(&request) {
+        return Ok(signed::refused(why));
     }
     let asked = format!("{} {}", request.method(), request.uri().path());
     let answer = service.call(request.map(s3s::Body::from)).await?;

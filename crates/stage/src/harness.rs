@@ -110,7 +110,7 @@ struct Prepared<S: Stage> {
 impl<S: Stage> Prepared<S> {
     fn new(arguments: &Arguments) -> Result<Self, Failure> {
         let started = Clock.now();
-        let store = Store::open_existing(&arguments.store)?;
+        let store = Store::open_again(&arguments.store)?;
         let (policy, policy_digest) = load_trust(&store, &arguments.trust)?;
         let key = match &arguments.recompute {
             None => Some(read_signer(arguments, &policy, S::NAME.role())?),

@@ -6,8 +6,9 @@ use std::io::{Read as _, Seek as _, SeekFrom};
 use std::ops::Range;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use assay_manifest::{Digest, Hasher};
 use futures::StreamExt as _;
 use object_store::local::LocalFileSystem;
 use object_store::memory::InMemory;
@@ -33,9 +34,20 @@ const PART_BYTES: usize = 8 * 1024 * 1024;
 /// How long a service may send nothing in the middle of an object.
 const STALL_TIME: Duration = Duration::from_mins(1);
 
-/// How long another's write is waited for, at first and at last; about ten seconds in all.
+/// How long it takes until a create is tried again, at first and at last.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LAST_PAUSE: Duration = Duration::from_secs(5);
+
+/// What is known of a store before it is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Opening {
+    /// It may not be there yet.
+    Create,
+    /// It should be there.
+    Existing,
+    /// It was there a moment ago: whoever started this process has used it.
+    Again,
+}
 
 /// What a new object is to replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +71,8 @@ pub(crate) enum Sync {
 #[derive(Debug)]
 pub(crate) struct Backend {
     objects: Arc<dyn ObjectStore>,
+    /// The same for creating, which must not be sent twice unnoticed: of a remote one, without retries of its own.
+    once: Arc<dyn ObjectStore>,
     folder: Option<PathBuf>,
     /// Whether it is a service of somebody else's, whose promises are to be tried.
     remote: bool,
@@ -66,31 +80,36 @@ pub(crate) struct Backend {
 }
 
 impl Backend {
-    pub(crate) fn open(uri: &str, create: bool) -> Result<Self> {
+    pub(crate) fn open(uri: &str, opening: Opening) -> Result<Self> {
         match uri::parse(uri)? {
-            Location::Memory => {
-                Ok(Self { objects: Arc::new(InMemory::new()), folder: None, remote: false, uri: "memory:".to_owned() })
-            }
-            Location::Folder(folder) => Self::open_folder(&folder, create),
-            Location::Bucket(bucket) => Self::open_bucket(&bucket, create),
+            Location::Memory => Ok(Self::near(Arc::new(InMemory::new()), None, "memory:".to_owned())),
+            Location::Folder(folder) => Self::open_folder(&folder, opening),
+            Location::Bucket(bucket) => Self::open_bucket(&bucket, opening),
         }
     }
 
-    fn open_bucket(bucket: &Bucket, create: bool) -> Result<Self> {
+    /// A backend on this machine.
+    fn near(objects: Arc<dyn ObjectStore>, folder: Option<PathBuf>, uri: String) -> Self {
+        Self { once: Arc::clone(&objects), objects, folder, remote: false, uri }
+    }
+
+    fn open_bucket(bucket: &Bucket, opening: Opening) -> Result<Self> {
         let uri = bucket.to_string();
-        let first = Self { objects: bucket::objects(bucket, Patience::First)?, folder: None, remote: true, uri: uri.clone() };
-        let found = first.list(&layout::BLOBS.into(), 0);
-        match found {
-            Ok(found) if found.is_empty() && !create => Err(Error::NoStore { uri }),
-            Ok(_) => Ok(Self { objects: bucket::objects(bucket, Patience::Lasting)?, ..first }),
+        let open = |patience| bucket::objects(bucket, patience);
+        let once = open(Patience::Never)?;
+        let first = if opening == Opening::Again { Patience::Lasting } else { Patience::First };
+        let first = Self { objects: open(first)?, once, folder: None, remote: true, uri: uri.clone() };
+        match first.list(&layout::BLOBS.into(), 0) {
+            Ok(found) if found.is_empty() && opening != Opening::Create => Err(Error::NoStore { uri }),
+            Ok(_) => Ok(Self { objects: open(Patience::Lasting)?, ..first }),
             Err(Error::Backend { source, .. }) => Err(Error::Bucket { uri, source }),
             Err(error) => Err(error),
         }
     }
 
-    fn open_folder(folder: &FilePath, create: bool) -> Result<Self> {
+    fn open_folder(folder: &FilePath, opening: Opening) -> Result<Self> {
         let failed = |source| Error::Folder { path: folder.to_owned(), source };
-        if create {
+        if opening == Opening::Create {
             std::fs::create_dir_all(folder).map_err(failed)?;
         } else if !folder.join(layout::BLOBS).is_dir() {
             return Err(Error::NoStore { uri: folder.display().to_string() });
@@ -105,7 +124,7 @@ impl Backend {
         }
         let uri = uri::of_folder(&root);
         let objects = LocalFileSystem::new_with_prefix(&root).map_err(|source| failed(std::io::Error::other(source)))?;
-        Ok(Self { objects: Arc::new(objects), folder: Some(root), remote: false, uri })
+        Ok(Self::near(Arc::new(objects), Some(root), uri))
     }
 
     /// Whether nobody has tried yet if it keeps its promises: a service may be another one each time, a folder is new once.
@@ -162,7 +181,7 @@ impl Backend {
             return self.name_staged(folder, &staged, path, Mode::Create, Sync::BytesAndName);
         }
         // Backends without folders complete an upload under whatever name it began with, so the name is given afterwards here too.
-        let named = self.give_name(&staged, path, Mode::Create);
+        let named = self.settled(path, || file.digest(), || Self::wait(self.once.copy_if_not_exists(&staged, path)));
         let _ = Self::wait(self.objects.delete(&staged));
         named
     }
@@ -191,32 +210,56 @@ impl Backend {
     }
 
     fn give_name(&self, staged: &Path, path: &Path, mode: Mode) -> Result<bool> {
-        self.settled(path, || {
-            let named = match mode {
-                Mode::Create => Self::wait(self.objects.copy_if_not_exists(staged, path))?,
-                Mode::Overwrite => Self::wait(self.objects.rename(staged, path))?,
-            };
-            self.created(named, path)
-        })
+        let named = match mode {
+            Mode::Create => Self::wait(self.objects.copy_if_not_exists(staged, path))?,
+            Mode::Overwrite => Self::wait(self.objects.rename(staged, path))?,
+        };
+        self.created(named, path)
     }
 
-    /// Creates an object, and says that it is there already only when it can be read.
+    /// Creates an object, and says that it is there already only when it can be read and is another's.
     ///
-    /// A service refuses whoever comes while another's write is under way, which nobody can read yet, and which may still fail: then
-    /// the object is there for nobody. S3 answers 409 to that and wants the request again.
-    fn settled(&self, path: &Path, create: impl Fn() -> Result<bool>) -> Result<bool> {
-        let mut pause = FIRST_PAUSE;
-        while !create()? {
-            if !self.remote || self.info(path)?.is_some() {
-                return Ok(false);
+    /// What is sent over a network may arrive without an answer. So a create that is sent again and finds something there compares it
+    /// with what it sent. And a service refuses whoever comes while another's write is under way, which nobody can read yet, and
+    /// which may still fail: S3 answers 409 to that and wants the request again.
+    fn settled(
+        &self,
+        path: &Path,
+        own: impl Fn() -> Result<Digest>,
+        create: impl Fn() -> Result<object_store::Result<()>>,
+    ) -> Result<bool> {
+        let began = Instant::now();
+        let (mut pause, mut is_unsure) = (FIRST_PAUSE, false);
+        loop {
+            let refused = match create()? {
+                Ok(()) => return Ok(true),
+                Err(refused) => refused,
+            };
+            match &refused {
+                ObjectError::AlreadyExists { .. } if !self.remote => return Ok(false),
+                ObjectError::AlreadyExists { .. } => {
+                    if let Some(there) = self.digest(path)? {
+                        return Ok(is_unsure && there == own()?);
+                    }
+                }
+                passing if self.remote && may_pass(passing) => is_unsure = true,
+                _ => return Err(self.failed("write", path)(Box::new(refused))),
             }
-            if pause > LAST_PAUSE {
-                return Err(self.failed("write", path)("it is said to be there and cannot be read".into()));
+            if began.elapsed() > bucket::PATIENCE {
+                return Err(self.failed("write", path)(Box::new(refused)));
             }
             std::thread::sleep(pause);
-            pause *= 2;
+            pause = LAST_PAUSE.min(pause * 2);
         }
-        Ok(true)
+    }
+
+    fn digest(&self, path: &Path) -> Result<Option<Digest>> {
+        let mut hasher = Hasher::new();
+        let there = self.read(path, |chunk| {
+            hasher.update(chunk);
+            Ok(())
+        })?;
+        Ok(there.then(|| hasher.finish()))
     }
 
     fn created<T>(&self, result: object_store::Result<T>, path: &Path) -> Result<bool> {
@@ -228,27 +271,32 @@ impl Backend {
     }
 
     fn put_object(&self, path: &Path, bytes: &[u8], mode: Mode) -> Result<bool> {
-        let mode = match mode {
-            Mode::Create => PutMode::Create,
-            Mode::Overwrite => PutMode::Overwrite,
-        };
         let payload = PutPayload::from(bytes.to_vec());
-        self.settled(path, || {
-            let options = PutOptions { mode: mode.clone(), ..PutOptions::default() };
-            self.created(Self::wait(self.objects.put_opts(path, payload.clone(), options))?, path)
-        })
+        let put = |objects: &Arc<dyn ObjectStore>, mode: PutMode| {
+            let options = PutOptions { mode, ..PutOptions::default() };
+            Ok(Self::wait(objects.put_opts(path, payload.clone(), options))?.map(|_| ()))
+        };
+        match mode {
+            Mode::Create => self.settled(path, || Ok(Digest::of(bytes)), || put(&self.once, PutMode::Create)),
+            Mode::Overwrite => self.created(put(&self.objects, PutMode::Overwrite)?, path),
+        }
     }
 
     fn upload(&self, path: &Path, file: &ScratchFile) -> Result<()> {
         let failed = self.failed("write", path);
         let mut upload = Self::wait(self.objects.put_multipart(path))?.map_err(|source| failed(Box::new(source)))?;
         let sent = self.send_parts(&mut *upload, path, file);
-        let done = sent.and_then(|()| Self::wait(upload.complete())?.map_err(|source| failed(Box::new(source))));
+        let done = sent.and_then(|()| match Self::wait(upload.complete())? {
+            Ok(_) => Ok(()),
+            // An end that arrived without an answer is sent again, and then there is no such upload any more.
+            Err(ObjectError::NotFound { .. }) if self.info(path)?.is_some_and(|there| there.size == file.size()) => Ok(()),
+            Err(source) => Err(failed(Box::new(source))),
+        });
         if done.is_err() {
             // The first failure is the one to tell; parts that cannot be taken back are the backend's to expire.
             let _ = Self::wait(upload.abort());
         }
-        done.map(|_| ())
+        done
     }
 
     fn send_parts(&self, upload: &mut dyn MultipartUpload, path: &Path, file: &ScratchFile) -> Result<()> {
@@ -362,6 +410,15 @@ impl Backend {
 
 fn of_meta(found: ObjectMeta) -> Object {
     Object { path: found.location.to_string(), size: found.size, modified_unix_ms: found.last_modified.timestamp_millis() }
+}
+
+/// Whether trying again may mend it: nothing answered, or the service has trouble of its own.
+fn may_pass(error: &ObjectError) -> bool {
+    let ObjectError::Generic { source, .. } = error else { return false };
+    // The library keeps the status to itself.
+    let text = source.to_string();
+    let is_ours = text.contains("non-2xx status code: 4");
+    !is_ours || text.contains("status code: 408") || text.contains("status code: 429")
 }
 
 /// The bytes of a file of at most one part.

@@ -11,7 +11,7 @@ use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, S3ConditionalPut, S3
 use object_store::prefix::PrefixStore;
 use object_store::{ClientOptions, ObjectStore, RetryConfig};
 
-use crate::uri::Bucket;
+use crate::uri::{self, Bucket};
 use crate::{Error, Result};
 
 /// How long one request may take, the bytes of its answer included: a blob of 10 GB at 17 MB/s.
@@ -21,10 +21,11 @@ const CONNECT_TIME: Duration = Duration::from_secs(5);
 const RETRY_TIME: Duration = Duration::from_mins(3);
 /// How often the first request of all is sent again. A person who mistyped an address waits for it: about a second and a half.
 const FIRST_RETRIES: usize = 4;
+/// More often than [`RETRY_TIME`] has room for.
+const LASTING_RETRIES: usize = 10_000;
 
-/// Where credentials may come from, as the names of variables. Any of them is an intention.
-const CREDENTIALS: [&str; 5] = [
-    "AWS_ACCESS_KEY_ID",
+/// Where credentials may come from besides a key and its secret, as the names of variables. Any of them is an intention.
+const CREDENTIALS: [&str; 4] = [
     "AWS_WEB_IDENTITY_TOKEN_FILE",
     "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
@@ -38,7 +39,12 @@ pub(crate) enum Patience {
     First,
     /// The service answered before: what is wrong now will pass.
     Lasting,
+    /// Not at all: whoever asks tries again itself, because it has to know that it did.
+    Never,
 }
+
+/// How long [`Patience::Lasting`] lasts.
+pub(crate) const PATIENCE: Duration = RETRY_TIME;
 
 /// The objects of a bucket, below its prefix. No request is sent.
 pub(crate) fn objects(bucket: &Bucket, patience: Patience) -> Result<Arc<dyn ObjectStore>> {
@@ -60,16 +66,28 @@ fn builder(bucket: &Bucket, patience: Patience, variable: &dyn Fn(&str) -> Optio
     }
     let endpoint =
         [AmazonS3ConfigKey::S3Endpoint, AmazonS3ConfigKey::Endpoint].iter().find_map(|key| builder.get_config_value(key));
-    let has_credentials = CREDENTIALS.iter().any(|name| variable(name).is_some());
+    let is_given = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
+    let has_key = is_given("AWS_ACCESS_KEY_ID") && is_given("AWS_SECRET_ACCESS_KEY");
+    let has_credentials = has_key || CREDENTIALS.iter().any(|name| is_given(name));
+    if is_given("AWS_ACCESS_KEY_ID") && !has_key {
+        return Err(Error::NoCredentials { uri: bucket.to_string() });
+    }
     // Only on Amazon's own machines does somebody answer who has others: elsewhere the attempt ends in a wait and strange words.
     if endpoint.is_some() && !has_credentials {
         return Err(Error::NoCredentials { uri: bucket.to_string() });
     }
-    let plain_http = endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"));
-    let mut retries = RetryConfig { retry_timeout: RETRY_TIME, ..RetryConfig::default() };
-    if patience == Patience::First {
-        retries.max_retries = FIRST_RETRIES;
+    if endpoint.as_deref().is_some_and(|endpoint| !uri::is_endpoint(endpoint)) {
+        // It is not quoted: what is wrong with it may be that it holds a password.
+        let problem = "the endpoint of the environment (AWS_ENDPOINT_URL) is none: expected `http://host:port` or `https://host`, without credentials";
+        return Err(Error::BadUri { uri: bucket.to_string(), problem });
     }
+    let plain_http = endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"));
+    let max_retries = match patience {
+        Patience::First => FIRST_RETRIES,
+        Patience::Lasting => LASTING_RETRIES,
+        Patience::Never => 0,
+    };
+    let retries = RetryConfig { max_retries, retry_timeout: RETRY_TIME, ..RetryConfig::default() };
     let client = ClientOptions::new().with_allow_http(plain_http).with_timeout(REQUEST_TIME).with_connect_timeout(CONNECT_TIME);
     Ok(builder
         .with_bucket_name(&bucket.name)

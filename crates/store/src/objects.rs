@@ -5,6 +5,7 @@
 use std::io::Read;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use assay_manifest::Digest;
 use object_store::path::Path;
@@ -117,6 +118,19 @@ impl Objects {
         }
     }
 
+    /// Removes what was staged so long ago that nobody completes it any more, and the folders that are left empty.
+    pub fn tidy(&self, older_than: Duration) -> Result<()> {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let since = i64::try_from(now.saturating_sub(older_than).as_millis()).unwrap_or(0);
+        for object in self.list(&format!("{}/", layout::STAGING), None)?.iter().filter(|object| object.modified_unix_ms < since) {
+            self.0.remove(&object.path.split('/').collect())?;
+        }
+        if let Some(root) = self.0.folder() {
+            remove_empty(&root.join(layout::STAGING));
+        }
+        Ok(())
+    }
+
     /// All objects whose paths begin with `prefix` and sort after `after`, in byte order of their paths.
     pub fn list(&self, prefix: &str, after: Option<&str>) -> Result<Vec<Object>> {
         let folder = prefix.rsplit_once('/').map_or("", |(folder, _)| folder);
@@ -128,6 +142,18 @@ impl Objects {
         let mut objects: Vec<_> = listed.into_iter().filter(|object| wanted(&object.path)).collect();
         objects.sort_unstable();
         Ok(objects)
+    }
+}
+
+/// Removes the empty folders below a folder. One that somebody writes into is not empty, and one that goes just before is made anew.
+fn remove_empty(folder: &std::path::Path) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        // A link is no folder here: what it leads to is none of the store's.
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove_empty(&entry.path());
+            let _ = std::fs::remove_dir(entry.path());
+        }
     }
 }
 
@@ -195,6 +221,14 @@ mod tests {
             objects.remove_staged("uploads/1/00001").expect("removed");
             objects.remove_staged("uploads/1/00001").expect("nothing is there");
             assert_eq!(objects.info(&staged).expect("asked"), None);
+
+            assert!(objects.create(&staged, &file).expect("created"));
+            objects.tidy(Duration::from_hours(1)).expect("tidied");
+            assert!(objects.info(&staged).expect("asked").is_some(), "somebody may be at it");
+            std::thread::sleep(Duration::from_millis(5));
+            objects.tidy(Duration::from_millis(1)).expect("tidied");
+            assert_eq!(objects.info(&staged).expect("asked"), None);
+            assert!(!folder.path().join("staging/uploads").exists());
         }
     }
 

@@ -112,6 +112,18 @@ impl ScratchFile {
         self.size
     }
 
+    /// The digest of its bytes, read again.
+    pub(crate) fn digest(&self) -> Result<Digest> {
+        let mut hasher = Hasher::new();
+        let unreadable = |source| Error::Scratch { path: self.path.clone(), source };
+        let add = |chunk: &[u8]| {
+            hasher.update(chunk);
+            Ok(())
+        };
+        read_chunks(&mut self.open()?, add, unreadable)?;
+        Ok(hasher.finish())
+    }
+
     /// Opens it for reading.
     pub fn open(&self) -> Result<File> {
         File::open(&self.path).map_err(|source| Error::Scratch { path: self.path.clone(), source })

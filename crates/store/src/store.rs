@@ -7,7 +7,7 @@ use std::sync::Arc;
 use assay_manifest::{Digest, Hasher};
 use object_store::path::Path;
 
-use crate::backend::{Backend, Mode, Sync};
+use crate::backend::{Backend, Mode, Opening, Sync};
 use crate::{Area, Error, Result, Scratch, ScratchFile, layout};
 
 /// The largest pointer in bytes. Pointers name blobs; whatever is larger should be one.
@@ -46,7 +46,7 @@ impl Store {
     /// credentials from the environment. Fails by name for an object store that this build has no backend for, and for a bucket
     /// that does not honour create-if-absent.
     pub fn open(uri: &str) -> Result<Self> {
-        let store = Self(Arc::new(Backend::open(uri, true)?));
+        let store = Self(Arc::new(Backend::open(uri, Opening::Create)?));
         if store.0.is_untried() {
             // A file system without hard links, or an object store without conditional writes, cannot create-if-absent: better
             // said now than after the first trial.
@@ -57,7 +57,13 @@ impl Store {
 
     /// Opens a store that is there already. Fails where a folder or a bucket is missing or holds no blobs.
     pub fn open_existing(uri: &str) -> Result<Self> {
-        Backend::open(uri, false).map(|backend| Self(Arc::new(backend)))
+        Backend::open(uri, Opening::Existing).map(|backend| Self(Arc::new(backend)))
+    }
+
+    /// Opens a store that whoever started this process has just used. A service that does not answer is waited for, as it is
+    /// in the middle of a run, and not taken for a mistyped one.
+    pub fn open_again(uri: &str) -> Result<Self> {
+        Backend::open(uri, Opening::Again).map(|backend| Self(Arc::new(backend)))
     }
 
     /// The store's full name: what another process opens it by, except for `memory:`.

@@ -61,6 +61,9 @@ pub(crate) fn parse(uri: &str) -> Result<Location> {
         return if rest.is_empty() { Ok(Location::Memory) } else { Err(bad("nothing may follow `memory:`")) };
     }
     match uri.split_once("://") {
+        None if ["s3:", "file:", "gs:", "az:"].iter().any(|scheme| uri.starts_with(scheme)) => {
+            Err(bad("two slashes follow a scheme: `s3://bucket/prefix`, `file:///absolute/path`"))
+        }
         None => Ok(Location::Folder(uri.into())),
         Some(("file", path)) if path.starts_with('/') => {
             decode(path).map(Location::Folder).ok_or_else(|| bad("its percent-encoding is broken"))
@@ -81,7 +84,10 @@ fn parse_bucket(uri: &str) -> Result<Bucket, &'static str> {
     if !parsed.username().is_empty() || parsed.password().is_some() {
         return Err("credentials are never part of a URI; they come from the environment, such as AWS_ACCESS_KEY_ID");
     }
-    if parsed.port().is_some() || parsed.fragment().is_some() {
+    if parsed.fragment().is_some() {
+        return Err("nothing may follow a `#`");
+    }
+    if parsed.port().is_some() {
         return Err("a port belongs to the endpoint: `s3://bucket/prefix?endpoint=http://host:port`");
     }
     let prefix = parsed.path().trim_matches('/').to_owned();
@@ -110,7 +116,7 @@ fn is_bucket(name: &str) -> bool {
 }
 
 /// An address is written back as it was given, so it has nothing that would have to be encoded.
-fn is_endpoint(value: &str) -> bool {
+pub(crate) fn is_endpoint(value: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._:[]".contains(&byte);
     let Ok(url) = Url::parse(value) else { return false };
     matches!(url.scheme(), "http" | "https") && url.has_host() && value.bytes().all(plain)
@@ -197,6 +203,8 @@ mod tests {
         insta::assert_snapshot!(told("s3://key:secret@bucket"), @"credentials are never part of a URI; they come from the environment, such as AWS_ACCESS_KEY_ID");
         insta::assert_snapshot!(told("s3://b"), @"a bucket's name has 3 to 63 of `a-z0-9.-`: `s3://bucket/prefix`");
         insta::assert_snapshot!(told("s3://bucket:9000/x"), @"a port belongs to the endpoint: `s3://bucket/prefix?endpoint=http://host:port`");
+        insta::assert_snapshot!(told("s3://bucket#x"), @"nothing may follow a `#`");
+        insta::assert_snapshot!(told("s3:/bucket"), @"two slashes follow a scheme: `s3://bucket/prefix`, `file:///absolute/path`");
         insta::assert_snapshot!(told("s3://bucket/blobs/x"), @"its prefix may have ASCII letters, digits, `/` and `._-=+@`, and not begin with `blobs` or `staging`");
         insta::assert_snapshot!(told("s3://bucket?endpoint=ftp://x"), @"its endpoint is none: expected `http://host:port` or `https://host`, without credentials");
         insta::assert_snapshot!(told("s3://bucket?endpoint=http://u:p@x"), @"its endpoint is none: expected `http://host:port` or `https://host`, without credentials");

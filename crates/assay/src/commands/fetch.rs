@@ -38,10 +38,14 @@ pub(crate) struct Fetch {
 impl Fetch {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let from = Store::open_existing(&self.place.store_uri()?)?;
-        let to = Store::open(&self.to.clone().map_or_else(default_store, Ok)?)?;
+        let to = self.to.clone().map_or_else(default_store, Ok)?;
+        // Asked before the other store is opened too, which tries to write there.
+        if from.uri() == to {
+            return Err(same_store(&from));
+        }
+        let to = Store::open(&to)?;
         if from.uri() == to.uri() {
-            let same = format!("the run would be copied from `{}` to itself", from.uri());
-            return Err(Failure::usage("same_store", same).hint("`--store` says where it is, and `--to` where it shall be"));
+            return Err(same_store(&from));
         }
         let opened = self.place.open(self.run.as_str())?;
         let wanted = Wanted::of(&from, &opened, self.without_raw)?;
@@ -73,6 +77,11 @@ impl Fetch {
         output::line(format!("verify   assay verify {}{store}", self.run));
         output::line(format!("show     assay show {}{store}", self.run));
     }
+}
+
+fn same_store(from: &Store) -> Failure {
+    Failure::usage("same_store", format!("the run would be copied from `{}` to itself", from.uri()))
+        .hint("`--store` says where it is, and `--to` where it shall be")
 }
 
 /// What a run is made of.
@@ -207,7 +216,11 @@ fn copy_blobs(from: &Store, to: &Store, wanted: &Wanted) -> Result<Copied, Failu
                 copied.bytes += file.size();
             }
             Err(assay_store::Error::Absent { .. }) => absent.push(format!("`{name}` ({digest})")),
-            Err(error) => return Err(error.into()),
+            Err(error) => {
+                let from = from.uri();
+                let failure = Failure::from(error);
+                return Err(Failure { message: format!("`{name}` in the store `{from}`: {}", failure.message), ..failure });
+            }
         }
     }
     match absent.as_slice() {
