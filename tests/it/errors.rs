@@ -556,11 +556,15 @@ fn output_that_nobody_reads_is_no_failure() {
 #[test]
 fn every_command_has_its_help() {
     let fixture = Fixture::bare();
-    let commands: [&[&str]; 14] = [
+    let commands: [&[&str]; 18] = [
         &[],
         &["run"],
         &["verify"],
         &["trace"],
+        &["query"],
+        &["export"],
+        &["fetch"],
+        &["serve"],
         &["push"],
         &["validate"],
         &["plan"],

@@ -5,6 +5,8 @@
 //! complete yet is its writer's alone: everybody has a `staging` of their own, which nobody else can name or list.
 
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Read;
 use std::time::{Duration, SystemTime};
 
 use assay_manifest::Digest;
@@ -118,10 +120,7 @@ impl Bucket {
                 }
                 files.push(file);
             }
-            let mut bytes: Box<dyn std::io::Read> = Box::new(std::io::empty());
-            for file in &files {
-                bytes = Box::new(std::io::Read::chain(bytes, file.open().map_err(failed)?));
-            }
+            let mut bytes = Joined { files: files.into_iter(), current: None };
             Objects::spool(&mut bytes, "the parts of the upload", &scratch).map_err(failed)
         })
         .await
@@ -149,6 +148,27 @@ impl Upload {
 
     fn part(&self, number: i32) -> Place {
         self.file(&format!("{number:05}"))
+    }
+}
+
+/// The bytes of files one after the other. One is open at a time, and its room is free again once it was read.
+struct Joined {
+    files: std::vec::IntoIter<ScratchFile>,
+    current: Option<(File, ScratchFile)>,
+}
+
+impl Read for Joined {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        loop {
+            if let Some((open, _)) = &mut self.current {
+                let count = open.read(buffer)?;
+                if count > 0 || buffer.is_empty() {
+                    return Ok(count);
+                }
+            }
+            let Some(file) = self.files.next() else { return Ok(0) };
+            self.current = Some((file.open().map_err(std::io::Error::other)?, file));
+        }
     }
 }
 
@@ -502,5 +522,91 @@ impl<'a> Page<'a> {
             last = Some(object.path.clone());
         }
         page
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn listed(paths: &[&str]) -> Vec<Object> {
+        paths.iter().map(|path| Object { path: (*path).to_owned(), size: 1, modified_unix_ms: 0 }).collect()
+    }
+
+    /// All pages of a listing, each as its keys, its folders and whether another follows.
+    fn pages(all: &[Object], prefix: &str, delimiter: Option<&str>, most: usize) -> Vec<(Vec<String>, Vec<String>)> {
+        let (mut pages, mut token) = (Vec::new(), None::<String>);
+        loop {
+            let after = |object: &&Object| token.as_ref().is_none_or(|token| object.path > *token);
+            let left: Vec<_> = all.iter().filter(|object| object.path.starts_with(prefix)).filter(after).cloned().collect();
+            let page = Page::of(&left, prefix, delimiter, token.as_deref(), most);
+            let keys = page.contents.iter().map(|object| object.path.clone()).collect();
+            pages.push((keys, page.folders.into_iter().collect()));
+            match page.next {
+                Some(next) => token = Some(next),
+                None => return pages,
+            }
+        }
+    }
+
+    #[test]
+    fn folders_are_told_once_over_all_pages() {
+        let all = listed(&["runs/a/1", "runs/a/2", "runs/b", "runs/c/1", "runs/c/2"]);
+        let text = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        assert_eq!(pages(&all, "runs/", Some("/"), 9), [(text(&["runs/b"]), text(&["runs/a/", "runs/c/"]))]);
+        let single = pages(&all, "runs/", Some("/"), 1);
+        assert_eq!(single, [(text(&[]), text(&["runs/a/"])), (text(&["runs/b"]), text(&[])), (text(&[]), text(&["runs/c/"]))]);
+        assert_eq!(pages(&all, "runs/a", None, 1), [(text(&["runs/a/1"]), text(&[])), (text(&["runs/a/2"]), text(&[]))]);
+        assert_eq!(pages(&[], "", Some("/"), 1), [(text(&[]), text(&[]))]);
+    }
+
+    #[test]
+    fn parts_come_in_their_order() {
+        let part = |number, tag: Option<&str>| CompletedPart {
+            part_number: number,
+            e_tag: tag.map(|tag| ETag::Strong(tag.to_owned())),
+            ..CompletedPart::default()
+        };
+        let named = in_order(vec![part(Some(1), Some("a")), part(Some(3), Some("b"))]).expect("in order");
+        assert_eq!(named, [(1, "a".to_owned()), (3, "b".to_owned())]);
+        for wrong in [
+            vec![],
+            vec![part(Some(2), Some("a")), part(Some(1), Some("b"))],
+            vec![part(Some(1), Some("a")), part(Some(1), Some("b"))],
+            vec![part(None, Some("a"))],
+            vec![part(Some(1), None)],
+        ] {
+            assert!(in_order(wrong).is_err());
+        }
+    }
+
+    proptest! {
+        /// However long pages are, a listing has every key once, or the folder that it is in.
+        #[test]
+        fn pages_lose_nothing(
+            paths in prop::collection::btree_set("[ab](/[ab]){0,3}", 0..30),
+            delimiter in prop::sample::select(vec![None, Some("/")]),
+            most in 1_usize..5,
+        ) {
+            let all = listed(&paths.iter().map(String::as_str).collect::<Vec<_>>());
+            let whole = pages(&all, "", delimiter, 1000).all();
+            let parts = pages(&all, "", delimiter, most);
+            prop_assert!(parts.iter().all(|(keys, folders)| keys.len() + folders.len() <= most));
+            prop_assert_eq!(parts.all(), whole);
+        }
+    }
+
+    /// Pages one after the other.
+    trait Pages {
+        fn all(&self) -> (Vec<String>, Vec<String>);
+    }
+
+    impl Pages for Vec<(Vec<String>, Vec<String>)> {
+        fn all(&self) -> (Vec<String>, Vec<String>) {
+            let keys = self.iter().flat_map(|(keys, _)| keys.clone()).collect();
+            (keys, self.iter().flat_map(|(_, folders)| folders.clone()).collect())
+        }
     }
 }
