@@ -84,11 +84,13 @@ impl Bucket {
         if written.await.map_err(failed)? { Ok(()) } else { Err(s3_error!(PreconditionFailed, "it is there already")) }
     }
 
-    /// The object that an upload is for, which is kept with its parts.
-    async fn upload(&self, who: Identity, id: &str, place: &Place) -> S3Result<Upload> {
+    /// Somebody's upload of an object that they may write. What it is for is kept with its parts.
+    async fn upload(&self, who: Identity, bucket: &str, key: &str, id: &str) -> S3Result<Upload> {
+        let place = self.place(bucket, key)?;
+        allowed(who, Write::Create, &place)?;
         let unknown = || s3_error!(NoSuchUpload, "there is no such upload of this object");
         let plain = id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let upload = plain.then(|| Upload(format!("{UPLOADS}/{who}/{id}"))).ok_or_else(unknown)?;
+        let upload = plain.then(|| Upload::of(who, id)).ok_or_else(unknown)?;
         let about = upload.file("about");
         let (objects, scratch) = (self.objects.clone(), self.scratch.clone());
         let (about, _) = beside(move || objects.materialise(&about, &scratch)).await.map_err(failed)?.ok_or_else(unknown)?;
@@ -142,6 +144,10 @@ impl Bucket {
 struct Upload(String);
 
 impl Upload {
+    fn of(who: Identity, id: &str) -> Self {
+        Self(format!("{UPLOADS}/{who}/{id}"))
+    }
+
     fn file(&self, name: &str) -> Place {
         Place::Staging(format!("{}/{name}", self.0))
     }
@@ -267,9 +273,8 @@ impl S3 for Bucket {
         let input = request.input;
         let place = self.lies(who, &input.bucket, &input.key)?;
         let object = self.found(&place).await?;
-        let whole = 0..object.size;
         let range = match &input.range {
-            None => whole.clone(),
+            None => 0..object.size,
             Some(_) if object.size == 0 => return Err(s3_error!(InvalidRange, "the object is empty")),
             Some(range) => range.check(object.size)?,
         };
@@ -360,8 +365,7 @@ impl S3 for Bucket {
         let [Ok(first), Ok(second)] = random else { return Err(s3_error!(InternalError, "the system has no random bytes")) };
         let id = first + &second;
         let about = place.to_string();
-        let (objects, scratch, at) =
-            (self.objects.clone(), self.scratch.clone(), Upload(format!("{UPLOADS}/{who}/{id}")).file("about"));
+        let (objects, scratch, at) = (self.objects.clone(), self.scratch.clone(), Upload::of(who, &id).file("about"));
         beside(move || {
             let (_, file) = Objects::spool(&mut about.as_bytes(), "a path", &scratch)?;
             objects.create(&at, &file)
@@ -379,9 +383,7 @@ impl S3 for Bucket {
     async fn upload_part(&self, request: S3Request<UploadPartInput>) -> S3Result<S3Response<UploadPartOutput>> {
         let who = identity(&request)?;
         let input = request.input;
-        let place = self.place(&input.bucket, &input.key)?;
-        allowed(who, Write::Create, &place)?;
-        let upload = self.upload(who, &input.upload_id, &place).await?;
+        let upload = self.upload(who, &input.bucket, &input.key, &input.upload_id).await?;
         let file = spool(input.body, &self.scratch).await.map_err(failed)?;
         let e_tag = Some(self.part(&upload, input.part_number, file).await?);
         answer(UploadPartOutput { e_tag, ..UploadPartOutput::default() })
@@ -390,9 +392,7 @@ impl S3 for Bucket {
     async fn upload_part_copy(&self, request: S3Request<UploadPartCopyInput>) -> S3Result<S3Response<UploadPartCopyOutput>> {
         let who = identity(&request)?;
         let input = request.input;
-        let place = self.place(&input.bucket, &input.key)?;
-        allowed(who, Write::Create, &place)?;
-        let upload = self.upload(who, &input.upload_id, &place).await?;
+        let upload = self.upload(who, &input.bucket, &input.key, &input.upload_id).await?;
         let (CopySource::Bucket { bucket, key, .. }, None) = (&input.copy_source, &input.copy_source_range) else {
             return Err(s3_error!(NotImplemented, "only whole objects of this bucket are copied"));
         };
@@ -417,7 +417,7 @@ impl S3 for Bucket {
         // What a client stages is not yet there, so nothing is replaced by it.
         let write = if matches!(place, Place::Staging(_)) { Write::Create } else { write };
         allowed(who, write, &place)?;
-        let upload = self.upload(who, &input.upload_id, &place).await?;
+        let upload = self.upload(who, &input.bucket, &input.key, &input.upload_id).await?;
         let parts = input.multipart_upload.and_then(|upload| upload.parts).unwrap_or_default();
         let file = self.joined(upload.clone(), in_order(parts)?).await?;
         let e_tag = Some(ETag::Strong(file.0.hex()));
@@ -440,9 +440,8 @@ impl S3 for Bucket {
         request: S3Request<AbortMultipartUploadInput>,
     ) -> S3Result<S3Response<AbortMultipartUploadOutput>> {
         let who = identity(&request)?;
-        let place = self.place(&request.input.bucket, &request.input.key)?;
-        allowed(who, Write::Create, &place)?;
-        let upload = self.upload(who, &request.input.upload_id, &place).await?;
+        let input = request.input;
+        let upload = self.upload(who, &input.bucket, &input.key, &input.upload_id).await?;
         self.forget(upload).await?;
         answer(AbortMultipartUploadOutput::default())
     }

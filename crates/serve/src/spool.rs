@@ -10,6 +10,7 @@ use bytes::{Buf as _, Bytes};
 use futures::StreamExt as _;
 use s3s::dto::StreamingBlob;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 /// Chunks that may wait between the two sides.
 const WAITING: usize = 4;
@@ -18,10 +19,12 @@ const STALL_TIME: Duration = Duration::from_mins(1);
 
 /// Does blocking work beside the connections.
 pub(crate) async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done,
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
-    }
+    finished(tokio::task::spawn_blocking(work)).await
+}
+
+/// What blocking work gave. It is never cancelled, so it can only have panicked.
+async fn finished<T>(work: JoinHandle<T>) -> T {
+    work.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
 }
 
 /// Writes a body to a private scratch file, hashing it on the way.
@@ -47,10 +50,7 @@ pub(crate) async fn spool(body: Option<StreamingBlob>, scratch: &Scratch) -> ass
         }
     }
     drop(send);
-    match written.await {
-        Ok(written) => written,
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
-    }
+    finished(written).await
 }
 
 /// The writer's end: a reader of what came.

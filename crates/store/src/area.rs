@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use assay_manifest::{Digest, Hasher};
+use assay_manifest::Digest;
 
 use crate::backend::{Backend, Mode, Sync};
-use crate::{Error, MAX_LISTED, Result, Scratch, ScratchFile, layout};
+use crate::{Error, MAX_LISTED, Object, Result, Scratch, ScratchFile, layout};
 
 /// The objects under one prefix of a store. Cheap to clone.
 ///
@@ -15,17 +15,6 @@ use crate::{Error, MAX_LISTED, Result, Scratch, ScratchFile, layout};
 pub struct Area {
     backend: Arc<Backend>,
     prefix: String,
-}
-
-/// An object of an area.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Listed {
-    /// Its path below the area's prefix.
-    pub path: String,
-    /// Its size in bytes.
-    pub size: u64,
-    /// When it was last written, in milliseconds since 1970, by the backend's clock.
-    pub modified_unix_ms: i64,
 }
 
 impl Area {
@@ -73,38 +62,25 @@ impl Area {
 
     /// The digest and size in bytes of an object, hashed where it lies; none where there is no such object.
     pub fn digest(&self, path: &str) -> Result<Option<(Digest, u64)>> {
-        let (mut hasher, mut size) = (Hasher::new(), 0);
-        let there = self.backend.read(&self.path(path)?, |chunk| {
-            hasher.update(chunk);
-            size += chunk.len() as u64;
-            Ok(())
-        })?;
-        Ok(there.then(|| (hasher.finish(), size)))
+        self.backend.digest(&self.path(path)?)
     }
 
     /// Copies an object into a private scratch file while hashing it: what was read, and its digest, which is the caller's to
     /// judge. None where there is no such object.
     pub fn materialise(&self, path: &str, scratch: &Scratch) -> Result<Option<(Digest, ScratchFile)>> {
-        let mut writer = scratch.writer()?;
-        let there = self.backend.read(&self.path(path)?, |chunk| writer.append(chunk))?;
-        Ok(there.then(|| writer.finish()))
+        self.backend.materialise(&self.path(path)?, scratch)
     }
 
-    /// All objects below `prefix` whose paths sort after `after`, in byte order of their paths.
-    pub fn list(&self, prefix: &str, after: Option<&str>) -> Result<Vec<Listed>> {
+    /// All objects below `prefix` whose paths sort after `after`, in byte order of their paths, which are given below the area's prefix.
+    pub fn list(&self, prefix: &str, after: Option<&str>) -> Result<Vec<Object>> {
         let after = after.map(|after| self.path(after)).transpose()?;
         let objects = self.backend.list_after(&self.path(prefix)?, after.as_ref(), MAX_LISTED)?;
         if objects.len() > MAX_LISTED {
             return Err(Error::TooMany { prefix: format!("{}/{prefix}", self.prefix), limit: MAX_LISTED });
         }
         let own = |path: &str| path.strip_prefix(&self.prefix).and_then(|path| path.strip_prefix('/')).map(str::to_owned);
-        let mut listed: Vec<_> = objects
-            .into_iter()
-            .filter_map(|object| {
-                let path = own(&object.path)?;
-                Some(Listed { path, size: object.size, modified_unix_ms: object.modified_unix_ms })
-            })
-            .collect();
+        let mut listed: Vec<_> =
+            objects.into_iter().filter_map(|object| Some(Object { path: own(&object.path)?, ..object })).collect();
         listed.sort_unstable();
         Ok(listed)
     }

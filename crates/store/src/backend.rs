@@ -22,7 +22,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use crate::bucket::{self, Patience};
 use crate::error::Cause;
 use crate::objects::Object;
-use crate::scratch::{ScratchFile, read_chunks};
+use crate::scratch::{Scratch, ScratchFile, read_chunks};
 use crate::uri::{self, Bucket, Location};
 use crate::{Error, Result, layout};
 
@@ -96,12 +96,12 @@ impl Backend {
     fn open_bucket(bucket: &Bucket, opening: Opening) -> Result<Self> {
         let uri = bucket.to_string();
         let open = |patience| bucket::objects(bucket, patience);
-        let once = open(Patience::Never)?;
         let first = if opening == Opening::Again { Patience::Lasting } else { Patience::First };
-        let first = Self { objects: open(first)?, once, folder: None, remote: true, uri: uri.clone() };
-        match first.list(&layout::BLOBS.into(), 0) {
+        let opened = Self { objects: open(first)?, once: open(Patience::Never)?, folder: None, remote: true, uri: uri.clone() };
+        match opened.list(&layout::BLOBS.into(), 0) {
             Ok(found) if found.is_empty() && opening != Opening::Create => Err(Error::NoStore { uri }),
-            Ok(_) => Ok(Self { objects: open(Patience::Lasting)?, ..first }),
+            Ok(_) if first == Patience::Lasting => Ok(opened),
+            Ok(_) => Ok(Self { objects: open(Patience::Lasting)?, ..opened }),
             Err(Error::Backend { source, .. }) => Err(Error::Bucket { uri, source }),
             Err(error) => Err(error),
         }
@@ -238,14 +238,14 @@ impl Backend {
             match &refused {
                 ObjectError::AlreadyExists { .. } if !self.remote => return Ok(false),
                 ObjectError::AlreadyExists { .. } => {
-                    if let Some(there) = self.digest(path)? {
+                    if let Some((there, _)) = self.digest(path)? {
                         return Ok(is_unsure && there == own()?);
                     }
                 }
                 passing if self.remote && may_pass(passing) => is_unsure = true,
                 _ => return Err(self.failed("write", path)(Box::new(refused))),
             }
-            if began.elapsed() > bucket::PATIENCE {
+            if began.elapsed() > bucket::RETRY_TIME {
                 return Err(self.failed("write", path)(Box::new(refused)));
             }
             std::thread::sleep(pause);
@@ -253,13 +253,22 @@ impl Backend {
         }
     }
 
-    fn digest(&self, path: &Path) -> Result<Option<Digest>> {
-        let mut hasher = Hasher::new();
+    /// The digest and size in bytes of an object, hashed where it lies; none where there is no such object.
+    pub(crate) fn digest(&self, path: &Path) -> Result<Option<(Digest, u64)>> {
+        let (mut hasher, mut size) = (Hasher::new(), 0);
         let there = self.read(path, |chunk| {
             hasher.update(chunk);
+            size += chunk.len() as u64;
             Ok(())
         })?;
-        Ok(there.then(|| hasher.finish()))
+        Ok(there.then(|| (hasher.finish(), size)))
+    }
+
+    /// Copies an object into a private scratch file while hashing it; none where there is no such object.
+    pub(crate) fn materialise(&self, path: &Path, scratch: &Scratch) -> Result<Option<(Digest, ScratchFile)>> {
+        let mut writer = scratch.writer()?;
+        let there = self.read(path, |chunk| writer.append(chunk))?;
+        Ok(there.then(|| writer.finish()))
     }
 
     fn created<T>(&self, result: object_store::Result<T>, path: &Path) -> Result<bool> {

@@ -18,7 +18,7 @@ use crate::{Error, Result};
 const REQUEST_TIME: Duration = Duration::from_mins(10);
 const CONNECT_TIME: Duration = Duration::from_secs(5);
 /// How long a service may be away, or answer that it is busy, before a request fails.
-const RETRY_TIME: Duration = Duration::from_mins(3);
+pub(crate) const RETRY_TIME: Duration = Duration::from_mins(3);
 /// How often the first request of all is sent again. A person who mistyped an address waits for it: about a second and a half.
 const FIRST_RETRIES: usize = 4;
 /// More often than [`RETRY_TIME`] has room for.
@@ -43,19 +43,16 @@ pub(crate) enum Patience {
     Never,
 }
 
-/// How long [`Patience::Lasting`] lasts.
-pub(crate) const PATIENCE: Duration = RETRY_TIME;
-
 /// The objects of a bucket, below its prefix. No request is sent.
 pub(crate) fn objects(bucket: &Bucket, patience: Patience) -> Result<Arc<dyn ObjectStore>> {
     // The first provider that is installed stays; without one, two linked ones make every connection panic.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    let built = builder(bucket, patience, &|name| std::env::var(name).ok())?.build();
+    let built = builder(bucket, patience)?.build();
     let objects = built.map_err(|source| Error::Bucket { uri: bucket.to_string(), source: Box::new(source) })?;
     Ok(if bucket.prefix.is_empty() { Arc::new(objects) } else { Arc::new(PrefixStore::new(objects, bucket.prefix.as_str())) })
 }
 
-fn builder(bucket: &Bucket, patience: Patience, variable: &dyn Fn(&str) -> Option<String>) -> Result<AmazonS3Builder> {
+fn builder(bucket: &Bucket, patience: Patience) -> Result<AmazonS3Builder> {
     let mut builder = AmazonS3Builder::from_env();
     if let Some(endpoint) = &bucket.endpoint {
         // Given with the bucket, it is meant for this bucket, whatever else the environment is for.
@@ -66,7 +63,7 @@ fn builder(bucket: &Bucket, patience: Patience, variable: &dyn Fn(&str) -> Optio
     }
     let endpoint =
         [AmazonS3ConfigKey::S3Endpoint, AmazonS3ConfigKey::Endpoint].iter().find_map(|key| builder.get_config_value(key));
-    let is_given = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
+    let is_given = |name: &str| std::env::var(name).is_ok_and(|value| !value.is_empty());
     let has_key = is_given("AWS_ACCESS_KEY_ID") && is_given("AWS_SECRET_ACCESS_KEY");
     let has_credentials = has_key || CREDENTIALS.iter().any(|name| is_given(name));
     if is_given("AWS_ACCESS_KEY_ID") && !has_key {

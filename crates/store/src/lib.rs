@@ -42,7 +42,7 @@ mod scratch;
 mod store;
 mod uri;
 
-pub use area::{Area, Listed};
+pub use area::Area;
 pub use error::Error;
 pub use layout::MAX_PATH_BYTES;
 pub use objects::{Object, Objects, Place};

@@ -57,7 +57,7 @@ impl std::fmt::Display for Place {
 /// An object of a store.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Object {
-    /// Its path in the store.
+    /// Its path in the store, or below the area that was listed.
     pub path: String,
     /// Its size in bytes.
     pub size: u64,
@@ -90,9 +90,7 @@ impl Objects {
 
     /// Copies an object into a private scratch file: none where there is no such object.
     pub fn materialise(&self, place: &Place, scratch: &Scratch) -> Result<Option<(Digest, ScratchFile)>> {
-        let mut writer = scratch.writer()?;
-        let there = self.0.read(&place.path(), |chunk| writer.append(chunk))?;
-        Ok(there.then(|| writer.finish()))
+        self.0.materialise(&place.path(), scratch)
     }
 
     /// Writes all that `reader` gives to a private scratch file, hashing it on the way. `what` names it where it cannot be read.

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::Path as FilePath;
 use std::sync::Arc;
 
-use assay_manifest::{Digest, Hasher};
+use assay_manifest::Digest;
 use object_store::path::Path;
 
 use crate::backend::{Backend, Mode, Opening, Sync};
@@ -118,16 +118,10 @@ impl Store {
     }
 
     fn find(&self, digest: &Digest) -> Result<Found> {
-        let mut hasher = Hasher::new();
-        let there = self.0.read(&layout::blob(digest), |chunk| {
-            hasher.update(chunk);
-            Ok(())
-        })?;
-        let found = hasher.finish();
-        Ok(match there {
-            false => Found::Nothing,
-            true if found == *digest => Found::TrueBytes,
-            true => Found::OtherBytes(found),
+        Ok(match self.0.digest(&layout::blob(digest))? {
+            None => Found::Nothing,
+            Some((found, _)) if found == *digest => Found::TrueBytes,
+            Some((found, _)) => Found::OtherBytes(found),
         })
     }
 
@@ -145,11 +139,8 @@ impl Store {
     ///
     /// Fails with [`Error::Absent`], [`Error::Corrupt`] or [`Error::ScratchFull`], and then leaves no file.
     pub fn materialise(&self, digest: &Digest, scratch: &Scratch) -> Result<ScratchFile> {
-        let mut writer = scratch.writer()?;
-        if !self.0.read(&layout::blob(digest), |chunk| writer.append(chunk))? {
-            return Err(Error::Absent { digest: *digest });
-        }
-        let (found, file) = writer.finish();
+        let found = self.0.materialise(&layout::blob(digest), scratch)?;
+        let (found, file) = found.ok_or(Error::Absent { digest: *digest })?;
         matching(digest, found).map(|()| file)
     }
 
@@ -157,14 +148,8 @@ impl Store {
     ///
     /// Fails with [`Error::Corrupt`] where its bytes do not match.
     pub fn check(&self, digest: &Digest) -> Result<Option<u64>> {
-        let mut hasher = Hasher::new();
-        let mut size = 0;
-        let there = self.0.read(&layout::blob(digest), |chunk| {
-            hasher.update(chunk);
-            size += chunk.len() as u64;
-            Ok(())
-        })?;
-        if there { matching(digest, hasher.finish()).map(|()| Some(size)) } else { Ok(None) }
+        let Some((found, size)) = self.0.digest(&layout::blob(digest))? else { return Ok(None) };
+        matching(digest, found).map(|()| Some(size))
     }
 
     /// Whether there is a blob of that name. Its bytes are not looked at.

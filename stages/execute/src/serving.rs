@@ -294,17 +294,12 @@ impl<'a> ServingTrial<'a> {
         let limit = i64::try_from(self.time_limit().as_nanos()).unwrap_or(i64::MAX);
         let deadline = start.monotonic_ns.saturating_add(limit);
         let mut teller = Teller::new(ctx, self.trial, attempt, &progress);
-        let mut others = Others::new(ctx, Barrier::of(ctx, self.trial, attempt));
-        let mut look = || {
-            teller.look();
-            if others.are_lost() {
-                cancel.store(true, Ordering::Release);
-            }
-        };
-        let (finished, timed_out) = watched(ctx, &cancel, Some(deadline), &mut look, || {
-            assay_load::run(&trial, &mut prompts, &mut sink, &cancel, &progress)
+        let ((finished, timed_out), lost) = beside_others(ctx, &Barrier::of(ctx, self.trial, attempt), &cancel, || {
+            watched(ctx, &cancel, Some(deadline), &mut || teller.look(), || {
+                assay_load::run(&trial, &mut prompts, &mut sink, &cancel, &progress)
+            })
         });
-        if let Some(lost) = others.lost {
+        if let Some(lost) = lost {
             return Err(lost);
         }
         let finished = finished.map_err(|error| load_failure(&error))?;
@@ -375,34 +370,34 @@ fn watched<T>(
     })
 }
 
-/// The other shards of an attempt, while this one measures.
-struct Others<'a> {
-    ctx: &'a Context,
-    barrier: Barrier,
-    since: Stopwatch,
-    looked: Duration,
-    lost: Option<Failure>,
-}
-
-impl<'a> Others<'a> {
-    fn new(ctx: &'a Context, barrier: Barrier) -> Self {
-        Self { ctx, barrier, since: ctx.clock().start(), looked: Duration::ZERO, lost: None }
+/// Does `work` while another thread looks for the other shards, and sets `cancel` once one of them has broken the attempt off. Gives with
+/// the result why. A thread of its own, because a store may take its time to answer and a time limit may not.
+fn beside_others<T>(ctx: &Context, barrier: &Barrier, cancel: &AtomicBool, work: impl FnOnce() -> T) -> (T, Option<Failure>) {
+    if ctx.shard().count <= 1 {
+        return (work(), None);
     }
-
-    /// Whether one of them has broken the attempt off.
-    fn are_lost(&mut self) -> bool {
-        let elapsed = Duration::from_nanos(self.since.elapsed_ns());
-        if self.lost.is_none() && elapsed >= self.looked + LOOK_FOR_OTHERS_EVERY {
-            self.looked = elapsed;
-            match self.barrier.check_whole(self.ctx) {
-                Err(failure) if failure.code == SHARD_LOST => self.lost = Some(failure),
-                // A store that is away for a moment says nothing about the other shards.
-                Err(failure) => tracing::warn!(%failure, "the other shards cannot be looked for"),
-                Ok(()) => {}
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let looking = scope.spawn(|| {
+            while !done.load(Ordering::Acquire) {
+                match barrier.check_whole(ctx) {
+                    Err(lost) if lost.code == SHARD_LOST => {
+                        cancel.store(true, Ordering::Release);
+                        return Some(lost);
+                    }
+                    // A store that is away for a moment says nothing about the other shards.
+                    Err(failure) => tracing::warn!(%failure, "the other shards cannot be looked for"),
+                    Ok(()) => {}
+                }
+                std::thread::park_timeout(LOOK_FOR_OTHERS_EVERY);
             }
-        }
-        self.lost.is_some()
-    }
+            None
+        });
+        let result = work();
+        done.store(true, Ordering::Release);
+        looking.thread().unpark();
+        (result, looking.join().unwrap_or(None))
+    })
 }
 
 /// Tells now and then how far the load is.

@@ -3,20 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{Artifact, Collection, Digest, Document, InputRef, MAX_MANIFEST_BYTES, Plan, Publication, RunId};
-use assay_report::{counted, shell_word};
+use assay_report::counted;
 use assay_runner::default_store;
 use assay_stage::{Accepted, Exit, Failure, Layout};
-use assay_store::{Created, Scratch, Store};
+use assay_store::{Created, MAX_POINTER_BYTES, Scratch, Store};
 use assay_verify::{StoreBlobs, evidence_of, fetched_from};
 
-use crate::commands::opened::{Opened, Where, named_store};
+use crate::commands::opened::{Opened, Where, store_option};
 use crate::output;
 
 /// The most bytes of one blob that wait on their way.
 const SCRATCH_BYTES: u64 = 64 << 30;
-
-/// The largest pointer.
-const MAX_POINTER_BYTES: u64 = 1 << 20;
 
 /// Copies a run with all that it rests on, so that it is shown, verified and resumed without the store that it was made in. The
 /// run's chain is verified first, and every byte is checked on its way.
@@ -72,8 +69,7 @@ impl Fetch {
         let size = copied.bytes as f64 / 1e6;
         output::line(format!("fetched  {}: {}, {size:.1} MB{there}{raw}", self.run, counted(copied.blobs, "blob")));
         output::line(format!("to       {}", to.uri()));
-        let store = named_store(to.uri()).filter(|_| self.to.is_some());
-        let store = store.map(|uri| format!(" --store {}", shell_word(uri))).unwrap_or_default();
+        let store = self.to.as_ref().map(|_| store_option(to.uri())).unwrap_or_default();
         output::line(format!("verify   assay verify {}{store}", self.run));
         output::line(format!("show     assay show {}{store}", self.run));
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use assay_envelope::{Trust, Verified};
 use assay_manifest::{Collection, Document, Environment, Plan, Publication, RunId, Summary, Views};
-use assay_report::{Inputs, Report, SignedBy};
+use assay_report::{Inputs, Report, SignedBy, shell_word};
 use assay_runner::{Config, default_store};
 use assay_stage::Failure;
 use assay_store::Store;
@@ -85,6 +85,11 @@ impl Where {
 /// A store as commands have to name it; none where they find it by themselves.
 pub(crate) fn named_store(uri: &str) -> Option<&str> {
     Some(uri).filter(|uri| default_store().ok().as_deref() != Some(*uri))
+}
+
+/// How a command line names a store; nothing where commands find it by themselves.
+pub(crate) fn store_option(uri: &str) -> String {
+    named_store(uri).map(|uri| format!(" --store {}", shell_word(uri))).unwrap_or_default()
 }
 
 impl Opened {

@@ -6,12 +6,11 @@ use std::path::{Path, PathBuf};
 use assay_envelope::ScryptCost;
 use assay_manifest::{Plan, Publication, RunId, RunStatus, Summary};
 use assay_process::Signal;
-use assay_report::shell_word;
 use assay_runner::{Committed, Config, Run as Driven, RunSpec, SourceSpec, ToBranch, export, init_keys};
 use assay_stage::{Exit, Failure};
 use serde_json::json;
 
-use crate::commands::opened::{Opened, Where, named_store};
+use crate::commands::opened::{Opened, Where, store_option};
 use crate::commands::push;
 use crate::output;
 use crate::progress::Progress;
@@ -187,7 +186,7 @@ fn no_valid_trial(opened: &Opened, folder: &Path) -> Option<Failure> {
 
 /// How a command finds the run's store: somewhere else than where one stands, only by its name.
 fn elsewhere(run: &Driven) -> String {
-    named_store(&run.store_uri).map(|uri| format!(" --store {}", shell_word(uri))).unwrap_or_default()
+    store_option(&run.store_uri)
 }
 
 /// The run is finished, whatever became of its folder on the branch: worth another try, of the push alone.
