@@ -4,8 +4,17 @@
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 
-# The folder of the dev profile, which all scripts share so that nothing is compiled twice.
+# Programs carry their C library with them, so that the same ones run here and in an image that holds nothing else. That works only
+# where the target is named: what cargo runs while it builds (macros of dependencies) must not be built so.
+if [ "$(uname -s)" = Linux ] && command -v rustc >/dev/null && [ -z "${CARGO_BUILD_TARGET:-}" ]; then
+    CARGO_BUILD_TARGET=$(rustc -vV | sed -n 's/^host: //p')
+    export CARGO_BUILD_TARGET
+    export RUSTFLAGS="${RUSTFLAGS:+$RUSTFLAGS }-C target-feature=+crt-static"
+fi
+
+# The folder of the built programs, which all scripts share so that nothing is compiled twice.
 target=${CARGO_TARGET_DIR:-$root/target}
+programs=$target${CARGO_BUILD_TARGET:+/$CARGO_BUILD_TARGET}/debug
 
 # Where scripts keep what tests need from elsewhere: outside of the repository, so that it survives `git clean`.
 cache=${ASSAY_CI_CACHE:-${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/assay-ci}

@@ -3,6 +3,7 @@
 mod commands;
 mod output;
 mod progress;
+mod told;
 mod trust;
 
 use std::process::ExitCode;

@@ -24,7 +24,7 @@ pub(crate) struct Progress {
 
 impl Progress {
     /// For a person at a terminal, a log file, or a machine.
-    pub(crate) fn new(_run: &Run, as_json: bool, is_terminal: bool) -> Self {
+    pub(crate) fn new(as_json: bool, is_terminal: bool) -> Self {
         let bar = (is_terminal && !as_json).then(|| {
             let bar = ProgressBar::new_spinner();
             if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed_precise} {msg}") {

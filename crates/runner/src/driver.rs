@@ -4,7 +4,6 @@
 //! keeps no state of its own: what is in the store is the state.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::mpsc::sync_channel;
 
 use assay_manifest::{Body, Document, ExecutionPart, InputRef, Kind, MAX_MANIFEST_BYTES, Manifest, Plan, RunId, Shard, TrialId};
 use assay_stage::{Accepted, Event, Exit, Failure, Layout, StageName, Try, counted_attempt};
@@ -15,9 +14,6 @@ use crate::{StagePolicies, StagePolicy};
 
 /// How often a block is provisioned anew because its target is found dead.
 const MAX_INCARNATIONS: u32 = 16;
-
-/// Events that may wait for the observer; a stage that says more is held up until it has caught up.
-pub(crate) const WAITING_EVENTS: usize = 1024;
 
 /// One call of a stage.
 #[derive(Clone, Debug)]
@@ -38,10 +34,11 @@ pub struct StageCall {
     pub label: String,
 }
 
-/// Where stages run. The shards of one stage are asked for from several threads at once.
+/// Where stages run.
 pub trait Runner: Sync {
-    /// Runs a stage to its end and gives its accepted result.
-    fn run(&self, call: &StageCall, observe: &mut dyn FnMut(&Event)) -> Result<InputRef, Failure>;
+    /// Runs a stage to its end, on all of its shards at once, and gives the accepted result of each. What failed in a way that a retry may
+    /// mend is tried again, as often as its policy says.
+    fn run(&self, calls: &[StageCall], observe: &mut dyn FnMut(&StageCall, &Event)) -> Vec<Result<InputRef, Failure>>;
 
     /// Starts the recorder and returns once it is recording.
     fn start_recorder(&self, call: &StageCall) -> Result<(), Failure>;
@@ -265,61 +262,36 @@ impl Driver<'_> {
         }
     }
 
-    /// Calls a stage, and again where it failed in a way that a retry may mend.
+    /// Calls a stage that is one process.
     fn stage(&mut self, stage: StageName, inputs: Vec<InputRef>, parameters: Value, label: &str) -> Result<InputRef, Failure> {
         let call = self.call(stage, Shard::ONLY, inputs, parameters, label);
-        self.observer.stage_started(&call);
-        let observer = &mut *self.observer;
-        let result = with_retries(self.runner, &call, &mut |event| observer.event(&call, event));
-        self.observer.stage_finished(&call, result.as_ref().copied());
-        result.map_err(|failure| at_stage(stage, failure))
+        let results = self.at_once(std::slice::from_ref(&call))?;
+        results.into_iter().next().ok_or_else(|| Failure::unexpected("runner", format!("{stage} gave no result")))
     }
 
-    /// Calls execute once for each shard, all at once, and gives their parts in order. The first failure is that of the stage.
+    /// Calls execute once for each shard, all at once, and gives their parts in order.
     fn sharded(&mut self, inputs: Vec<InputRef>, parameters: Value, label: &str) -> Result<Vec<InputRef>, Failure> {
         let shards: Vec<Shard> = self.shards().collect();
-        let [_] = shards.as_slice() else {
-            let calls: Vec<_> = shards
-                .iter()
-                .map(|shard| {
-                    let label = format!("{label}-{}", shard.index);
-                    self.call(StageName::Execute, *shard, inputs.clone(), parameters.clone(), &label)
-                })
-                .collect();
-            return self.at_once(&calls);
-        };
-        Ok(vec![self.stage(StageName::Execute, inputs, parameters, label)?])
+        let label = |shard: &Shard| if shards.len() == 1 { label.to_owned() } else { format!("{label}-{}", shard.index) };
+        let calls: Vec<_> = shards
+            .iter()
+            .map(|shard| self.call(StageName::Execute, *shard, inputs.clone(), parameters.clone(), &label(shard)))
+            .collect();
+        self.at_once(&calls)
     }
 
+    /// The first failure is that of the stage.
     fn at_once(&mut self, calls: &[StageCall]) -> Result<Vec<InputRef>, Failure> {
         for call in calls {
             self.observer.stage_started(call);
         }
-        let (sender, events) = sync_channel::<(usize, Event)>(WAITING_EVENTS);
-        let (runner, observer) = (self.runner, &mut *self.observer);
-        let results: Vec<Result<InputRef, Failure>> = std::thread::scope(|scope| {
-            let threads: Vec<_> = calls
-                .iter()
-                .enumerate()
-                .map(|(index, call)| {
-                    let sender = sender.clone();
-                    // Nobody listens once this thread has gone; the stage goes on all the same.
-                    scope.spawn(move || with_retries(runner, call, &mut |event| drop(sender.send((index, event.clone())))))
-                })
-                .collect();
-            drop(sender);
-            for (index, event) in events {
-                if let Some(call) = calls.get(index) {
-                    observer.event(call, &event);
-                }
-            }
-            let panicked = || Failure::unexpected("shard", "the thread that waits for a shard panicked");
-            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(panicked()))).collect()
-        });
+        let observer = &mut *self.observer;
+        let results = self.runner.run(calls, &mut |call, event| observer.event(call, event));
         for (call, result) in calls.iter().zip(&results) {
             self.observer.stage_finished(call, result.as_ref().copied());
         }
-        results.into_iter().map(|result| result.map_err(|failure| at_stage(StageName::Execute, failure))).collect()
+        let stage = calls.first().map_or(StageName::Plan, |call| call.stage);
+        results.into_iter().map(|result| result.map_err(|failure| at_stage(stage, failure))).collect()
     }
 
     fn call(&self, stage: StageName, shard: Shard, inputs: Vec<InputRef>, parameters: Value, label: &str) -> StageCall {
@@ -334,20 +306,6 @@ impl Driver<'_> {
         B::of(&document).cloned().ok_or_else(|| {
             Failure::verification("other_kind", format!("{} is a {}, not a {}", reference.manifest, document.kind(), B::KIND))
         })
-    }
-}
-
-/// Runs a call, and again where it failed in a way that a retry may mend.
-fn with_retries(runner: &dyn Runner, call: &StageCall, observe: &mut dyn FnMut(&Event)) -> Result<InputRef, Failure> {
-    let mut tries = 0;
-    loop {
-        match runner.run(call, observe) {
-            Err(failure) if failure.is_worth_a_retry() && tries < call.policy.retries => {
-                tries += 1;
-                observe(&Event::Note { message: format!("retry {tries} of {}: {}", call.policy.retries, failure.message) });
-            }
-            result => return result,
-        }
     }
 }
 
@@ -370,64 +328,4 @@ pub(crate) fn create_or_read(store: &Store, path: &str, bytes: &[u8]) -> Result<
         Created::Yes => None,
         Created::No { existing } => Some(existing),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use std::cell::RefCell;
-    use std::sync::Mutex;
-
-    use assay_manifest::Digest;
-
-    use super::*;
-
-    /// Fails as often as it has failures, then gives a result.
-    struct Failing(Mutex<Vec<Failure>>);
-
-    impl Runner for Failing {
-        fn run(&self, _: &StageCall, _: &mut dyn FnMut(&Event)) -> Result<InputRef, Failure> {
-            let next = self.0.lock().expect("no panic").pop();
-            let digest = Digest::of(b"");
-            next.map_or(Ok(InputRef { kind: Kind::Plan, manifest: digest, bundle: digest }), Err)
-        }
-
-        fn start_recorder(&self, _: &StageCall) -> Result<(), Failure> {
-            Ok(())
-        }
-
-        fn stop_recorder(&self) -> Option<Failure> {
-            None
-        }
-
-        fn release(&self) {}
-    }
-
-    /// How it ended, and how often it was tried again, with two retries.
-    fn tried(failures: &[Failure]) -> (Result<(), String>, usize) {
-        let call = StageCall {
-            stage: StageName::Provision,
-            run_id: "nightly".parse().expect("a run id"),
-            inputs: Vec::new(),
-            parameters: json!({}),
-            shard: Shard::ONLY,
-            policy: StagePolicy { timeout: None, retries: 2 },
-            label: String::new(),
-        };
-        let retries = RefCell::new(0);
-        let runner = Failing(Mutex::new(failures.iter().rev().cloned().collect()));
-        let result = with_retries(&runner, &call, &mut |_| *retries.borrow_mut() += 1);
-        (result.map(|_| ()).map_err(|failure| failure.code), retries.into_inner())
-    }
-
-    #[test]
-    fn what_a_retry_may_mend_is_tried_again_and_nothing_else() {
-        let passing = Failure::environment("busy", "m");
-        let lasting = Failure::environment("model_not_served", "m").lasting();
-        assert_eq!(tried(&[]), (Ok(()), 0));
-        assert_eq!(tried(&[passing.clone(), passing.clone()]), (Ok(()), 2));
-        assert_eq!(tried(&[passing.clone(), passing.clone(), passing.clone()]), (Err("busy".to_owned()), 2));
-        assert_eq!(tried(std::slice::from_ref(&lasting)), (Err("model_not_served".to_owned()), 0));
-        assert_eq!(tried(&[passing, lasting]), (Err("model_not_served".to_owned()), 1));
-        assert_eq!(tried(&[Failure::definition("bad", "m")]), (Err("bad".to_owned()), 0));
-    }
 }

@@ -26,6 +26,11 @@ struct Unlocked {
 }
 
 impl KeyRing {
+    /// The one key of a process that has no other: a file in cosign's format.
+    pub fn of_file(role: Role, path: &Path, password: &[u8]) -> Result<Self, Failure> {
+        Ok(Self(Arc::new(BTreeMap::from([(role, unlock(path, password)?)]))))
+    }
+
     /// The unlocked key of a role, for handing it to its stage.
     pub(crate) fn unlocked(&self, role: Role) -> Result<&[u8], Failure> {
         Ok(&self.key(role)?.pkcs8)
@@ -81,12 +86,7 @@ impl LocalKeys {
     }
 
     fn unlock_one(&self, role: Role, password: &[u8]) -> Result<(Role, Unlocked), Failure> {
-        let path = self.config.private_key(role);
-        let text = read_key(&path)?;
-        let key = SecretKey::decrypt(&text, password).map_err(|error| Failure::locked_key(&path, &error))?;
-        let unusable =
-            |error: assay_envelope::KeyError| Failure::unexpected("key", "an unlocked key cannot be written").because(&error);
-        Ok((role, Unlocked { pkcs8: key.to_pkcs8_der().map_err(unusable)?, public: key.public_key() }))
+        Ok((role, unlock(&self.config.private_key(role), password)?))
     }
 
     /// The public keys, by role.
@@ -119,6 +119,14 @@ pub fn init_keys(config: &Config, password: &[u8], cost: ScryptCost) -> Result<V
         write_new_or_replace(&config.trust(), policy.to_yaml().as_bytes(), 0o644)?;
     }
     Ok(missing)
+}
+
+fn unlock(path: &Path, password: &[u8]) -> Result<Unlocked, Failure> {
+    let text = read_key(path)?;
+    let key = SecretKey::decrypt(&text, password).map_err(|error| Failure::locked_key(path, &error))?;
+    let unusable =
+        |error: assay_envelope::KeyError| Failure::unexpected("key", "an unlocked key cannot be written").because(&error);
+    Ok(Unlocked { pkcs8: key.to_pkcs8_der().map_err(unusable)?, public: key.public_key() })
 }
 
 fn read_trust_root(path: &Path) -> Result<Option<TrustPolicy>, Failure> {

@@ -16,8 +16,9 @@ use assay_manifest::{Digest, InputRef, Role};
 use assay_process::{Cancel, Child, Command, Ended, FdThree, Orphans, Output, Signal, Spawner, Status, pipe_holding};
 use assay_stage::{Event, Exit, Failure, HoldRequest, Secrets, StageName, read_secret};
 
-use crate::driver::WAITING_EVENTS;
 use crate::{KeyRing, Runner, StageCall};
+
+mod retry;
 
 /// How long a stage may take to end after it was told to: longer than it gives to what it measures.
 const STAGE_GRACE: Duration = Duration::from_secs(15);
@@ -30,6 +31,9 @@ const RECORDER_START: Duration = Duration::from_mins(1);
 
 /// Lines of a held process's log that are told when it ends too early.
 const TAIL_LINES: usize = 10;
+
+/// Events that may wait for the observer; a stage that says more is held up until it has caught up.
+const WAITING_EVENTS: usize = 1024;
 
 /// The longest event: a line of a stage's standard output.
 const MAX_EVENT_BYTES: u64 = 1 << 20;
@@ -229,8 +233,8 @@ fn absent(request: &HoldRequest, name: &str, what: &str) -> Failure {
     .lasting()
 }
 
-impl Runner for LocalRunner {
-    fn run(&self, call: &StageCall, observe: &mut dyn FnMut(&Event)) -> Result<InputRef, Failure> {
+impl LocalRunner {
+    fn run_once(&self, call: &StageCall, observe: &mut dyn FnMut(&Event)) -> Result<InputRef, Failure> {
         let process = self.start_stage(call, self.cancel.clone())?;
         let mut held = Ok(());
         let outcome = process.finish(&mut |event| {
@@ -245,6 +249,12 @@ impl Runner for LocalRunner {
         });
         held?;
         outcome
+    }
+}
+
+impl Runner for LocalRunner {
+    fn run(&self, calls: &[StageCall], observe: &mut dyn FnMut(&StageCall, &Event)) -> Vec<Result<InputRef, Failure>> {
+        retry::at_once(calls, observe, |call, observe| self.run_once(call, observe))
     }
 
     fn start_recorder(&self, call: &StageCall) -> Result<(), Failure> {

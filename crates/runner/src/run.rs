@@ -1,21 +1,24 @@
 //! One run's life: its Source is created once, it is driven by one process at a time, and if it ends before its time it says so.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use assay_envelope::{Expect, Trust, TrustPolicy, verify};
 use assay_manifest::{
-    Digest, Document, EndState, InputRef, Instant, Kind, MAX_MANIFEST_BYTES, MAX_NAME, Name, OriginKind, Reason, Role, RunEnd,
-    RunId, Shard, Source,
+    Body as _, Digest, Document, EndState, InputRef, Instant, Intent, Kind, MAX_MANIFEST_BYTES, MAX_NAME, Name, OriginKind,
+    Reason, Role, RunEnd, RunId, Shard, Source,
 };
 use assay_process::{Cancel, Spawner};
-use assay_spec::Publish;
+use assay_spec::{Closure, Publish};
 use assay_stage::{Accepted, Clock, Exit, Failure, Layout, Seal, StageName, binary_digest, load_trust, seal};
 use assay_store::Store;
 use serde_json::{Value, json};
 
 use crate::driver::{create_or_read, drive};
-use crate::source::{ReadSource, SourceSpec, read_source};
+use crate::kubernetes::{InCluster, KubernetesRunner, PodAsked};
+use crate::source::{ReadSource, SourceSpec, closure_of, read_source};
 use crate::{
-    Branch, BranchAsked, Config, Finished, KeyRing, LocalKeys, LocalRunner, Observer, RunLock, StagePolicies, StagePolicy,
+    Branch, BranchAsked, Config, Finished, KeyRing, LocalKeys, LocalRunner, Observer, RunLock, Runner, StagePolicies, StagePolicy,
 };
 
 /// How often one run may end before its time.
@@ -33,6 +36,24 @@ pub struct RunSpec {
     pub plan: Value,
     /// The folder that holds the stages' binaries.
     pub binaries: PathBuf,
+    /// The trust policy that its stages verify under; without it, the configured root.
+    pub trust: Option<Vec<u8>>,
+}
+
+/// What a driver in a cluster is started with.
+pub struct DriverSpec {
+    /// The run.
+    pub run_id: RunId,
+    /// What the run is to be started from; without it, the Source that somebody has signed and stored.
+    pub source: Option<SourceSpec>,
+    /// The store.
+    pub store: String,
+    /// The trust policy that stages verify under.
+    pub trust: Vec<u8>,
+    /// Parameters of the plan stage.
+    pub plan: Value,
+    /// A folder for scratch files.
+    pub home: PathBuf,
 }
 
 /// A run that is ready to be driven.
@@ -54,10 +75,13 @@ pub struct Run {
     publish: Publish,
     keys: KeyRing,
     policies: StagePolicies,
+    pods: BTreeMap<Role, PodAsked>,
+    intent: Intent,
     plan: Value,
     binaries: PathBuf,
     cancel: Cancel,
-    _lock: RunLock,
+    /// Held by who drives a run on this machine; in a cluster it is a Lease.
+    _lock: Option<RunLock>,
 }
 
 /// Whether a run's published folder is committed to a branch.
@@ -90,9 +114,14 @@ impl Run {
         let source = read.store(&store)?;
         check_same_source(&store, &run_id, &source)?;
         let keys = LocalKeys::of(config).unlock(password)?;
-        let (_, trust) = load_trust(&store, &config.trust().display().to_string())?;
+        let trust = match &spec.trust {
+            None => load_trust(&store, &config.trust().display().to_string())?.1,
+            Some(policy) => trusted_in_cluster(&store, policy, &keys)?,
+        };
         Ok(Self {
-            policies: policies(&read, trust),
+            policies: policies(&read.closure, trust),
+            pods: pods(&read.closure),
+            intent: read.closure.pipeline.spec.intent,
             publish: read.closure.pipeline.spec.publish.clone(),
             checkout: read.root.filter(|root| root.join(".git").exists()),
             run_id,
@@ -105,7 +134,50 @@ impl Run {
             plan: spec.plan.clone(),
             binaries: spec.binaries.clone(),
             cancel: cancel.clone(),
-            _lock: lock,
+            _lock: Some(lock),
+        })
+    }
+
+    /// A run that a driver in a cluster is to drive. What it is started from it reads itself, or somebody else has signed and stored
+    /// it: then it is verified like every input.
+    pub fn of_driver(spec: &DriverSpec, keys: KeyRing, cancel: &Cancel) -> Result<Self, Failure> {
+        let store = Store::open_again(&spec.store)?;
+        let trust = store.put(&spec.trust)?;
+        let policy = assay_stage::read_trust("the cluster's trust policy", &spec.trust)?;
+        let (source, closure) = match &spec.source {
+            Some(asked) => {
+                let scratch = tempfile::tempdir_in(&spec.home)
+                    .map_err(|error| Failure::environment("scratch", "cannot make a scratch folder").because(&error))?;
+                let spawner =
+                    Spawner::start().map_err(|error| Failure::environment("spawner", "cannot start a thread").because(&error))?;
+                let read = read_source(asked, scratch.path(), &spawner, cancel)?;
+                let source = read.store(&store)?;
+                check_same_source(&store, &spec.run_id, &source)?;
+                (source, read.closure)
+            }
+            None => {
+                let source = stored_source(&store, &spec.run_id, policy)?;
+                let closure = closure_of(&store, &source)?;
+                (source, closure)
+            }
+        };
+        Ok(Self {
+            policies: policies(&closure, trust),
+            pods: pods(&closure),
+            intent: closure.pipeline.spec.intent,
+            publish: closure.pipeline.spec.publish.clone(),
+            checkout: None,
+            run_id: spec.run_id.clone(),
+            store_uri: spec.store.clone(),
+            store,
+            home: spec.home.clone(),
+            source,
+            pipeline: closure.pipeline.name.clone(),
+            keys,
+            plan: spec.plan.clone(),
+            binaries: PathBuf::new(),
+            cancel: cancel.clone(),
+            _lock: None,
         })
     }
 
@@ -131,11 +203,10 @@ impl Run {
         self.home.join("logs").join(self.run_id.as_str())
     }
 
-    /// Drives the run to its end. If it ends before its time, it says so, signed.
+    /// Drives the run to its end on this machine.
     pub fn drive(&self, observer: &mut dyn Observer) -> Result<Finished, Failure> {
         // What a killed supervisor leaves behind comes to this process, which ends it before it starts anything else.
         assay_process::become_reaper().map_err(|error| Failure::of(Exit::Environment, "process", &error))?;
-        let source = self.sign_source()?;
         let scratch = self.fresh_scratch()?;
         let runner = LocalRunner::new(
             self.binaries.clone(),
@@ -146,19 +217,32 @@ impl Run {
             Some(scratch.clone()),
             self.cancel.clone(),
         )?;
-        let mut watching = Watching { observer, at: StageName::Plan };
-        let driven = drive(&self.run_id, source, &self.store, &self.policies, self.plan.clone(), &runner, &mut watching);
-        let at = watching.at;
+        let driven = self.drive_on(&runner, observer);
         drop(runner);
         if let Err(error) = std::fs::remove_dir_all(&scratch) {
             tracing::warn!(%error, scratch = %scratch.display(), "scratch files stay behind");
         }
+        driven
+    }
+
+    /// Drives the run to its end as Jobs of a cluster.
+    pub fn drive_in(&self, cluster: InCluster, observer: &mut dyn Observer) -> Result<Finished, Failure> {
+        let (trust, pods) = (self.policies.trust, self.pods.clone());
+        let runner = KubernetesRunner::new(cluster, &self.run_id, &self.store, trust, self.intent, pods, &self.cancel);
+        self.drive_on(&runner, observer)
+    }
+
+    /// Drives the run to its end, wherever its stages run. If it ends before its time, it says so, signed.
+    fn drive_on(&self, runner: &dyn Runner, observer: &mut dyn Observer) -> Result<Finished, Failure> {
+        let source = self.sign_source()?;
+        let mut watching = Watching { observer, at: StageName::Plan };
+        let driven = drive(&self.run_id, source, &self.store, &self.policies, self.plan.clone(), runner, &mut watching);
         driven.map_err(|failure| {
             let failure = match self.cancel.reason() {
                 Some(reason) => Failure::cancelled(format!("the run was stopped ({reason})")),
                 None => failure,
             };
-            match self.sign_end(&failure, at, source) {
+            match self.sign_end(&failure, watching.at, source) {
                 Ok(()) => failure,
                 Err(unsigned) => failure.hint(format!("the end of the run could not be recorded: {unsigned}")),
             }
@@ -190,7 +274,7 @@ impl Run {
     }
 
     /// The run's Source: signed and created once; a resumed run takes the one that is there.
-    fn sign_source(&self) -> Result<InputRef, Failure> {
+    pub fn sign_source(&self) -> Result<InputRef, Failure> {
         let path = Layout::of(&self.run_id).source();
         if let Some(existing) = self.store.read(&path, Accepted::MAX_BYTES)? {
             return pointer(&path, &existing);
@@ -316,15 +400,59 @@ fn check_same_source(store: &Store, run_id: &RunId, source: &Source) -> Result<(
     }
 }
 
-fn policies(read: &ReadSource, trust: Digest) -> StagePolicies {
+/// The policy of a cluster, put into the store. It has to let this machine's key start runs, or the first stage would refuse this one.
+fn trusted_in_cluster(store: &Store, policy: &[u8], keys: &KeyRing) -> Result<Digest, Failure> {
+    let read = assay_stage::read_trust("the cluster's trust policy", policy)?;
+    let own = keys.public(Role::Source)?;
+    let is_listed = read.signers.iter().any(|signer| signer.key == *own && signer.signs.contains(&Role::Source));
+    if !is_listed {
+        let message =
+            format!("the cluster's trust policy `{}` does not let your key {} start runs", read.name, own.fingerprint());
+        let key = own.to_pem().trim_end().replace('\n', "\n      ");
+        return Err(Failure::new(Exit::Verification, "wrong_signer", message).hint(format!(
+            "whoever administers the cluster adds this signer to `trust.yaml` of its ConfigMap `assay`:\n    - name: {}\n      signs: [source]\n      key: |\n      {}{key}",
+            "your-name", "  "
+        )));
+    }
+    Ok(store.put(policy)?)
+}
+
+/// The Source that somebody has signed for a run.
+fn stored_source(store: &Store, run_id: &RunId, policy: TrustPolicy) -> Result<Source, Failure> {
+    let path = Layout::of(run_id).source();
+    let Some(Accepted { manifest, bundle }) = Accepted::read(store, &path)? else {
+        return Err(Failure::usage("no_source", format!("nobody has signed a Source for the run `{run_id}`"))
+            .hint("`assay run --on kubernetes` does so before it starts a driver"));
+    };
+    let manifest = store.get(&manifest, MAX_MANIFEST_BYTES)?;
+    let bundle = store.get(&bundle, assay_envelope::MAX_BUNDLE_BYTES as u64)?;
+    let verified = verify(&manifest, &bundle, &Trust::Policy(policy), &Expect::default())?;
+    let document: &Document = verified.value();
+    match Source::of(document).filter(|source| source.header.run_id == *run_id) {
+        Some(source) => Ok(source.body.clone()),
+        None => Err(Failure::verification("other_kind", format!("`{path}` does not name the Source of the run"))),
+    }
+}
+
+/// What the pipeline asks of its stages' pods.
+fn pods(closure: &Closure) -> BTreeMap<Role, PodAsked> {
+    let asked = closure.pipeline.spec.stages.iter().map(|stage| {
+        let resources = assay_cluster::Resources { cpu: stage.cpu.clone(), memory: stage.memory.clone() };
+        (stage.role, PodAsked { resources, node_selector: stage.node_selector.clone(), image: stage.image.clone() })
+    });
+    asked.collect()
+}
+
+fn policies(closure: &Closure, trust: Digest) -> StagePolicies {
     let stage_of = |role: Role| StageName::ALL.into_iter().find(|stage| stage.role() == role && *stage != StageName::Record);
-    let stages = read.closure.pipeline.spec.stages.iter().filter_map(|stage| {
+    let spec = &closure.pipeline.spec;
+    let stages = spec.stages.iter().filter_map(|stage| {
         let name = stage_of(stage.role)?;
         // Execute's trials have limits of their own; the stage as a whole is bounded by the run's.
-        let timeout = if name == StageName::Execute { read.closure.pipeline.spec.time_limit } else { stage.timeout };
+        let timeout = if name == StageName::Execute { spec.time_limit } else { stage.timeout };
         Some((name, StagePolicy { timeout: Some(timeout), retries: stage.retries }))
     });
-    StagePolicies { trust, stages: stages.collect(), shards: read.closure.pipeline.spec.shards }
+    StagePolicies { trust, stages: stages.collect(), shards: spec.shards }
 }
 
 /// `<pipeline>-<date>-<time>-<4 digits>`: sorted by time, unique enough for people to start two at once.

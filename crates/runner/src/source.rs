@@ -258,7 +258,22 @@ fn from_adhoc(spec: &SourceSpec) -> Result<ReadSource, Failure> {
     })
 }
 
+/// The definitions of a stored Source, read from its own files.
+pub(crate) fn closure_of(store: &Store, source: &Source) -> Result<Closure, Failure> {
+    let read = |path: &str| {
+        let Some(file) = source.files.iter().find(|file| file.path == path) else { return Ok(None) };
+        let bytes = store.get(&file.artifact.digest, assay_spec::MAX_FILE_BYTES as u64)?;
+        Ok::<_, assay_store::Error>(Some(FileAt { bytes, executable: file.executable }))
+    };
+    Ok(read_closure(&source.pipeline, read)?.0)
+}
+
 impl ReadSource {
+    /// The address of the repository, without credentials.
+    pub fn origin(&self) -> Option<&str> {
+        self.repository.as_deref()
+    }
+
     /// Puts everything that was read into the store and gives the Source that names it.
     pub fn store(&self, store: &Store) -> Result<Source, Failure> {
         let objects = self.objects.iter().map(|object| {

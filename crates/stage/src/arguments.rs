@@ -36,6 +36,9 @@ pub(crate) struct Arguments {
     /// Where scratch files go; a private folder inside it is made and removed.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) scratch: Option<PathBuf>,
+    /// Where to write, as JSON, why the stage could not go on: what a cluster shows of a container that has ended.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) failure_file: Option<PathBuf>,
     /// Only compute: nothing is signed or accepted, outputs go to this store, and the manifest's digest is printed.
     #[arg(long, value_name = "URI")]
     pub(crate) recompute: Option<String>,

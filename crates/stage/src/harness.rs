@@ -61,9 +61,31 @@ pub fn main<S: Stage>(stage: &S) -> ExitCode {
         Err(failure) => {
             tracing::error!("{failure}");
             let exit = failure.exit;
+            if let Some(file) = &arguments.failure_file {
+                write_failure(file, &failure);
+            }
             emit(&Event::Failed(failure));
             exit.into()
         }
+    }
+}
+
+/// The most that Kubernetes keeps of what a container says of its end.
+const MAX_FAILURE_BYTES: usize = 4096;
+
+/// Writes down why a process could not go on, for whoever reads how its container ended. What is too long loses its details first.
+pub fn write_failure(file: &Path, failure: &Failure) {
+    let cut = |text: &str, most: usize| text.chars().take(most).collect::<String>();
+    let short = Failure { causes: Vec::new(), hint: None, message: cut(&failure.message, 800), ..failure.clone() };
+    let longer = Failure {
+        causes: failure.causes.iter().take(3).map(|cause| cut(cause, 200)).collect(),
+        hint: failure.hint.as_deref().map(|hint| cut(hint, 300)),
+        ..short.clone()
+    };
+    let texts = [failure, &longer, &short].map(|failure| serde_json::to_vec(failure).unwrap_or_default());
+    let fitting = texts.iter().find(|text| text.len() <= MAX_FAILURE_BYTES);
+    if let Err(error) = std::fs::write(file, fitting.map(Vec::as_slice).unwrap_or_default()) {
+        tracing::warn!(file = %file.display(), %error, "the failure was not written down");
     }
 }
 

@@ -18,7 +18,7 @@ pub use assay_chain::{StageName, Try, chain_name, counted_attempt};
 pub use context::{Clock, Context, Stopwatch};
 pub use event::{Event, HoldRequest};
 pub use failure::{Exit, Failure};
-pub use harness::{Stage, main};
+pub use harness::{Stage, main, write_failure};
 pub use inputs::Inputs;
 pub use layout::{Accepted, CONTRACT, Layout, input_digest};
 pub use seal::{Seal, Sealed, binary_digest, seal, source_dependencies};

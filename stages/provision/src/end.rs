@@ -7,13 +7,22 @@ use std::path::{Path, PathBuf};
 use assay_manifest::Target;
 use assay_stage::{Context, Failure};
 
+use crate::pods::BroughtUp;
+
 /// The most that is read of what the runner says.
 const MAX_BYTES: u64 = 32 << 10;
 
-/// Where the runner says how a target ended.
+/// Where it is said how a target ended.
 pub(crate) struct End {
     target: String,
-    file: PathBuf,
+    place: Place,
+}
+
+enum Place {
+    /// The runner holds it, and says so in a file.
+    File(PathBuf),
+    /// It is a pod, and the cluster says so.
+    Pod(BroughtUp),
 }
 
 impl End {
@@ -23,17 +32,33 @@ impl End {
     }
 
     pub(crate) fn at(target: &str, file: &Path) -> Self {
-        Self { target: target.to_owned(), file: file.to_owned() }
+        Self { target: target.to_owned(), place: Place::File(file.to_owned()) }
     }
 
-    pub(crate) fn file(&self) -> &Path {
-        &self.file
+    /// The end of a pod.
+    pub(crate) fn of_pod(target: &Target, pod: BroughtUp) -> Self {
+        Self { target: target.name.to_string(), place: Place::Pod(pod) }
+    }
+
+    /// The file, where the runner holds the target.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        match &self.place {
+            Place::File(file) => Some(file),
+            Place::Pod(_) => None,
+        }
     }
 
     /// Fails where the target has ended.
     pub(crate) fn check(&self) -> Result<(), Failure> {
+        match &self.place {
+            Place::File(file) => self.check_file(file),
+            Place::Pod(pod) => pod.check(&self.target),
+        }
+    }
+
+    fn check_file(&self, file: &Path) -> Result<(), Failure> {
         let mut said = String::new();
-        let read = File::open(&self.file).and_then(|file| file.take(MAX_BYTES).read_to_string(&mut said));
+        let read = File::open(file).and_then(|file| file.take(MAX_BYTES).read_to_string(&mut said));
         if read.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
             return Ok(());
         }
@@ -52,7 +77,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let end = End::at("vllm", &folder.path().join("end-of-vllm"));
         assert_eq!(end.check(), Ok(()));
-        std::fs::write(end.file(), "exit code 1; the end of its log:\nno such model\n").expect("written");
+        std::fs::write(end.file().expect("a file"), "exit code 1; the end of its log:\nno such model\n").expect("written");
         insta::assert_snapshot!(end.check().expect_err("it ended"), @r"
         error[target_ended]: target `vllm` ended before it was ready: exit code 1; the end of its log:
         no such model

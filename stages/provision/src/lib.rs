@@ -2,12 +2,14 @@
 
 mod end;
 mod models;
+mod pods;
 mod ready;
 mod simulator;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use assay_cluster::InPod;
 use assay_host::Root;
 use assay_manifest::{
     Artifact, Block, Control, ControlFact, ControlState, Count, EnvVar, Environment, Fact, Host, HostFacts, HostRole, Image,
@@ -18,6 +20,7 @@ use assay_stage::{Context, Event, Failure, HoldRequest, Inputs, Stage, StageName
 use serde::{Deserialize, Serialize};
 
 use crate::end::End;
+use crate::pods::Pods;
 
 /// What the machine that a stage runs on is called.
 const LOCAL: &str = "local";
@@ -45,18 +48,29 @@ impl Stage for Provision {
         let (plan, plan_digest) = inputs.plan()?;
         let block = Block { index: parameters.block, incarnation: parameters.incarnation };
         let targets = targets_of(plan, block.index)?;
-        let provisioned = targets.iter().map(|target| provision(ctx, plan, target)).collect::<Result<Vec<_>, _>>()?;
+        let here = InPod::here(|name| std::env::var(name).ok());
+        let pods = here.as_ref().map(|here| Pods::new(here, ctx.run_id(), block)).transpose()?;
+        let mut provisioned = Vec::new();
+        for target in &targets {
+            provisioned.push(provision(ctx, plan, target, pods.as_ref())?);
+        }
         let root = Root::host();
         let facts = assay_host::facts(&root);
+        let is_target = here.as_ref().is_none_or(|here| provisioned.iter().any(|found| found.hosts.contains(&here.node)));
+        // What is observed here says something of the target only where it runs here.
+        let observed = if is_target { assay_host::controls(&facts) } else { Vec::new() };
         Ok(Environment {
             plan_digest,
             block,
             observed_at: ctx.clock().now(),
-            controls: controls(&plan.controls, &assay_host::controls(&facts)),
-            software: assay_host::software(&root),
-            hosts: hosts(facts, &targets),
+            controls: controls(&plan.controls, &observed),
+            software: if is_target { assay_host::software(&root) } else { Vec::new() },
+            hosts: match &here {
+                None => hosts(facts, &targets),
+                Some(here) => hosts_of_cluster(facts, &here.node, &provisioned, &targets),
+            },
+            placement: placement(&targets, here.as_ref(), &provisioned),
             targets: provisioned,
-            placement: placement(&targets),
             pricing: plan.pricing.clone(),
             readings: readings(ctx, &root)?,
         })
@@ -85,24 +99,38 @@ fn targets_of(plan: &Plan, block: u32) -> Result<Vec<&Target>, Failure> {
     names.into_iter().map(target).collect()
 }
 
-fn provision(ctx: &Context, plan: &Plan, target: &Target) -> Result<ProvisionedTarget, Failure> {
-    let found = match target.kind {
-        TargetKind::Host => Found::unasked(target),
-        TargetKind::Endpoint => Found::ask(ctx, plan, target, address_of(target)?, target.ready_http.as_deref(), None)?,
-        TargetKind::Process => {
+fn provision(ctx: &Context, plan: &Plan, target: &Target, pods: Option<&Pods>) -> Result<ProvisionedTarget, Failure> {
+    let ready = target.ready_http.as_deref();
+    let brought_up = match (target.kind, pods) {
+        (TargetKind::Process | TargetKind::Simulator, Some(pods)) => Some(pods.bring_up(ctx, plan, target)?),
+        _ => None,
+    };
+    let found = match (target.kind, &brought_up) {
+        (TargetKind::Host, _) => Found::unasked(target),
+        (TargetKind::Endpoint, _) => Found::ask(ctx, plan, target, address_of(target)?, ready, None)?,
+        (TargetKind::Process, None) => {
             let end = End::of(ctx, target);
             ctx.emit(Event::Hold(hold(target, target.command.clone(), &end)?));
-            Found::ask(ctx, plan, target, address_of(target)?, target.ready_http.as_deref(), Some(&end))?
+            Found::ask(ctx, plan, target, address_of(target)?, ready, Some(&end))?
         }
-        TargetKind::Simulator => {
+        (TargetKind::Simulator, None) => {
             let end = End::of(ctx, target);
             let address = simulator::start(ctx, plan, target, &end, |command| Ok(Event::Hold(hold(target, command, &end)?)))?;
-            let ready = target.ready_http.as_deref().or(Some(simulator::READY_PATH));
-            Found::ask(ctx, plan, target, address, ready, Some(&end))?
+            Found::ask(ctx, plan, target, address, ready.or(Some(simulator::READY_PATH)), Some(&end))?
+        }
+        (kind, Some(up)) => {
+            let end = End::of_pod(target, up.clone());
+            let ready = if kind == TargetKind::Simulator { ready.or(Some(simulator::READY_PATH)) } else { ready };
+            Found::ask(ctx, plan, target, up.address.clone(), ready, Some(&end))?
         }
     };
-    let host = if target.kind == TargetKind::Endpoint { target.name.to_string() } else { LOCAL.to_owned() };
-    let image = target.image.as_ref().map(|image| Image { reference: image.reference.clone(), digest: image.digest });
+    let host = match (&brought_up, target.kind, pods) {
+        (Some(up), _, _) => up.node.clone(),
+        (None, TargetKind::Endpoint, _) => target.name.to_string(),
+        (None, _, Some(pods)) => pods.node().to_owned(),
+        (None, _, None) => LOCAL.to_owned(),
+    };
+    let planned = target.image.as_ref().map(|image| Image { reference: image.reference.clone(), digest: image.digest });
     Ok(ProvisionedTarget {
         id: target.name.clone(),
         kind: target.kind,
@@ -110,7 +138,7 @@ fn provision(ctx: &Context, plan: &Plan, target: &Target) -> Result<ProvisionedT
         address: found.address,
         version: found.version,
         models: found.models,
-        image,
+        image: brought_up.and_then(|up| up.image).or(planned),
         probes: found.probes,
     })
 }
@@ -174,7 +202,7 @@ fn hold(target: &Target, command: Vec<String>, end: &End) -> Result<HoldRequest,
         env: pick(|variable| variable.value.as_ref()),
         env_from: pick(|variable| variable.from_env.as_ref()),
         env_files: pick(|variable| variable.from_file.as_ref()),
-        end_file: path_text(end.file())?,
+        end_file: path_text(end.file().unwrap_or(Path::new("")))?,
     })
 }
 
@@ -204,6 +232,29 @@ fn hosts(mut facts: HostFacts, targets: &[&Target]) -> Vec<Host> {
     hosts
 }
 
+/// The node that this stage runs on, those of the targets, and the load, which is placed when execute starts. Of other nodes than this
+/// nothing is known until somebody declares it.
+fn hosts_of_cluster(facts: HostFacts, node: &str, provisioned: &[ProvisionedTarget], targets: &[&Target]) -> Vec<Host> {
+    let mut hosts: Vec<Host> = vec![Host { name: node.to_owned(), roles: vec![HostRole::Stage], facts }];
+    for (found, target) in provisioned.iter().zip(targets) {
+        for name in &found.hosts {
+            if let Some(host) = hosts.iter_mut().find(|host| host.name == *name) {
+                if !host.roles.contains(&HostRole::Target) {
+                    host.roles.insert(0, HostRole::Target);
+                }
+                declare(&mut host.facts, target);
+                continue;
+            }
+            let mut facts = HostFacts::unknown("another node than the one that asked was neither probed nor declared");
+            declare(&mut facts, target);
+            hosts.push(Host { name: name.clone(), roles: vec![HostRole::Target], facts });
+        }
+    }
+    let load = HostFacts::unknown("load pods are placed when execute starts");
+    hosts.push(Host { name: "load".to_owned(), roles: vec![HostRole::Client], facts: load });
+    hosts
+}
+
 /// Fills in what a person declares where nothing was observed; what was observed stands.
 fn declare(facts: &mut HostFacts, target: &Target) {
     let how = format!("target `{}` of the pipeline", target.name);
@@ -224,12 +275,22 @@ fn declare(facts: &mut HostFacts, target: &Target) {
     }
 }
 
-/// Everything that is declared of the targets' hardware, by target and name.
-fn placement(targets: &[&Target]) -> BTreeMap<String, String> {
+/// Everything that is declared of the targets' hardware, by target and name; in a cluster also what runs where.
+fn placement(targets: &[&Target], here: Option<&InPod>, provisioned: &[ProvisionedTarget]) -> BTreeMap<String, String> {
     let declared = targets.iter().flat_map(|target| {
         target.hardware.iter().map(|(name, value)| (format!("declared/{}/{name}", target.name), value.clone()))
     });
-    declared.chain([("cluster".to_owned(), LOCAL.to_owned())]).collect()
+    let mut placement: BTreeMap<String, String> = declared.collect();
+    let Some(here) = here else {
+        placement.insert("cluster".to_owned(), LOCAL.to_owned());
+        return placement;
+    };
+    placement.insert("cluster".to_owned(), "kubernetes".to_owned());
+    placement.insert("namespace".to_owned(), here.namespace.clone());
+    placement.insert("image".to_owned(), here.image.clone());
+    let held = provisioned.iter().filter(|found| matches!(found.kind, TargetKind::Process | TargetKind::Simulator));
+    placement.extend(held.flat_map(|found| found.hosts.iter().map(|node| (format!("node/{}", found.id), node.clone()))));
+    placement
 }
 
 /// Each control, as well as it is known: proved here, else declared in the pipeline, else absent with what was seen.

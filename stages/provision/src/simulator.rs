@@ -76,7 +76,7 @@ fn listen_at(target: &Target) -> Result<SocketAddr, Failure> {
     Ok(SocketAddr::new(ip, place.port))
 }
 
-/// The command line of a simulator: the settings of its definition, and the model that the workloads ask it for.
+/// The command line of a simulator on this machine.
 fn command(
     program: &Path,
     target: &Target,
@@ -84,8 +84,15 @@ fn command(
     listen: SocketAddr,
     port_file: &Path,
 ) -> Result<Vec<String>, Failure> {
-    let (program, port_file) = (path_text(program)?, path_text(port_file)?);
-    let mut command = vec![program, "--listen".to_owned(), listen.to_string(), "--port-file".to_owned(), port_file];
+    let mut command = vec![path_text(program)?, "--listen".to_owned(), listen.to_string()];
+    command.extend(["--port-file".to_owned(), path_text(port_file)?]);
+    command.extend(settings(target, asked)?);
+    Ok(command)
+}
+
+/// What a simulator is told: the settings of its definition, and the model that the workloads ask it for.
+pub(crate) fn settings(target: &Target, asked: &BTreeSet<&str>) -> Result<Vec<String>, Failure> {
+    let mut command = Vec::new();
     if !target.config.contains_key("model") {
         command.extend(only_model(target, asked)?.map(|model| format!("--model={model}")));
     }

@@ -33,6 +33,11 @@ pub(crate) struct Fetch {
 }
 
 impl Fetch {
+    /// A copy of all that a run rests on.
+    pub(crate) fn of(run: RunId, store: String, to: String) -> Self {
+        Self { run, to: Some(to), without_raw: false, place: Where { store: Some(store), trust: Vec::new() } }
+    }
+
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let from = Store::open_existing(&self.place.store_uri()?)?;
         let to = self.to.clone().map_or_else(default_store, Ok)?;

@@ -1,21 +1,30 @@
 //! The commands, one a file.
 
+mod attach;
 mod bench;
+mod bootstrap;
+mod cancel;
+mod cluster;
+mod drive;
 mod estimate;
 mod export;
 mod fetch;
 mod generate;
 mod keys;
+mod logs;
+mod on_kubernetes;
 mod opened;
 mod plan;
 mod push;
 mod query;
 mod recompute;
+mod render;
 mod run;
 mod runs;
 mod schema;
 mod serve;
 mod show;
+mod status;
 mod subjects;
 mod supervise;
 mod trace;
@@ -27,8 +36,8 @@ use assay_stage::{Exit, Failure};
 /// What `assay` can do.
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
-    /// Run a pipeline: six stages, signed, on this machine
-    Run(run::Run),
+    /// Run a pipeline: six stages, signed, on this machine or in a Kubernetes cluster
+    Run(Box<run::Run>),
     /// Put load on an OpenAI-compatible endpoint, in one line: exploratory, and measured as well as any run
     Bench(Box<bench::Bench>),
     /// Check a run: signatures, trust, digests, links, rows and raw bytes
@@ -43,6 +52,18 @@ pub(crate) enum Command {
     Fetch(fetch::Fetch),
     /// Serve a store over the S3 protocol, for clusters that have no object store
     Serve(serve::Serve),
+    /// Show the runs of a cluster, or the stages of one
+    Status(status::Status),
+    /// Print what the pods of a run in a cluster say
+    Logs(logs::Logs),
+    /// Follow a run in a cluster to its end
+    Attach(attach::Attach),
+    /// Stop a run in a cluster
+    Cancel(cancel::Cancel),
+    /// Print the Kubernetes objects of an installation and of scheduled pipelines
+    Render(render::Render),
+    /// Install Assay in a cluster: namespaces, identities, keys, rights, and a store where there is none
+    Bootstrap(bootstrap::Bootstrap),
     /// Commit a run's published folder to a branch, which only grows
     Push(push::Push),
     /// Check definitions: all problems of all files in one go
@@ -60,6 +81,9 @@ pub(crate) enum Command {
     /// Write the generated schemas and reference pages of this repository
     #[command(hide = true)]
     Generate(generate::Generate),
+    /// Drive a run from a pod of its cluster
+    #[command(hide = true)]
+    Drive(drive::Drive),
     /// Stand between a runner and one program, and leave nothing of it behind
     #[command(hide = true)]
     Supervise(supervise::Supervise),
@@ -77,6 +101,12 @@ impl Command {
             Self::Export(command) => command.run(),
             Self::Fetch(command) => command.run(),
             Self::Serve(command) => command.run(),
+            Self::Status(command) => command.run(),
+            Self::Logs(command) => command.run(),
+            Self::Attach(command) => command.run(),
+            Self::Cancel(command) => command.run(),
+            Self::Render(command) => command.run(),
+            Self::Bootstrap(command) => command.run(),
             Self::Push(command) => command.run(),
             Self::Validate(command) => command.run(),
             Self::Plan(command) => command.run(),
@@ -85,6 +115,7 @@ impl Command {
             Self::Schema(command) => command.run(),
             Self::Keys(command) => command.run(),
             Self::Generate(command) => command.run(),
+            Self::Drive(command) => command.run(),
             Self::Supervise(command) => command.run(),
         }
     }

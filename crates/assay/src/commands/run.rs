@@ -4,12 +4,14 @@ use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
 use assay_envelope::ScryptCost;
-use assay_manifest::{Plan, Publication, RunId, RunStatus, Summary};
-use assay_process::Signal;
+use assay_manifest::{InputRef, Plan, Publication, RunId, RunStatus, Summary};
+use assay_process::{Cancel, Signal};
 use assay_runner::{Committed, Config, Run as Driven, RunSpec, SourceSpec, ToBranch, export, init_keys};
 use assay_stage::{Exit, Failure};
+use assay_store::Store;
 use serde_json::json;
 
+use crate::commands::on_kubernetes::OnKubernetes;
 use crate::commands::opened::{Opened, Where, store_option};
 use crate::commands::push;
 use crate::output;
@@ -42,6 +44,20 @@ pub(crate) struct Run {
     /// Print the result as one JSON document
     #[arg(long)]
     json: bool,
+    /// Where its stages run
+    #[arg(long, value_enum, default_value_t = On::Local)]
+    on: On,
+    #[command(flatten)]
+    in_cluster: OnKubernetes,
+}
+
+/// Where stages run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum On {
+    /// As processes of this machine
+    Local,
+    /// As Jobs of a Kubernetes cluster
+    Kubernetes,
 }
 
 impl Run {
@@ -49,7 +65,11 @@ impl Run {
         let source = SourceSpec { pipeline: self.pipeline, repo: self.repo, commit: self.commit, ..SourceSpec::default() };
         let plan = json!({"fetch": !self.no_fetch});
         let asked = Asked { source, store: self.store, name: self.name, plan, json: self.json, shows: Shows::Report };
-        if self.no_push { asked.run_without_push() } else { asked.run() }
+        match self.on {
+            On::Kubernetes => self.in_cluster.run(&asked, !self.no_push, !self.no_fetch),
+            On::Local if self.no_push => asked.run_without_push(),
+            On::Local => asked.run(),
+        }
     }
 }
 
@@ -106,33 +126,56 @@ impl Asked {
             run_id: self.name.clone(),
             plan: self.plan.clone(),
             binaries: binaries()?,
+            trust: None,
         };
         let run = Driven::open(&spec, &config, password, &cancel)?;
         let to_branch = if pushes { run.to_branch()? } else { ToBranch::No };
         let publication = if let Some(publication) = run.published()? {
             publication
         } else {
-            let mut progress = Progress::new(&run, self.json, std::io::stderr().is_terminal());
+            let mut progress = Progress::new(self.json, std::io::stderr().is_terminal());
             progress.begin(&run);
             run.drive(&mut progress)?.publication
         };
-        let folder = export(&run.store, &run.run_id, publication, &run.home.join("published"))?;
-        let place = Where { store: Some(run.store_uri.clone()), trust: Vec::new() };
-        let opened = place.open(run.run_id.as_str())?;
-        let pushed = match &to_branch {
-            ToBranch::Yes(branch) => push::commit(&opened, branch, &cancel).map(Some),
-            ToBranch::No | ToBranch::ByHand(_) => Ok(None),
-        };
-        self.show(&run, &opened, &folder, pushed.as_ref().ok().and_then(Option::as_ref))?;
-        if let ToBranch::ByHand(branch) = to_branch {
-            let by_hand = format!("assay push {}{}", run.run_id, elsewhere(&run));
-            output::talk(format!("not committed to the branch `{branch}`, because what ran is no commit's; by hand: {by_hand}"));
-        }
-        pushed.map_err(|failure| not_pushed(&run, failure))?;
-        no_valid_trial(&opened, &folder).map_or(Ok(Exit::Done), Err)
+        self.present(&run, publication, &run.store, &to_branch, &cancel)
     }
 
-    fn show(&self, run: &Driven, opened: &Opened, folder: &Path, pushed: Option<&Committed>) -> Result<(), Failure> {
+    /// Writes the published folder of a finished run, commits it where its pipeline says so, and shows the result. `store` is where the
+    /// run is read from, and what the commands that are printed name.
+    pub(crate) fn present(
+        &self,
+        run: &Driven,
+        publication: InputRef,
+        store: &Store,
+        to_branch: &ToBranch,
+        cancel: &Cancel,
+    ) -> Result<Exit, Failure> {
+        let folder = export(store, &run.run_id, publication, &run.home.join("published"))?;
+        let place = Where { store: Some(store.uri().to_owned()), trust: Vec::new() };
+        let opened = place.open(run.run_id.as_str())?;
+        let pushed = match to_branch {
+            ToBranch::Yes(branch) => push::commit(&opened, branch, cancel).map(Some),
+            ToBranch::No | ToBranch::ByHand(_) => Ok(None),
+        };
+        let elsewhere = store_option(store.uri());
+        self.show(run, &opened, &folder, pushed.as_ref().ok().and_then(Option::as_ref), store.uri())?;
+        if let ToBranch::ByHand(branch) = to_branch {
+            let by_hand = format!("assay push {}{elsewhere}", run.run_id);
+            output::talk(format!("not committed to the branch `{branch}`, because what ran is no commit's; by hand: {by_hand}"));
+        }
+        pushed.map_err(|failure| not_pushed(run, &elsewhere, failure))?;
+        no_valid_trial(&opened, &folder).map_or(Ok(()), Err)?;
+        Ok(if opened.chain.is_established() { Exit::Done } else { Exit::Unestablished })
+    }
+
+    fn show(
+        &self,
+        run: &Driven,
+        opened: &Opened,
+        folder: &Path,
+        pushed: Option<&Committed>,
+        store_uri: &str,
+    ) -> Result<(), Failure> {
         let lost = || Failure::unexpected("publication", "the run is finished, but its publication is not there");
         let summary = &opened.chain.one::<Summary>().ok_or_else(lost)?.body;
         let publication = &opened.chain.one::<Publication>().ok_or_else(lost)?.body;
@@ -143,7 +186,7 @@ impl Asked {
                 "pipeline": run.pipeline,
                 "status": summary.status,
                 "grade": publication.grade,
-                "store": run.store_uri,
+                "store": store_uri,
                 "folder": folder,
                 "pushed": pushed,
                 "summary": summary,
@@ -162,7 +205,7 @@ impl Asked {
             if let Some(committed) = pushed {
                 output::line(push::line(committed));
             }
-            let elsewhere = elsewhere(run);
+            let elsewhere = store_option(store_uri);
             output::line(format!("verify    assay verify {}{elsewhere}", run.run_id));
             if let Some(address) = report.example_address() {
                 output::line(format!("prove     assay trace {address}{elsewhere}"));
@@ -184,21 +227,16 @@ fn no_valid_trial(opened: &Opened, folder: &Path) -> Option<Failure> {
     Some(Failure { causes, ..failure }.hint(hint))
 }
 
-/// How a command finds the run's store: somewhere else than where one stands, only by its name.
-fn elsewhere(run: &Driven) -> String {
-    store_option(&run.store_uri)
-}
-
 /// The run is finished, whatever became of its folder on the branch: worth another try, of the push alone.
-fn not_pushed(run: &Driven, failure: Failure) -> Failure {
-    let again = format!("the run is finished; to push it again: assay push {}{}", run.run_id, elsewhere(run));
+fn not_pushed(run: &Driven, elsewhere: &str, failure: Failure) -> Failure {
+    let again = format!("the run is finished; to push it again: assay push {}{elsewhere}", run.run_id);
     let hint = failure.hint.as_ref().map_or_else(|| again.clone(), |hint| format!("{hint}\n{again}"));
     let exit = if failure.exit == Exit::Usage { Exit::Environment } else { failure.exit };
     Failure { exit, ..failure }.hint(hint)
 }
 
 /// The keys are made at first use, and that is said.
-fn make_missing_keys(config: &Config, password: &[u8]) -> Result<(), Failure> {
+pub(crate) fn make_missing_keys(config: &Config, password: &[u8]) -> Result<(), Failure> {
     if assay_runner::LocalKeys::of(config).missing().is_empty() && config.trust().exists() {
         return Ok(());
     }

@@ -1,0 +1,133 @@
+//! `assay attach`: follows a run that a driver drives, wherever it was started.
+
+use std::collections::BTreeSet;
+use std::sync::mpsc::sync_channel;
+use std::time::{Duration, Instant};
+
+use assay_cluster::{CANCEL, Cluster, Place, Pod, RUN, STAGE, Standing, driver_name, root_name, standing};
+use assay_manifest::RunId;
+use assay_process::{Cancel, Signal};
+use assay_runner::Observer;
+use assay_stage::{Exit, Failure};
+use serde_json::json;
+
+use crate::commands::cluster::{InCluster, root_of};
+use crate::output;
+use crate::progress::Progress;
+use crate::told::hear;
+
+/// How often the driver is looked at where nothing is said to have changed.
+const LOOK: Duration = Duration::from_millis(200);
+/// How often it is tried whether the cluster is still there.
+const TRY_EVERY: Duration = Duration::from_secs(10);
+/// How long a cluster that does not answer is waited for.
+const LOST_AFTER: Duration = Duration::from_secs(60);
+/// Lines that may wait to be shown.
+const WAITING_LINES: usize = 4096;
+
+/// Follows a run in a cluster to its end. Interrupting it stops the run; closing the terminal does not.
+#[derive(clap::Args)]
+pub(crate) struct Attach {
+    /// The run's name
+    #[arg(value_name = "RUN")]
+    run: RunId,
+    #[command(flatten)]
+    at: InCluster,
+}
+
+impl Attach {
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        use std::io::IsTerminal as _;
+        let cancel = assay_process::cancel_on_signals(&[Signal::INT])
+            .map_err(|error| Failure::environment("signals", "cannot handle signals").because(&error))?;
+        let cluster = self.at.connect()?;
+        root_of(&cluster, &self.at.namespace, &self.run)?;
+        let mut progress = Progress::new(false, std::io::stderr().is_terminal());
+        follow(&cluster, &self.at, &self.run, &mut progress, &cancel)?;
+        drop(progress);
+        output::line(format!("the run `{}` is finished; its store has the result", self.run));
+        Ok(Exit::Done)
+    }
+}
+
+/// Shows what the driver tells until it has ended, and gives its failure where it has one. `cancel` asks the driver to stop the run.
+pub(crate) fn follow(
+    cluster: &Cluster,
+    at: &InCluster,
+    run_id: &RunId,
+    observer: &mut dyn Observer,
+    cancel: &Cancel,
+) -> Result<(), Failure> {
+    let namespace = &at.namespace;
+    let driver = driver_name(run_id);
+    let watched = cluster.watch(namespace, &format!("{RUN}={run_id},{STAGE}=driver"));
+    let (sender, lines) = sync_channel(WAITING_LINES);
+    let (mut followed, mut told, mut asked) = (BTreeSet::new(), String::new(), false);
+    let (mut tried, mut answered) = (Instant::now(), Instant::now());
+    loop {
+        let seen = watched.next(LOOK);
+        let pods: Vec<&Pod> = seen.pods.values().collect();
+        for pod in &pods {
+            let name = pod.metadata.name.clone().unwrap_or_default();
+            let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+            if matches!(phase, Some("Running" | "Succeeded" | "Failed")) && followed.insert(name.clone()) {
+                cluster.follow(namespace, &name, sender.clone());
+            }
+        }
+        while let Ok(line) = lines.try_recv() {
+            hear(&line.text, run_id, observer);
+        }
+        if cancel.is_cancelled() && !asked {
+            asked = true;
+            mark_cancelled(cluster, namespace, run_id, cancel.reason().unwrap_or("stopped"))?;
+            output::talk("stopping the run: its driver ends what is under way and says so, signed");
+        }
+        match seen.jobs.values().next() {
+            Some(job) => match standing(Some(job), &pods, &[], 1) {
+                Standing::Succeeded => {
+                    drain(&lines, run_id, observer);
+                    return Ok(());
+                }
+                Standing::Failed(failure) => {
+                    drain(&lines, run_id, observer);
+                    return Err(failure);
+                }
+                Standing::Waiting(Some(trouble)) if trouble.failure.message != told => {
+                    output::talk(format!("  waiting for the driver: {}", trouble.failure.message));
+                    told = trouble.failure.message;
+                }
+                Standing::Waiting(_) | Standing::Running => {}
+            },
+            None if seen.is_whole => {
+                return Err(Failure::environment("driver_gone", format!("the run `{run_id}` has no driver any more"))
+                    .hint("run it again with the same `--run-id` to take it up"));
+            }
+            None => {}
+        }
+        if tried.elapsed() > TRY_EVERY {
+            tried = Instant::now();
+            match cluster.get::<serde_json::Value>(&Place::named("Job", namespace, &driver)) {
+                Ok(_) => answered = Instant::now(),
+                Err(failure) if answered.elapsed() > LOST_AFTER => {
+                    let again = format!("the run goes on; `assay attach {run_id}{}` follows it again", at.options());
+                    return Err(Failure { code: "connection_lost".to_owned(), ..failure }.hint(again));
+                }
+                Err(failure) => tracing::debug!(%failure, "the cluster does not answer"),
+            }
+        }
+    }
+}
+
+/// What was said last comes a moment after the end is seen.
+fn drain(lines: &std::sync::mpsc::Receiver<assay_cluster::LogLine>, run_id: &RunId, observer: &mut dyn Observer) {
+    while let Ok(line) = lines.recv_timeout(Duration::from_millis(500)) {
+        hear(&line.text, run_id, observer);
+    }
+}
+
+/// Asks the driver of a run to stop it.
+pub(crate) fn mark_cancelled(cluster: &Cluster, namespace: &str, run_id: &RunId, reason: &str) -> Result<(), Failure> {
+    let name = root_name(run_id);
+    let place = Place::named("ConfigMap", namespace, &name);
+    cluster.merge(&place, &json!({"metadata": {"annotations": {CANCEL: reason}}})).map(drop)
+}

@@ -1,0 +1,59 @@
+//! `assay cancel`: has a run in a cluster stopped.
+
+use std::time::{Duration, Instant};
+
+use assay_cluster::{Job, Place, Standing, driver_name, standing};
+use assay_manifest::RunId;
+use assay_stage::{Exit, Failure};
+
+use crate::commands::attach::mark_cancelled;
+use crate::commands::cluster::{InCluster, root_of};
+use crate::output;
+
+/// How long the driver may take: longer than the pods' grace.
+const LIMIT: Duration = Duration::from_mins(3);
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Stops a run in a cluster: its driver ends what is under way and signs that the run was cancelled.
+#[derive(clap::Args)]
+pub(crate) struct Cancel {
+    /// The run's name
+    #[arg(value_name = "RUN")]
+    run: RunId,
+    /// Why, as the signed end of the run says
+    #[arg(long, value_name = "TEXT", default_value = "assay cancel")]
+    reason: String,
+    /// Do not wait until it has ended
+    #[arg(long)]
+    no_wait: bool,
+    #[command(flatten)]
+    at: InCluster,
+}
+
+impl Cancel {
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        let cluster = self.at.connect()?;
+        let namespace = &self.at.namespace;
+        root_of(&cluster, namespace, &self.run)?;
+        let driver = driver_name(&self.run);
+        let has_ended = || -> Result<bool, Failure> {
+            let job: Option<Job> = cluster.get(&Place::named("Job", namespace, &driver))?;
+            Ok(job.is_none() || matches!(standing(job.as_ref(), &[], &[], 1), Standing::Succeeded | Standing::Failed(_)))
+        };
+        if has_ended()? {
+            output::line(format!("the run `{}` has ended already", self.run));
+            return Ok(Exit::Done);
+        }
+        mark_cancelled(&cluster, namespace, &self.run, &self.reason)?;
+        let begun = Instant::now();
+        while !self.no_wait && !has_ended()? {
+            if begun.elapsed() > LIMIT {
+                return Err(Failure::environment("not_ended", format!("the run `{}` has not ended within {LIMIT:?}", self.run))
+                    .hint("its driver may be gone: `assay status` shows it"));
+            }
+            std::thread::sleep(LOOK);
+        }
+        output::line(format!("the run `{}` {}", self.run, if self.no_wait { "will be stopped" } else { "was stopped" }));
+        Ok(Exit::Done)
+    }
+}

@@ -1,0 +1,143 @@
+//! `assay drive`: what runs in a driver's pod. It creates the stages' Jobs in their order, and ends them when it is told to.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use assay_cluster::{CANCEL, Cluster, FAILURE_FILE, InPod, KEY_FOLDER, Lease, Root, SCRATCH, Site, root};
+use assay_manifest::{Role, RunId};
+use assay_process::{Cancel, Signal};
+use assay_runner::{DriverSpec, InCluster, KeyRing, Run as Driven, SourceSpec};
+use assay_stage::{Exit, Failure, write_failure};
+use serde_json::json;
+
+use crate::commands::cluster::{find_root, root_of, site};
+use crate::output;
+use crate::told::Teller;
+
+/// How often it is looked for whether somebody wants the run stopped.
+const LOOK: Duration = Duration::from_secs(1);
+/// How long a pod that cannot start is waited for.
+const START_LIMIT_SECONDS: u64 = 300;
+
+/// Drives a run as Jobs of the cluster that this pod runs in.
+#[derive(clap::Args)]
+pub(crate) struct Drive {
+    /// The run
+    #[arg(long, value_name = "ID")]
+    run_id: RunId,
+    /// The pipeline's file; without it, the Source that was stored for the run
+    #[arg(long, value_name = "PATH", requires = "repo")]
+    pipeline: Option<String>,
+    /// The repository's address
+    #[arg(long, value_name = "URL")]
+    repo: Option<String>,
+    /// The branch or revision
+    #[arg(long, value_name = "REV")]
+    commit: Option<String>,
+    /// Fetch nothing: what only a network could pin stays unpinned
+    #[arg(long)]
+    no_fetch: bool,
+    /// The queue that load waits in
+    #[arg(long, value_name = "NAME")]
+    queue: Option<String>,
+    /// How long a pod that cannot start is waited for
+    #[arg(long, value_name = "SECONDS", default_value_t = START_LIMIT_SECONDS)]
+    start_limit: u64,
+}
+
+impl Drive {
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        let driven = self.drive();
+        if let Err(failure) = &driven {
+            let file = Path::new(FAILURE_FILE);
+            if file.exists() {
+                write_failure(file, failure);
+            }
+        }
+        driven
+    }
+
+    fn drive(&self) -> Result<Exit, Failure> {
+        let told_to_end = assay_process::cancel_on_signals(&[Signal::TERM, Signal::INT])
+            .map_err(|error| Failure::environment("signals", "cannot handle signals").because(&error))?;
+        let here = InPod::here(|name| std::env::var(name).ok()).ok_or_else(|| {
+            Failure::usage("no_pod", "`assay drive` runs in a driver's pod only")
+                .hint("start one with `assay run --on kubernetes`")
+        })?;
+        let cluster = Cluster::around_pod()?;
+        let site = site(&cluster, &here.namespace)?;
+        let root = self.root(&cluster, &site)?;
+        let stopped =
+            Cancel::new().map_err(|error| Failure::environment("descriptors", "no file descriptor is left").because(&error))?;
+        let lease = Lease::take(&cluster, &site.namespace, &self.run_id, &here.uid, &root, &stopped)?;
+        watch_for_end(&cluster, &site.namespace, &self.run_id, &root, &stopped, told_to_end);
+
+        let password = std::env::var_os("COSIGN_PASSWORD").unwrap_or_default();
+        let key = Path::new(KEY_FOLDER).join("cosign.key");
+        let keys = KeyRing::of_file(Role::Source, &key, password.as_encoded_bytes())?;
+        let source = self.pipeline.clone().map(|pipeline| SourceSpec {
+            pipeline,
+            repo: self.repo.clone(),
+            commit: self.commit.clone(),
+            ..SourceSpec::default()
+        });
+        let spec = DriverSpec {
+            run_id: self.run_id.clone(),
+            source,
+            store: site.store.clone(),
+            trust: site.trust.clone().into_bytes(),
+            plan: json!({"fetch": !self.no_fetch}),
+            home: PathBuf::from(SCRATCH),
+        };
+        let run = Driven::of_driver(&spec, keys, &stopped)?;
+        if run.published()?.is_none() {
+            let start_limit = Duration::from_secs(self.start_limit);
+            let at = InCluster { cluster: cluster.clone(), site: site.clone(), root, queue: self.queue.clone(), start_limit };
+            run.drive_in(at, &mut Teller::default())?;
+        }
+        drop(lease);
+        Ok(Exit::Done)
+    }
+
+    /// The root that whoever started the run has made. A schedule has made none.
+    fn root(&self, cluster: &Cluster, site: &Site) -> Result<Root, Failure> {
+        if let (Some(pipeline), None) = (&self.pipeline, find_root(cluster, &site.namespace, &self.run_id)?) {
+            let repository = self.repo.as_deref().unwrap_or_default();
+            let facts = [("pipeline", pipeline.as_str()), ("repository", repository), ("image", &site.image)];
+            cluster.create(&root(site, &self.run_id, None, &facts))?;
+        }
+        root_of(cluster, &site.namespace, &self.run_id).map(|(root, _)| root)
+    }
+}
+
+/// Stops the run when somebody marks its root, or takes the root away. A driver that is told to end for any other reason (its node is
+/// emptied, say) only goes away: the Jobs go on, and the next driver finds them.
+fn watch_for_end(cluster: &Cluster, namespace: &str, run_id: &RunId, root: &Root, stopped: &Cancel, told_to_end: Cancel) {
+    let (cluster, namespace, run_id, root, stopped) =
+        (cluster.clone(), namespace.to_owned(), run_id.clone(), root.clone(), stopped.clone());
+    std::thread::spawn(move || {
+        loop {
+            let is_told = told_to_end.wait_timeout(LOOK);
+            match find_root(&cluster, &namespace, &run_id) {
+                Ok(Some((there, _))) if there.uid != root.uid => return stopped.cancel("its root was replaced"),
+                Ok(Some((_, annotations))) => {
+                    if let Some(reason) = annotations.get(CANCEL) {
+                        return stopped.cancel(reason.clone());
+                    }
+                }
+                Ok(None) => return stopped.cancel("its root was deleted"),
+                Err(failure) => tracing::warn!(%failure, "whether the run is to be stopped is not known"),
+            }
+            if is_told {
+                output::talk("this driver was told to end; the run goes on, and the next one takes it up");
+                leave();
+            }
+        }
+    });
+}
+
+/// As if the signal had not been handled: the Job counts it, and starts another driver.
+#[expect(clippy::exit, reason = "the run is not to be ended, so nothing of it is unwound")]
+fn leave() -> ! {
+    std::process::exit(143)
+}

@@ -1,0 +1,90 @@
+//! `assay logs`: what the pods of a run say.
+
+use std::collections::BTreeSet;
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+
+use assay_cluster::{Pod, RUN, STAGE};
+use assay_manifest::RunId;
+use assay_stage::{Exit, Failure};
+
+use crate::commands::cluster::{InCluster, root_of};
+use crate::output;
+
+/// How often new pods are looked for.
+const LOOK: Duration = Duration::from_millis(300);
+/// Lines that may wait to be printed.
+const WAITING_LINES: usize = 4096;
+
+/// Prints what the pods of a run in a cluster say, each line with its pod.
+#[derive(clap::Args)]
+pub(crate) struct Logs {
+    /// The run's name
+    #[arg(value_name = "RUN")]
+    run: RunId,
+    /// One stage alone, or `driver`
+    #[arg(value_name = "STAGE")]
+    stage: Option<String>,
+    /// Go on until the run has ended
+    #[arg(long, short)]
+    follow: bool,
+    #[command(flatten)]
+    at: InCluster,
+}
+
+impl Logs {
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        let cluster = self.at.connect()?;
+        let namespace = &self.at.namespace;
+        root_of(&cluster, namespace, &self.run)?;
+        let mut selector = format!("{RUN}={}", self.run);
+        if let Some(stage) = &self.stage {
+            selector.push_str(&format!(",{STAGE}={stage}"));
+        }
+        if !self.follow {
+            let mut pods: Vec<Pod> = cluster.list("Pod", namespace, &selector)?;
+            pods.sort_by_key(|pod| pod.metadata.creation_timestamp.as_ref().map(|at| at.0));
+            for pod in pods {
+                let name = pod.metadata.name.unwrap_or_default();
+                for line in cluster.log(namespace, &name, None)?.lines() {
+                    output::line(format!("{name}  {line}"));
+                }
+            }
+            return Ok(Exit::Done);
+        }
+        let watched = cluster.watch(namespace, &format!("{RUN}={}", self.run));
+        let (sender, lines) = sync_channel(WAITING_LINES);
+        let mut followed = BTreeSet::new();
+        loop {
+            let seen = watched.next(LOOK);
+            for (name, pod) in &seen.pods {
+                let labels = pod.metadata.labels.as_ref();
+                let stage = labels.and_then(|labels| labels.get(STAGE));
+                let is_asked = self.stage.is_none() || self.stage.as_ref() == stage;
+                let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+                let speaks = matches!(phase, Some("Running" | "Succeeded" | "Failed"));
+                if is_asked && speaks && followed.insert(name.clone()) {
+                    cluster.follow(namespace, name, sender.clone());
+                }
+            }
+            while let Ok(line) = lines.try_recv() {
+                output::line(format!("{}  {}", line.pod, line.text));
+            }
+            let is_live = |pod: &Pod| {
+                let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+                !matches!(phase, Some("Succeeded" | "Failed"))
+            };
+            if seen.is_whole && !seen.pods.values().any(is_live) && seen.jobs.values().all(has_ended) {
+                while let Ok(line) = lines.recv_timeout(LOOK) {
+                    output::line(format!("{}  {}", line.pod, line.text));
+                }
+                return Ok(Exit::Done);
+            }
+        }
+    }
+}
+
+fn has_ended(job: &assay_cluster::Job) -> bool {
+    use assay_cluster::{Standing, standing};
+    matches!(standing(Some(job), &[], &[], 1), Standing::Succeeded | Standing::Failed(_))
+}

@@ -1,0 +1,190 @@
+//! `assay run --on kubernetes`: the run's Source goes into the store, a driver into the cluster, and what it tells comes back here.
+
+use std::io::IsTerminal as _;
+
+use assay_cluster::{
+    Cluster, DriverJob, Forward, Job, Place, Site, Standing, driver_job, driver_name, root, root_name, standing,
+};
+use assay_manifest::Instant;
+use assay_process::Signal;
+use assay_runner::{Config, Run as Driven, RunSpec, ToBranch};
+use assay_stage::{Clock, Exit, Failure};
+use assay_store::Store;
+
+use crate::commands::attach::follow;
+use crate::commands::cluster::{InCluster, root_of};
+use crate::commands::fetch::Fetch;
+use crate::commands::run::{Asked, make_missing_keys};
+use crate::output;
+use crate::progress::Progress;
+
+/// How long the objects of a run that nobody took down may stay.
+const EXPIRES_NS: i64 = 24 * 3600 * 1_000_000_000;
+
+/// What matters in a cluster only.
+#[derive(clap::Args)]
+#[command(next_help_heading = "In a cluster (--on kubernetes)")]
+pub(crate) struct OnKubernetes {
+    #[command(flatten)]
+    at: InCluster,
+    /// The queue that load waits in, where the cluster has queues (Kueue)
+    #[arg(long, value_name = "NAME")]
+    queue: Option<String>,
+    /// Start the run and leave it to itself
+    #[arg(long)]
+    detach: bool,
+    /// Keep the run's objects once it is finished
+    #[arg(long)]
+    keep: bool,
+    /// The store to copy the finished run to; where the cluster's store is reached only through its API server, the usual one
+    #[arg(long, value_name = "URI")]
+    fetch_to: Option<String>,
+    /// How long a pod that cannot start is waited for
+    #[arg(long, value_name = "SECONDS")]
+    start_limit: Option<u64>,
+}
+
+impl OnKubernetes {
+    /// Runs a pipeline in the cluster, to its end unless it is to be left to itself.
+    pub(crate) fn run(&self, asked: &Asked, pushes: bool, fetches: bool) -> Result<Exit, Failure> {
+        let cancel = assay_process::cancel_on_signals(&[Signal::INT, Signal::TERM])
+            .map_err(|error| Failure::environment("signals", "cannot handle signals").because(&error))?;
+        let cluster = self.at.connect()?;
+        let site = self.at.site(&cluster)?;
+        let reached = Reached::of(&cluster, &site, asked.store.as_deref())?;
+        let config = Config::find()?;
+        let password = std::env::var_os("COSIGN_PASSWORD").unwrap_or_default();
+        make_missing_keys(&config, password.as_encoded_bytes())?;
+        let spec = RunSpec {
+            source: asked.source.clone(),
+            store: Some(reached.uri.clone()),
+            run_id: asked.name.clone(),
+            plan: asked.plan.clone(),
+            binaries: std::path::PathBuf::new(),
+            trust: Some(site.trust.clone().into_bytes()),
+        };
+        let run = Driven::open(&spec, &config, password.as_encoded_bytes(), &cancel)?;
+        let to_branch = if pushes { run.to_branch()? } else { ToBranch::No };
+        if run.published()?.is_none() {
+            run.sign_source()?;
+            let mut progress = Progress::new(asked.json, std::io::stderr().is_terminal());
+            progress.begin(&run);
+            self.start(&cluster, &site, &run, fetches)?;
+            if self.detach {
+                drop(progress);
+                let (run, options) = (&run.run_id, self.at.options());
+                output::line(format!("run       {run}"));
+                output::line(format!("follow    assay attach {run}{options}"));
+                output::line(format!("stop      assay cancel {run}{options}"));
+                return Ok(Exit::Done);
+            }
+            follow(&cluster, &self.at, &run.run_id, &mut progress, &cancel)?;
+        }
+        let publication = run
+            .published()?
+            .ok_or_else(|| Failure::unexpected("publication", "the run is finished, but its store has no publication"))?;
+        let presented = match self.destination(&reached) {
+            None => asked.present(&run, publication, &run.store, &to_branch, &cancel),
+            Some(to) => {
+                let to = if to.is_empty() { run.home.display().to_string() } else { to };
+                Fetch::of(run.run_id.clone(), reached.uri.clone(), to.clone()).run()?;
+                asked.present(&run, publication, &Store::open(&to)?, &to_branch, &cancel)
+            }
+        };
+        if !self.keep {
+            cluster.delete(&Place::named("ConfigMap", &site.namespace, &root_name(&run.run_id)), None)?;
+        }
+        presented
+    }
+
+    /// Where the finished run is copied to: empty for the usual store.
+    fn destination(&self, reached: &Reached) -> Option<String> {
+        self.fetch_to.clone().or_else(|| reached.forward.is_some().then(String::new))
+    }
+
+    /// Has a driver drive the run, unless one does. One that has ended is replaced.
+    fn start(&self, cluster: &Cluster, site: &Site, run: &Driven, fetches: bool) -> Result<(), Failure> {
+        let expires = Instant::from_unix_ns(Clock.now().unix_ns().saturating_add(EXPIRES_NS));
+        let commit = run.source.commit.as_deref().unwrap_or("none");
+        let facts =
+            [("pipeline", run.source.pipeline.as_str()), ("commit", commit), ("image", &site.image), ("store", &site.store)];
+        cluster.create(&root(site, &run.run_id, Some(expires), &facts))?;
+        let (root, annotations) = root_of(cluster, &site.namespace, &run.run_id)?;
+        let name = driver_name(&run.run_id);
+        let place = Place::named("Job", &site.namespace, &name);
+        let there: Option<Job> = cluster.get(&place)?;
+        if let Some(job) = &there {
+            if !matches!(standing(Some(job), &[], &[], 1), Standing::Succeeded | Standing::Failed(_)) {
+                output::talk("a driver drives the run already; following it");
+                return Ok(());
+            }
+            self.remove(cluster, &place)?;
+        }
+        if annotations.contains_key(assay_cluster::CANCEL) {
+            // Whoever runs it again wants it no longer stopped.
+            let name = root_name(&run.run_id);
+            let nothing = serde_json::json!({"metadata": {"annotations": {assay_cluster::CANCEL: null}}});
+            cluster.merge(&Place::named("ConfigMap", &site.namespace, &name), &nothing)?;
+        }
+        let mut arguments = Vec::new();
+        if !fetches {
+            arguments.push("--no-fetch".to_owned());
+        }
+        if let Some(queue) = &self.queue {
+            arguments.extend(["--queue".to_owned(), queue.clone()]);
+        }
+        if let Some(limit) = self.start_limit {
+            arguments.extend(["--start-limit".to_owned(), limit.to_string()]);
+        }
+        cluster.create(&driver_job(&DriverJob { site, root: &root, run_id: &run.run_id, arguments: &arguments })).map(drop)
+    }
+
+    /// Deletes a Job and waits until its name is free.
+    fn remove(&self, cluster: &Cluster, place: &Place<'_>) -> Result<(), Failure> {
+        cluster.delete(place, None)?;
+        for _ in 0..120 {
+            if cluster.get::<serde_json::Value>(place)?.is_none() {
+                return Ok(());
+            }
+            std::thread::sleep(std::time::Duration::from_millis(500));
+        }
+        Err(Failure::environment("driver_stays", "the run's last driver is not removed"))
+    }
+}
+
+/// How this machine reaches the cluster's store.
+struct Reached {
+    uri: String,
+    forward: Option<Forward>,
+}
+
+impl Reached {
+    /// By the address that a person names, or by a port that leads through the API server.
+    fn of(cluster: &Cluster, site: &Site, named: Option<&str>) -> Result<Self, Failure> {
+        match (named, &site.forward) {
+            (Some(uri), _) => Ok(Self { uri: uri.to_owned(), forward: None }),
+            (None, None) => Ok(Self { uri: site.store.clone(), forward: None }),
+            (None, Some(service)) => {
+                let forward = cluster.patient().forward(service)?;
+                let place = site.store.split('?').next().unwrap_or(&site.store);
+                Ok(Self { uri: format!("{place}?endpoint=http://{}", forward.address), forward: Some(forward) })
+            }
+        }
+        .map(|reached| {
+            check_credentials(site, &reached.uri);
+            reached
+        })
+    }
+}
+
+/// A store of the cluster knows a person who starts runs as `source`.
+fn check_credentials(site: &Site, uri: &str) {
+    let is_given = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    if uri.starts_with("s3://") && !is_given("AWS_ACCESS_KEY_ID") && site.forward.is_some() {
+        let secret = "secret assay-store-source --template '{{.data.AWS_SECRET_ACCESS_KEY | base64decode}}'";
+        output::talk(format!(
+            "the cluster's store asks who you are; an administrator gives you these:\n  export AWS_ACCESS_KEY_ID=source AWS_SECRET_ACCESS_KEY=\"$(kubectl --namespace {} get {secret})\"",
+            site.namespace
+        ));
+    }
+}

@@ -1,0 +1,173 @@
+//! `assay render kubernetes`: the objects of an installation and of scheduled pipelines, for agents that apply files from Git.
+
+use std::path::PathBuf;
+
+use assay_cluster::{Cron, Install, Object, Site, cron_job, installation, to_yaml};
+use assay_process::{Cancel, Spawner};
+use assay_runner::{SourceSpec, read_source};
+use assay_stage::{Exit, Failure};
+
+use crate::output;
+
+/// The trust policy that is rendered where none is named: nobody is trusted until somebody names the signers.
+const NOBODY: &str =
+    "# `assay bootstrap` writes the policy of the keys that it makes; or name a TrustPolicy file with `--trust`.\n";
+
+/// Prints the Kubernetes objects of an installation, and a CronJob for each pipeline that has a schedule.
+#[derive(clap::Args)]
+pub(crate) struct Render {
+    /// What for
+    #[arg(value_enum)]
+    what: What,
+    /// Pipelines whose schedules become CronJobs
+    #[arg(value_name = "PIPELINE")]
+    pipelines: Vec<String>,
+    #[command(flatten)]
+    install: InstallOptions,
+    /// The address that scheduled runs fetch the pipelines' repository from; the remote `origin` if left out
+    #[arg(long, value_name = "URL")]
+    repo: Option<String>,
+    /// The branch of scheduled runs
+    #[arg(long, value_name = "NAME", default_value = "main")]
+    branch: String,
+    /// Leave the installation out: the CronJobs alone
+    #[arg(long, requires = "pipelines")]
+    only_schedules: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum What {
+    /// Kubernetes objects
+    Kubernetes,
+}
+
+/// What an installation is told, whether it is rendered or applied.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct InstallOptions {
+    /// The image of all stages, by digest
+    #[arg(long, value_name = "IMAGE")]
+    pub(crate) image: String,
+    /// The namespace of drivers, stages and their keys
+    #[arg(long, value_name = "NAME", default_value = "assay")]
+    pub(crate) namespace: String,
+    /// The namespace of targets; `<namespace>-targets` if left out
+    #[arg(long, value_name = "NAME")]
+    targets_namespace: Option<String>,
+    /// The artifact store, as pods reach it; one that is served in the cluster if left out
+    #[arg(long, value_name = "URI")]
+    cluster_store: Option<String>,
+    /// The namespace of a store that is served in the cluster; `<namespace>-store` if left out
+    #[arg(long, value_name = "NAME", conflicts_with = "cluster_store")]
+    store_namespace: Option<String>,
+    /// The size of the claim of a store that is served in the cluster
+    #[arg(long, value_name = "SIZE", default_value = "100Gi", conflicts_with = "cluster_store")]
+    store_size: String,
+    /// Do not let stages read nodes: the facts of nodes are unknown then
+    #[arg(long)]
+    without_nodes: bool,
+    /// The TrustPolicy file of the cluster's runs
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trust: Option<PathBuf>,
+}
+
+impl InstallOptions {
+    /// What pods are told.
+    pub(crate) fn site(&self, trust: String) -> Site {
+        let store = self.served_store().map(|(namespace, _)| namespace);
+        Site {
+            namespace: self.namespace.clone(),
+            targets_namespace: self.targets_namespace.clone().unwrap_or_else(|| format!("{}-targets", self.namespace)),
+            store: match (&self.cluster_store, &store) {
+                (Some(uri), _) => uri.clone(),
+                (None, store) => {
+                    format!("s3://assay?endpoint=http://assay-store.{}:8420", store.as_deref().unwrap_or(&self.namespace))
+                }
+            },
+            image: self.image.clone(),
+            trust,
+            forward: store.map(|namespace| format!("{namespace}/assay-store:8420")),
+        }
+    }
+
+    /// The namespace and size of a store that is served in the cluster.
+    pub(crate) fn served_store(&self) -> Option<(String, String)> {
+        let namespace = || self.store_namespace.clone().unwrap_or_else(|| format!("{}-store", self.namespace));
+        self.cluster_store.is_none().then(|| (namespace(), self.store_size.clone()))
+    }
+
+    /// All objects, with keys where there are any.
+    pub(crate) fn objects(&self, trust: String, keys: Option<&assay_cluster::Keys>) -> Result<(Site, Vec<Object>), Failure> {
+        let site = self.site(trust);
+        // What is refused later is refused before anything is applied.
+        let data = serde_json::from_value(site.config_map()["data"].clone()).unwrap_or_default();
+        Site::read(&site.namespace, &data)?;
+        let served = self.served_store();
+        let install = Install {
+            site: &site,
+            served_store: served.as_ref().map(|(namespace, size)| (namespace.as_str(), size.as_str())),
+            reads_nodes: !self.without_nodes,
+        };
+        let objects = installation(&install, keys);
+        Ok((site, objects))
+    }
+}
+
+impl Render {
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        let What::Kubernetes = self.what;
+        let trust = match &self.install.trust {
+            None => NOBODY.to_owned(),
+            Some(path) => read_policy(path)?,
+        };
+        let (site, mut objects) = self.install.objects(trust, None)?;
+        if self.only_schedules {
+            objects.clear();
+        }
+        for pipeline in &self.pipelines {
+            objects.push(self.schedule(&site, pipeline)?);
+        }
+        output::line(to_yaml(&objects)?.trim_end());
+        Ok(Exit::Done)
+    }
+
+    fn schedule(&self, site: &Site, pipeline: &str) -> Result<Object, Failure> {
+        let scratch = tempfile::tempdir()
+            .map_err(|error| Failure::environment("scratch", "cannot make a scratch folder").because(&error))?;
+        let spawner =
+            Spawner::start().map_err(|error| Failure::environment("spawner", "cannot start a thread").because(&error))?;
+        let cancel =
+            Cancel::new().map_err(|error| Failure::environment("descriptors", "no file descriptor is left").because(&error))?;
+        let spec = SourceSpec { pipeline: pipeline.to_owned(), ..SourceSpec::default() };
+        let read = read_source(&spec, scratch.path(), &spawner, &cancel)?;
+        let defined = &read.closure.pipeline;
+        let schedule = defined.spec.schedule.as_ref().ok_or_else(|| {
+            Failure::definition("no_schedule", format!("`{pipeline}` has no schedule"))
+                .hint("write `schedule: {cron: \"0 2 * * *\"}` into its `spec`")
+        })?;
+        let origin = || read.origin().map(str::to_owned);
+        let repository = self.repo.clone().or_else(origin).ok_or_else(|| {
+            Failure::usage("no_repository", format!("where scheduled runs of `{pipeline}` fetch it from is not known"))
+                .hint("name an address with `--repo`")
+        })?;
+        Ok(cron_job(&Cron {
+            site,
+            name: &defined.name,
+            path: &read.pipeline,
+            repository: &repository,
+            branch: &self.branch,
+            schedule: &schedule.cron,
+            time_zone: &schedule.timezone,
+            deadline: schedule.deadline,
+        }))
+    }
+}
+
+/// A trust policy that reads as one.
+pub(crate) fn read_policy(path: &std::path::Path) -> Result<String, Failure> {
+    let bytes = std::fs::read(path).map_err(|error| {
+        Failure::usage("trust_policy", format!("cannot read the trust policy `{}`", path.display())).because(&error)
+    })?;
+    assay_stage::read_trust(&path.display().to_string(), &bytes)?;
+    String::from_utf8(bytes)
+        .map_err(|error| Failure::usage("trust_policy", format!("`{}` is not UTF-8", path.display())).because(&error))
+}

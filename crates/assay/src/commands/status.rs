@@ -1,0 +1,99 @@
+//! `assay status`: which runs a cluster has, and how they stand.
+
+use assay_cluster::{ConfigMap, Job, MANAGED_BY, Pod, RUN, STAGE, Standing, standing};
+use assay_manifest::RunId;
+use assay_stage::{Exit, Failure};
+use serde_json::json;
+
+use crate::commands::cluster::InCluster;
+use crate::output;
+
+/// Shows the runs of a cluster, or the stages of one.
+#[derive(clap::Args)]
+pub(crate) struct Status {
+    /// The run's name; all runs of the namespace if left out
+    #[arg(value_name = "RUN")]
+    run: Option<RunId>,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    at: InCluster,
+}
+
+/// A Job and how it stands.
+struct Line {
+    run: String,
+    stage: String,
+    pods: String,
+    state: String,
+    why: String,
+    created: Option<String>,
+}
+
+impl Status {
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        let cluster = self.at.connect()?;
+        let namespace = &self.at.namespace;
+        let selector = match &self.run {
+            Some(run) => format!("{}={},{RUN}={run}", MANAGED_BY.0, MANAGED_BY.1),
+            None => format!("{}={},{STAGE}=driver", MANAGED_BY.0, MANAGED_BY.1),
+        };
+        let jobs: Vec<Job> = cluster.list("Job", namespace, &selector)?;
+        let pods: Vec<Pod> = cluster.list("Pod", namespace, &selector)?;
+        let mut lines: Vec<Line> = jobs.iter().map(|job| line(job, &pods)).collect();
+        lines.sort_by(|one, other| one.created.cmp(&other.created));
+        if self.json {
+            let all: Vec<_> = lines
+                .iter()
+                .map(
+                    |line| json!({"run": line.run, "stage": line.stage, "pods": line.pods, "state": line.state, "why": line.why}),
+                )
+                .collect();
+            output::json(&json!({"namespace": namespace, "jobs": all}))?;
+            return Ok(Exit::Done);
+        }
+        if let Some(run) = &self.run {
+            let roots: Vec<ConfigMap> = cluster.list("ConfigMap", namespace, &format!("{RUN}={run}"))?;
+            for (key, value) in roots.iter().flat_map(|root| root.data.iter().flatten()) {
+                output::line(format!("{key:<12} {value}"));
+            }
+        }
+        if lines.is_empty() {
+            output::line(format!("the namespace `{namespace}` has no such run"));
+        }
+        for line in lines {
+            let name = if self.run.is_some() { line.stage } else { line.run };
+            output::line(format!("{name:<40} {:>6}  {:<10} {}", line.pods, line.state, line.why).trim_end().to_owned());
+        }
+        Ok(Exit::Done)
+    }
+}
+
+fn line(job: &Job, pods: &[Pod]) -> Line {
+    let name = job.metadata.name.clone().unwrap_or_default();
+    let label = |key: &str| job.metadata.labels.as_ref().and_then(|labels| labels.get(key)).cloned().unwrap_or_default();
+    let is_its = |pod: &&Pod| {
+        let labels = pod.metadata.labels.as_ref();
+        labels.and_then(|labels| labels.get("batch.kubernetes.io/job-name")) == Some(&name)
+    };
+    let pods: Vec<&Pod> = pods.iter().filter(is_its).collect();
+    let wanted = job.spec.as_ref().and_then(|spec| spec.completions).unwrap_or(1);
+    let running =
+        pods.iter().filter(|pod| pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running")).count();
+    let (state, why) = match standing(Some(job), &pods, &[], u32::try_from(wanted).unwrap_or(1)) {
+        Standing::Waiting(trouble) => ("waiting", trouble.map(|trouble| trouble.failure.message)),
+        Standing::Running => ("running", None),
+        Standing::Succeeded => ("done", None),
+        Standing::Failed(failure) => ("failed", Some(format!("{}: {}", failure.code, failure.message))),
+    };
+    Line {
+        // A schedule's Job has the run's name.
+        run: Some(label(RUN)).filter(|run| !run.is_empty()).unwrap_or(name),
+        stage: label(STAGE),
+        pods: format!("{running}/{wanted}"),
+        state: state.to_owned(),
+        why: why.unwrap_or_default().lines().next().unwrap_or_default().to_owned(),
+        created: job.metadata.creation_timestamp.as_ref().map(|at| at.0.to_string()),
+    }
+}

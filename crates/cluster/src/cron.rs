@@ -1,0 +1,83 @@
+//! Schedules: a CronJob whose Jobs drive a run of what a branch holds at that time.
+
+use std::time::Duration;
+
+use assay_manifest::Name;
+use serde_json::json;
+
+use crate::job::driver_spec;
+use crate::{MANAGED_BY, Object, STAGE, Site};
+
+/// Room that a Job's name needs after the CronJob's: a dash and the slot, in minutes since 1970. The Job's name is the run's.
+const MAX_NAME: usize = 40 - 9;
+
+/// When a pipeline runs by itself, and from what.
+pub struct Cron<'a> {
+    /// What is installed.
+    pub site: &'a Site,
+    /// The pipeline's name.
+    pub name: &'a Name,
+    /// Its file, from the repository's root.
+    pub path: &'a str,
+    /// The repository's address.
+    pub repository: &'a str,
+    /// The branch, whose commit is found when the slot comes.
+    pub branch: &'a str,
+    /// Minute, hour, day of month, month, day of week.
+    pub schedule: &'a str,
+    /// The time zone of that.
+    pub time_zone: &'a str,
+    /// A run that could not start this long after its slot is left out.
+    pub deadline: Duration,
+}
+
+/// The CronJob.
+pub fn cron_job(cron: &Cron<'_>) -> Object {
+    let Cron { site, .. } = cron;
+    let name: String = cron.name.as_str().chars().take(MAX_NAME).collect();
+    let name = name.trim_end_matches('-');
+    let labels = json!({MANAGED_BY.0: MANAGED_BY.1, STAGE: "driver"});
+    let words = [
+        "/assay/assay",
+        "drive",
+        "--run-id",
+        "$(ASSAY_JOB)",
+        "--pipeline",
+        cron.path,
+        "--repo",
+        cron.repository,
+        "--commit",
+        cron.branch,
+    ];
+    let labels = labels.as_object().cloned().unwrap_or_default();
+    let mut spec = driver_spec(site, labels.clone(), words.map(str::to_owned).into());
+    let pod = &mut spec["template"]["spec"];
+    if let Some(env) = pod["containers"][0]["env"].as_array_mut() {
+        let job = json!({"name": "ASSAY_JOB", "valueFrom": {"fieldRef": {
+            "fieldPath": "metadata.labels['batch.kubernetes.io/job-name']",
+        }}});
+        env.push(job);
+    }
+    // Credentials for the remote, where it asks for any.
+    if let Some(volumes) = pod["volumes"].as_array_mut() {
+        volumes.push(json!({"name": "git", "secret": {"secretName": "assay-git", "optional": true, "defaultMode": 0o440}}));
+    }
+    if let Some(mounts) = pod["containers"][0]["volumeMounts"].as_array_mut() {
+        mounts.push(json!({"name": "git", "mountPath": "/git", "readOnly": true}));
+    }
+    json!({
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {"name": name, "namespace": site.namespace, "labels": {MANAGED_BY.0: MANAGED_BY.1}},
+        "spec": {
+            "schedule": cron.schedule,
+            "timeZone": cron.time_zone,
+            // Two runs at once would measure each other.
+            "concurrencyPolicy": "Forbid",
+            "startingDeadlineSeconds": cron.deadline.as_secs(),
+            "successfulJobsHistoryLimit": 3,
+            "failedJobsHistoryLimit": 3,
+            "jobTemplate": {"metadata": {"labels": labels}, "spec": spec},
+        },
+    })
+}

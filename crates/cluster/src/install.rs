@@ -1,0 +1,369 @@
+//! What an administrator installs once: namespaces, identities, rights, network rules, and a store where there is none.
+
+use std::collections::BTreeMap;
+
+use assay_manifest::Role;
+use serde_json::{Value, json};
+
+use crate::pod::{container_security, key_secret, pod_security, store_secret};
+use crate::{MANAGED_BY, Object, Site};
+
+/// The port of a served store.
+const STORE_PORT: u16 = 8420;
+/// The Deployment, Service and claim of a served store.
+const STORE: &str = "assay-store";
+
+/// What is to be installed.
+pub struct Install<'a> {
+    /// What pods are told.
+    pub site: &'a Site,
+    /// The namespace of a served store and the size of its claim; none where the cluster has an object store.
+    pub served_store: Option<(&'a str, &'a str)>,
+    /// Whether the stages that record hosts may read nodes.
+    pub reads_nodes: bool,
+}
+
+/// Secrets of an installation, made elsewhere.
+pub struct Keys {
+    /// For each role: its encrypted private key in cosign's format, its public key, and the password of the first.
+    pub signing: BTreeMap<Role, [String; 3]>,
+    /// The secret of each identity of a served store, by its name.
+    pub store: BTreeMap<String, String>,
+}
+
+/// The service accounts of an installation, each with the role whose key it has.
+pub fn identities() -> impl Iterator<Item = (String, Role)> {
+    let stages = Role::STAGES.into_iter().map(|role| (format!("assay-{role}"), role));
+    std::iter::once(("assay-driver".to_owned(), Role::Source)).chain(stages)
+}
+
+/// All objects, in the order in which they can be applied.
+pub fn installation(install: &Install<'_>, keys: Option<&Keys>) -> Vec<Object> {
+    let Install { site, .. } = install;
+    let mut objects = vec![namespace(&site.namespace), namespace(&site.targets_namespace)];
+    objects.extend(identities().map(|(name, _)| service_account(&site.namespace, &name)));
+    objects.extend(rights(site));
+    if install.reads_nodes {
+        objects.extend(node_rights(site));
+    }
+    objects.extend(network(site, install.served_store.map(|(namespace, _)| namespace)));
+    objects.push(site.config_map());
+    if let Some(keys) = keys {
+        objects.extend(secrets(site, keys));
+    }
+    if let Some((store, size)) = install.served_store {
+        objects.extend(served_store(site, store, size, keys));
+    }
+    objects
+}
+
+fn metadata(namespace: &str, name: &str) -> Value {
+    json!({"name": name, "namespace": namespace, "labels": {MANAGED_BY.0: MANAGED_BY.1}})
+}
+
+/// A namespace in which every pod keeps to Pod Security `restricted`.
+fn namespace(name: &str) -> Object {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": name, "labels": {
+            MANAGED_BY.0: MANAGED_BY.1,
+            "pod-security.kubernetes.io/enforce": "restricted",
+        }},
+    })
+}
+
+fn service_account(namespace: &str, name: &str) -> Object {
+    json!({
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": metadata(namespace, name),
+        "automountServiceAccountToken": false,
+    })
+}
+
+fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
+    json!({"apiGroups": [group], "resources": resources, "verbs": verbs})
+}
+
+/// What targets consist of, all of which provision may make and the driver remove.
+const TARGET_KINDS: [(&str, &[&str]); 2] =
+    [("", &["configmaps", "pods", "services"]), ("apps", &["deployments", "statefulsets"])];
+
+const READ: [&str; 3] = ["get", "list", "watch"];
+
+fn rights(site: &Site) -> Vec<Object> {
+    let (own, targets) = (site.namespace.as_str(), site.targets_namespace.as_str());
+    let on_targets = |verbs: &[&str]| TARGET_KINDS.iter().map(|(group, kinds)| rule(group, kinds, verbs)).collect::<Vec<_>>();
+    let looks = || vec![rule("", &["pods", "events"], &READ), rule("", &["pods/log"], &["get"]), rule("batch", &["jobs"], &READ)];
+    let mut driver = looks();
+    driver.extend([
+        rule("batch", &["jobs"], &["create", "delete"]),
+        rule("", &["configmaps"], &["get", "list", "watch", "create", "patch", "delete"]),
+        rule("coordination.k8s.io", &["leases"], &["get", "create", "update"]),
+    ]);
+    let release = on_targets(&["get", "list", "delete", "deletecollection"]);
+    let mut provision = on_targets(&["get", "list", "watch", "create", "patch"]);
+    provision.extend([rule("", &["pods/log"], &["get"]), rule("", &["events"], &READ)]);
+    let mut person = looks();
+    person.extend([
+        rule("batch", &["jobs"], &["create", "delete"]),
+        rule("", &["configmaps"], &["get", "list", "watch", "create", "patch", "delete"]),
+    ]);
+    let mut objects = Vec::new();
+    objects.extend(granted(own, "assay-driver", own, "assay-driver", &driver));
+    objects.extend(granted(targets, "assay-driver", own, "assay-driver", &release));
+    objects.extend(granted(targets, "assay-provision", own, "assay-provision", &provision));
+    objects.extend(granted(own, "assay-collect", own, "assay-collect", &looks()));
+    objects.extend(granted(targets, "assay-collect", own, "assay-collect", &looks()));
+    // For people who start runs: bound to whomever an administrator chooses.
+    objects.push(role("Role", Some(own), "assay-user", &person));
+    objects
+}
+
+fn role(kind: &str, namespace: Option<&str>, name: &str, rules: &[Value]) -> Object {
+    let mut metadata = json!({"name": name, "labels": {MANAGED_BY.0: MANAGED_BY.1}});
+    if let Some(namespace) = namespace {
+        metadata["namespace"] = json!(namespace);
+    }
+    json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata, "rules": rules})
+}
+
+/// A Role of a namespace, given to a service account of ours.
+fn granted(namespace: &str, name: &str, accounts: &str, account: &str, rules: &[Value]) -> [Object; 2] {
+    [
+        role("Role", Some(namespace), name, rules),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "RoleBinding",
+            "metadata": metadata(namespace, name),
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": accounts}],
+        }),
+    ]
+}
+
+/// Reading nodes is a right of the whole cluster, so it is the one thing that can be left out: facts of nodes are unknown then.
+fn node_rights(site: &Site) -> Vec<Object> {
+    let name = format!("assay-nodes-{}", site.namespace);
+    let subject = |account: &str| json!({"kind": "ServiceAccount", "name": account, "namespace": site.namespace});
+    vec![
+        role("ClusterRole", None, &name, &[rule("", &["nodes"], &["get", "list"])]),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": name, "labels": {MANAGED_BY.0: MANAGED_BY.1}},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+            "subjects": [subject("assay-provision"), subject("assay-collect")],
+        }),
+    ]
+}
+
+fn policy(namespace: &str, name: &str, selector: Value, kinds: &[&str], ingress: &[Value], egress: &[Value]) -> Object {
+    let mut spec = json!({"podSelector": selector, "policyTypes": kinds});
+    if !ingress.is_empty() {
+        spec["ingress"] = json!(ingress);
+    }
+    if !egress.is_empty() {
+        spec["egress"] = json!(egress);
+    }
+    json!({
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": metadata(namespace, name),
+        "spec": spec,
+    })
+}
+
+/// Nobody reaches our pods, and they reach what their stage needs: names, the store, and for some the API server or what is measured.
+fn network(site: &Site, store: Option<&str>) -> Vec<Object> {
+    let own = site.namespace.as_str();
+    let everything = json!({});
+    let stages = |names: &[&str]| json!({"matchExpressions": [{"key": crate::STAGE, "operator": "In", "values": names}]});
+    let port = |number: u16| json!({"port": number, "protocol": "TCP"});
+    let dns = json!({"ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]});
+    let of_namespace = |name: &str| json!({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}});
+    let to_store = match store {
+        Some(store) => json!({"to": [of_namespace(store)], "ports": [port(STORE_PORT)]}),
+        None => json!({"ports": [port(443), port(80), port(9000)]}),
+    };
+    let to_api = json!({"ports": [port(443), port(6443)]});
+    let mut policies = vec![
+        policy(own, "assay-deny", everything.clone(), &["Ingress", "Egress"], &[], &[]),
+        policy(own, "assay-store", everything.clone(), &["Egress"], &[], &[dns, to_store]),
+        // The API server, and with the same ports the remotes and registries that the driver and plan fetch from.
+        policy(own, "assay-api", stages(&["driver", "plan", "provision", "collect"]), &["Egress"], &[], &[to_api]),
+        // What is measured may be anywhere.
+        policy(own, "assay-measure", stages(&["provision", "execute", "record"]), &["Egress"], &[], &[json!({})]),
+        policy(
+            &site.targets_namespace,
+            "assay-targets",
+            everything.clone(),
+            &["Ingress"],
+            &[json!({
+                "from": [of_namespace(own), {"podSelector": {}}],
+            })],
+            &[],
+        ),
+    ];
+    if let Some(store) = store {
+        let from = json!({"from": [of_namespace(own)], "ports": [port(STORE_PORT)]});
+        policies.push(policy(store, "assay-store", everything, &["Ingress", "Egress"], &[from], &[]));
+    }
+    policies
+}
+
+fn secret(namespace: &str, name: &str, data: &BTreeMap<&str, &str>) -> Object {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": metadata(namespace, name),
+        "type": "Opaque",
+        "stringData": data,
+    })
+}
+
+/// One key for each role, with cosign's member names, and what the store knows each by.
+fn secrets(site: &Site, keys: &Keys) -> Vec<Object> {
+    let signing = keys.signing.iter().map(|(role, [key, public, password])| {
+        let data = BTreeMap::from([("cosign.key", key.as_str()), ("cosign.pub", public), ("cosign.password", password)]);
+        secret(&site.namespace, &key_secret(*role), &data)
+    });
+    let store = keys.store.iter().filter_map(|(identity, value)| {
+        let role = Role::RUN.into_iter().find(|role| role.as_str() == identity)?;
+        let data = BTreeMap::from([("AWS_ACCESS_KEY_ID", identity.as_str()), ("AWS_SECRET_ACCESS_KEY", value)]);
+        Some(secret(&site.namespace, &store_secret(role), &data))
+    });
+    signing.chain(store).collect()
+}
+
+/// `assay serve` over a claim, in a namespace that no run removes.
+fn served_store(site: &Site, namespace_name: &str, size: &str, keys: Option<&Keys>) -> Vec<Object> {
+    let labels = json!({"app.kubernetes.io/name": STORE});
+    let mut objects = vec![namespace(namespace_name)];
+    if let Some(keys) = keys {
+        let data = keys.store.iter().map(|(identity, value)| (identity.as_str(), value.as_str())).collect();
+        objects.push(secret(namespace_name, "assay-store-credentials", &data));
+    }
+    let mut container = json!({
+        "name": "assay",
+        "image": site.image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["/assay/assay-serve", "--store", "/data/store", "--credentials", "/credentials",
+            "--listen", format!("0.0.0.0:{STORE_PORT}")],
+        "ports": [{"containerPort": STORE_PORT}],
+        "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}},
+        "securityContext": container_security(),
+        "volumeMounts": [
+            {"name": "data", "mountPath": "/data"},
+            {"name": "credentials", "mountPath": "/credentials", "readOnly": true},
+            {"name": "tmp", "mountPath": "/tmp"},
+        ],
+    });
+    container["readinessProbe"] = json!({"httpGet": {"path": "/-/ready", "port": STORE_PORT}, "periodSeconds": 2});
+    objects.extend([
+        json!({
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": metadata(namespace_name, STORE),
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}},
+        }),
+        json!({
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": metadata(namespace_name, STORE),
+            "spec": {"selector": labels, "ports": [{"port": STORE_PORT, "targetPort": STORE_PORT}]},
+        }),
+        json!({
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": metadata(namespace_name, STORE),
+            "spec": {
+                "replicas": 1,
+                "selector": {"matchLabels": labels},
+                // Two servers of one folder would each tidy what the other is about to use.
+                "strategy": {"type": "Recreate"},
+                "template": {"metadata": {"labels": labels}, "spec": {
+                    "automountServiceAccountToken": false,
+                    "containers": [container],
+                    "enableServiceLinks": false,
+                    "securityContext": pod_security(),
+                    "volumes": [
+                        {"name": "data", "persistentVolumeClaim": {"claimName": STORE}},
+                        {"name": "credentials", "secret": {"secretName": "assay-store-credentials", "defaultMode": 0o440}},
+                        {"name": "tmp", "emptyDir": {}},
+                    ],
+                }},
+            },
+        }),
+    ]);
+    objects
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn site() -> Site {
+        Site {
+            namespace: "assay".to_owned(),
+            targets_namespace: "assay-targets".to_owned(),
+            store: format!("s3://assay?endpoint=http://assay-store.assay-store:{STORE_PORT}"),
+            image: format!("assay.test/assay@sha256:{}", "0".repeat(64)),
+            trust: "kind: TrustPolicy\n".to_owned(),
+            forward: None,
+        }
+    }
+
+    fn all() -> Vec<Object> {
+        installation(&Install { site: &site(), served_store: Some(("assay-store", "10Gi")), reads_nodes: true }, None)
+    }
+
+    #[test]
+    fn an_installation_as_an_administrator_reviews_it() {
+        insta::assert_snapshot!(crate::to_yaml(&all()).expect("YAML"));
+    }
+
+    /// What a service account may do, by namespace.
+    fn may(account: &str) -> Vec<String> {
+        let objects = all();
+        let is_bound = |binding: &&Object| {
+            let subjects = binding["subjects"].as_array().cloned().unwrap_or_default();
+            subjects.iter().any(|subject| subject["name"] == account)
+        };
+        let mut rights = Vec::new();
+        for binding in objects.iter().filter(is_bound) {
+            let of = &binding["roleRef"];
+            let namespace = &binding["metadata"]["namespace"];
+            let role = objects.iter().find(|object| {
+                object["kind"] == of["kind"]
+                    && object["metadata"]["name"] == of["name"]
+                    && object["metadata"]["namespace"] == *namespace
+            });
+            for rule in role.expect("the role is there")["rules"].as_array().expect("rules") {
+                for resource in rule["resources"].as_array().expect("resources") {
+                    for verb in rule["verbs"].as_array().expect("verbs") {
+                        let (namespace, text) =
+                            (namespace.as_str().unwrap_or("*"), |value: &Value| value.as_str().unwrap_or("").to_owned());
+                        rights.push(format!("{namespace}: {} {}", text(verb), text(resource)));
+                    }
+                }
+            }
+        }
+        rights
+    }
+
+    #[test]
+    fn nobody_may_read_a_secret_or_make_a_pod_beside_the_keys() {
+        for (account, _) in identities() {
+            let rights = may(&account);
+            assert!(rights.iter().all(|right| !right.contains("secrets")), "{account}: {rights:?}");
+            assert!(!rights.contains(&"assay: create pods".to_owned()), "{account}");
+            let makes_jobs = rights.contains(&"assay: create jobs".to_owned());
+            assert_eq!(makes_jobs, account == "assay-driver", "{account}");
+        }
+        for account in ["assay-plan", "assay-execute", "assay-reduce", "assay-publish"] {
+            assert_eq!(may(account), [""; 0], "{account} asks the API server nothing");
+        }
+    }
+}

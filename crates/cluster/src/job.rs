@@ -1,0 +1,360 @@
+//! Jobs: one for each call of a stage, and one that drives a run.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use assay_manifest::{Digest, InputRef, Role, RunId};
+use assay_stage::StageName;
+use serde_json::{Map, Value, json};
+
+use crate::pod::{Own, template};
+use crate::{KEY_FOLDER, MANAGED_BY, Object, RUN, Root, SCRATCH, STAGE, Site, driver_name, job_name};
+
+/// How long a stage has to end in order once it is told to.
+const STAGE_GRACE: u32 = 30;
+/// How long the recorder has to sign what it has seen.
+pub const RECORDER_GRACE: u32 = 60;
+/// How long the driver has to end its stages, and to say so, signed.
+const DRIVER_GRACE: u32 = 120;
+/// How often a driver that was killed is started again. It takes the run up where it was.
+const DRIVER_RETRIES: u32 = 6;
+/// Exit codes after which another try is no use.
+const FINAL_CODES: [u8; 8] = [1, 2, 10, 20, 21, 40, 41, 50];
+
+/// What a stage may use of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resources {
+    /// CPUs, as a quantity.
+    pub cpu: Option<String>,
+    /// Memory, as a quantity.
+    pub memory: Option<String>,
+}
+
+impl Resources {
+    /// What the stage asks for. Whoever makes load gets whole CPUs that nobody else uses (Guaranteed, by equal requests and limits),
+    /// unless its pipeline asks for a part of one; of other stages, memory alone is limited.
+    fn of(&self, stage: StageName) -> Value {
+        let is_load = stage == StageName::Execute;
+        let cpu = self.cpu.as_deref().unwrap_or(if is_load { "1" } else { "100m" });
+        let memory = self.memory.as_deref().unwrap_or(match stage {
+            StageName::Execute | StageName::Collect | StageName::Reduce | StageName::Publish => "1Gi",
+            StageName::Plan | StageName::Provision | StageName::Record => "512Mi",
+        });
+        let mut limits = json!({"memory": memory});
+        if is_load && cpu.bytes().all(|byte| byte.is_ascii_digit()) {
+            limits["cpu"] = json!(cpu);
+        }
+        json!({"requests": {"cpu": cpu, "memory": if is_load { memory } else { "128Mi" }}, "limits": limits})
+    }
+}
+
+/// One call of a stage, as a Job.
+pub struct StageJob<'a> {
+    /// What is installed.
+    pub site: &'a Site,
+    /// What the Job depends on.
+    pub root: &'a Root,
+    /// The run.
+    pub run_id: &'a RunId,
+    /// The stage.
+    pub stage: StageName,
+    /// What makes this call the same as another.
+    pub input: Digest,
+    /// Its inputs.
+    pub inputs: &'a [InputRef],
+    /// Its parameters.
+    pub parameters: &'a Value,
+    /// The trust policy.
+    pub trust: Digest,
+    /// How many pods together run it.
+    pub shards: u32,
+    /// After this long it is stopped.
+    pub timeout: Option<Duration>,
+    /// How often it is tried again.
+    pub retries: u32,
+    /// What it may use.
+    pub resources: &'a Resources,
+    /// Labels that its node must carry.
+    pub node_selector: &'a BTreeMap<String, String>,
+    /// Nodes that serve: load is kept off them where it can be.
+    pub avoid: &'a [String],
+    /// Whether load must be kept off them.
+    pub must_avoid: bool,
+    /// Another image with the stage's program, from the pipeline.
+    pub image: Option<&'a str>,
+    /// The queue that it waits in, where the cluster has queues.
+    pub queue: Option<&'a str>,
+}
+
+/// The Job of a call.
+pub fn stage_job(call: &StageJob<'_>) -> Object {
+    let StageJob { site, stage, .. } = call;
+    let role = stage.role();
+    let name = job_name(call.run_id, *stage, &call.input);
+    let labels = labels(call.run_id, stage.as_str());
+    let template = template(Own {
+        role,
+        account: format!("assay-{role}"),
+        asks_api: matches!(stage, StageName::Provision | StageName::Collect),
+        image: call.image.unwrap_or(&site.image),
+        store: &site.store,
+        targets_namespace: &site.targets_namespace,
+        labels: labels.clone(),
+        command: stage_command(call),
+        resources: call.resources.of(*stage),
+        node_selector: call.node_selector,
+        grace_seconds: if *stage == StageName::Record { RECORDER_GRACE } else { STAGE_GRACE },
+        more: Vec::new(),
+        affinity: (*stage == StageName::Execute).then(|| keep_off(call.avoid, call.must_avoid)).flatten(),
+        spread: (call.shards > 1).then(|| spread(call.run_id)),
+    });
+    let mut spec = json!({
+        "backoffLimit": call.retries,
+        "completionMode": if is_indexed(*stage) { "Indexed" } else { "NonIndexed" },
+        "completions": call.shards,
+        "parallelism": call.shards,
+        "podFailurePolicy": {"rules": failure_rules(&FINAL_CODES)},
+        "podReplacementPolicy": "Failed",
+        "template": template,
+    });
+    if let Some(timeout) = call.timeout {
+        spec["activeDeadlineSeconds"] = json!(timeout.as_secs().max(1));
+    }
+    let mut metadata = json!({
+        "name": name,
+        "namespace": site.namespace,
+        "labels": labels,
+        "ownerReferences": [call.root.reference()],
+    });
+    if let Some(queue) = call.queue.filter(|_| *stage == StageName::Execute) {
+        metadata["labels"]["kueue.x-k8s.io/queue-name"] = json!(queue);
+        spec["suspend"] = json!(true);
+    }
+    json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec})
+}
+
+/// Execute's pods each are a shard; an Indexed Job replaces a lost one under its own index.
+fn is_indexed(stage: StageName) -> bool {
+    stage == StageName::Execute
+}
+
+fn stage_command(call: &StageJob<'_>) -> Vec<String> {
+    let index = if is_indexed(call.stage) { "$(JOB_COMPLETION_INDEX)" } else { "0" };
+    let mut words = vec![format!("/assay/assay-{}", call.stage.role())];
+    if call.stage == StageName::Record {
+        words.push("record".to_owned());
+    }
+    // An argument is expanded where it names a variable in parentheses, which what a person wrote must not be.
+    let parameters = call.parameters.to_string().replace("$(", "$$(");
+    let named = [
+        ("--run", call.run_id.to_string()),
+        ("--trust", call.trust.to_string()),
+        ("--key", format!("{KEY_FOLDER}/cosign.key")),
+        ("--parameters", parameters),
+        ("--shard", format!("{index}/{}", call.shards)),
+        ("--scratch", SCRATCH.to_owned()),
+        ("--failure-file", crate::FAILURE_FILE.to_owned()),
+    ];
+    words.extend(named.into_iter().flat_map(|(name, value)| [name.to_owned(), value]));
+    for input in call.inputs {
+        words.extend(["--input".to_owned(), format!("{},{}", input.manifest, input.bundle)]);
+    }
+    words
+}
+
+/// A disruption is not the stage's fault and costs no try; what a retry cannot mend fails the Job at once.
+fn failure_rules(codes: &[u8]) -> Value {
+    json!([
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+        {"action": "FailJob", "onExitCodes": {"containerName": "assay", "operator": "In", "values": codes}},
+    ])
+}
+
+fn labels(run_id: &RunId, stage: &str) -> Map<String, Value> {
+    let pairs = [(MANAGED_BY.0, MANAGED_BY.1), (RUN, run_id.as_str()), (STAGE, stage)];
+    pairs.into_iter().map(|(key, value)| (key.to_owned(), json!(value))).collect()
+}
+
+/// Load that shares a node with what it measures measures itself as well.
+fn keep_off(nodes: &[String], must: bool) -> Option<Value> {
+    if nodes.is_empty() {
+        return None;
+    }
+    let term = json!({"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "NotIn", "values": nodes}]});
+    Some(json!({"nodeAffinity": if must {
+        json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}})
+    } else {
+        json!({"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "preference": term}]})
+    }}))
+}
+
+fn spread(run_id: &RunId) -> Value {
+    json!([{
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": {RUN: run_id, STAGE: StageName::Execute.as_str()}},
+    }])
+}
+
+/// What drives a run.
+pub struct DriverJob<'a> {
+    /// What is installed.
+    pub site: &'a Site,
+    /// What the Job depends on.
+    pub root: &'a Root,
+    /// The run.
+    pub run_id: &'a RunId,
+    /// What `assay drive` is told besides the run.
+    pub arguments: &'a [String],
+}
+
+/// The Job that drives a run whose Source is in the store.
+pub fn driver_job(driver: &DriverJob<'_>) -> Object {
+    let DriverJob { site, root, run_id, arguments } = driver;
+    let mut command = vec!["/assay/assay".to_owned(), "drive".to_owned(), "--run-id".to_owned(), run_id.to_string()];
+    command.extend(arguments.iter().cloned());
+    json!({
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": driver_name(run_id),
+            "namespace": site.namespace,
+            "labels": labels(run_id, "driver"),
+            "ownerReferences": [root.reference()],
+        },
+        "spec": driver_spec(site, labels(run_id, "driver"), command),
+    })
+}
+
+/// The part of a driver's Job that a schedule repeats.
+pub(crate) fn driver_spec(site: &Site, labels: Map<String, Value>, command: Vec<String>) -> Value {
+    let none = BTreeMap::new();
+    let codes: Vec<u8> = FINAL_CODES.into_iter().chain([30]).collect();
+    json!({
+        "backoffLimit": DRIVER_RETRIES,
+        "podFailurePolicy": {"rules": failure_rules(&codes)},
+        "podReplacementPolicy": "Failed",
+        "template": template(Own {
+            role: Role::Source,
+            account: "assay-driver".to_owned(),
+            asks_api: true,
+            image: &site.image,
+            store: &site.store,
+            targets_namespace: &site.targets_namespace,
+            labels,
+            command,
+            resources: json!({"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}}),
+            node_selector: &none,
+            grace_seconds: DRIVER_GRACE,
+            more: vec![(
+                json!({"name": "site", "configMap": {"name": crate::SITE}}),
+                json!({"name": "site", "mountPath": "/site", "readOnly": true}),
+            )],
+            affinity: None,
+            spread: None,
+        }),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use assay_manifest::Kind;
+
+    fn site() -> Site {
+        Site {
+            namespace: "assay".to_owned(),
+            targets_namespace: "assay-targets".to_owned(),
+            store: "s3://results?region=eu-central-1".to_owned(),
+            image: format!("assay.test/assay@sha256:{}", "0".repeat(64)),
+            trust: String::new(),
+            forward: None,
+        }
+    }
+
+    /// A Job of execute with three shards, and what a test changes of it.
+    fn execute(change: impl FnOnce(&mut StageJob<'_>)) -> Object {
+        let digest = Digest::of(b"");
+        let (site, run_id) = (site(), "nightly-1".parse().expect("a run id"));
+        let root = Root { name: "assay-nightly-1".to_owned(), uid: "u".to_owned() };
+        let inputs = [InputRef { kind: Kind::Plan, manifest: digest, bundle: digest }];
+        let parameters = json!({"block": 0, "text": "$(KEY)"});
+        let (resources, none) = (Resources::default(), BTreeMap::new());
+        let mut call = StageJob {
+            site: &site,
+            root: &root,
+            run_id: &run_id,
+            stage: StageName::Execute,
+            input: digest,
+            inputs: &inputs,
+            parameters: &parameters,
+            trust: digest,
+            shards: 3,
+            timeout: Some(Duration::from_mins(10)),
+            retries: 1,
+            resources: &resources,
+            node_selector: &none,
+            avoid: &["gpu-1".to_owned()],
+            must_avoid: false,
+            image: None,
+            queue: None,
+        };
+        change(&mut call);
+        stage_job(&call)
+    }
+
+    fn container(job: &Object) -> &Value {
+        &job["spec"]["template"]["spec"]["containers"][0]
+    }
+
+    #[test]
+    fn a_sharded_execute() {
+        insta::assert_snapshot!(crate::to_yaml(&[execute(|_| ())]).expect("YAML"));
+    }
+
+    #[test]
+    fn a_driver() {
+        let (site, run_id) = (site(), "nightly-1".parse().expect("a run id"));
+        let root = Root { name: "assay-nightly-1".to_owned(), uid: "u".to_owned() };
+        let job = driver_job(&DriverJob {
+            site: &site,
+            root: &root,
+            run_id: &run_id,
+            arguments: &["--queue".to_owned(), "q".to_owned()],
+        });
+        insta::assert_snapshot!(crate::to_yaml(&[job]).expect("YAML"));
+    }
+
+    #[test]
+    fn load_has_whole_cpus_of_its_own_unless_it_asks_for_less() {
+        let of = |cpu: Option<&str>| {
+            let resources = Resources { cpu: cpu.map(str::to_owned), memory: None };
+            let job = execute(|call| call.resources = Box::leak(Box::new(resources)));
+            container(&job)["resources"].to_string()
+        };
+        assert_eq!(of(None), r#"{"limits":{"cpu":"1","memory":"1Gi"},"requests":{"cpu":"1","memory":"1Gi"}}"#);
+        assert_eq!(of(Some("4")), r#"{"limits":{"cpu":"4","memory":"1Gi"},"requests":{"cpu":"4","memory":"1Gi"}}"#);
+        assert_eq!(of(Some("100m")), r#"{"limits":{"memory":"1Gi"},"requests":{"cpu":"100m","memory":"1Gi"}}"#);
+    }
+
+    #[test]
+    fn what_a_person_wrote_is_no_variable() {
+        let job = execute(|_| ());
+        let words: Vec<_> = container(&job)["command"].as_array().expect("words").iter().filter_map(Value::as_str).collect();
+        assert!(words.contains(&r#"{"block":0,"text":"$$(KEY)"}"#), "{words:?}");
+        assert!(words.contains(&"$(JOB_COMPLETION_INDEX)/3"), "{words:?}");
+    }
+
+    #[test]
+    fn only_load_waits_in_a_queue() {
+        let job = execute(|call| call.queue = Some("gpu"));
+        assert_eq!(
+            (job["spec"]["suspend"].as_bool(), job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"].as_str()),
+            (Some(true), Some("gpu"))
+        );
+        let plan = execute(|call| (call.stage, call.shards, call.queue) = (StageName::Plan, 1, Some("gpu")));
+        assert_eq!(plan["spec"].get("suspend"), None);
+        assert_eq!(plan["spec"]["template"]["spec"].get("affinity"), None, "only load is kept off");
+    }
+}

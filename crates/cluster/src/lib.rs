@@ -1,0 +1,34 @@
+//! Assay in a Kubernetes cluster: its objects, built by pure functions, and a thin rim that applies and watches them.
+//!
+//! Objects are plain JSON, as the API server takes them: what is rendered for people is what is sent, and the server checks every
+//! field of it strictly. What the server answers is read into types.
+
+mod cron;
+mod install;
+mod job;
+mod names;
+mod pod;
+mod render;
+mod rim;
+mod root;
+mod site;
+mod standing;
+mod target;
+
+pub use cron::{Cron, cron_job};
+pub use install::{Install, Keys, identities, installation};
+pub use job::{DriverJob, RECORDER_GRACE, Resources, StageJob, driver_job, stage_job};
+pub use names::{MANAGED_BY, RUN, STAGE, TARGET, driver_name, job_name, root_name};
+pub use pod::{FAILURE_FILE, InPod, KEY_FOLDER, SCRATCH};
+pub use render::to_yaml;
+pub use rim::{Cluster, Connect, Forward, Lease, LogLine, Place, Seen, Watched};
+pub use root::{CANCEL, Root, root};
+pub use site::{SITE, Site};
+pub use standing::{Standing, Trouble, failure_of_pod, image_of, standing, trouble_of};
+pub use target::{TargetPod, target_pod};
+
+pub use k8s_openapi::api::batch::v1::Job;
+pub use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod, Secret};
+
+/// An object as the API server takes it.
+pub type Object = serde_json::Value;

@@ -1,0 +1,45 @@
+//! What objects are called, and the labels by which they are found again.
+
+use assay_manifest::{Digest, RunId};
+use assay_stage::StageName;
+
+/// Says that an object is ours.
+pub const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "assay");
+/// The label of the run that an object belongs to.
+pub const RUN: &str = "assay.dev/run";
+/// The label of the stage that a Job runs.
+pub const STAGE: &str = "assay.dev/stage";
+/// The label of the target that an object brings up.
+pub const TARGET: &str = "assay.dev/target";
+
+/// The root of a run: everything else of the run in the cluster depends on it.
+pub fn root_name(run_id: &RunId) -> String {
+    format!("assay-{run_id}")
+}
+
+/// The Job that drives a run.
+pub fn driver_name(run_id: &RunId) -> String {
+    format!("{run_id}-driver")
+}
+
+/// The Job of one call of a stage. Equal calls have equal names, so that none is ever created twice. With a run id of forty characters
+/// there is room for a thousand shards: an Indexed Job's pods are called `<name>-<index>`, of at most 63 characters.
+pub fn job_name(run_id: &RunId, stage: StageName, input: &Digest) -> String {
+    let short: String = input.hex().chars().take(8).collect();
+    format!("{run_id}-{stage}-{short}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_names_leave_room_for_the_index_of_a_pod() {
+        let run_id: RunId = "a".repeat(40).parse().expect("a run id");
+        for stage in StageName::ALL {
+            let name = job_name(&run_id, stage, &Digest::of(b""));
+            assert!(format!("{name}-999").len() <= 63, "{name}");
+        }
+        assert!(driver_name(&run_id).len() <= 63 && root_name(&run_id).len() <= 63);
+    }
+}

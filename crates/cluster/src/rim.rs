@@ -1,0 +1,367 @@
+//! The rim: asks the API server, and tells what it says. Nothing is decided here.
+
+mod forward;
+mod lease;
+mod logs;
+mod watch;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use assay_stage::Failure;
+use http::{Method, Request};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+pub use forward::Forward;
+pub use lease::Lease;
+pub use logs::LogLine;
+pub use watch::{Seen, Watched};
+
+use crate::Object;
+
+/// How long an API server may be away before a run gives it up: as long as a store may.
+const PATIENCE: Duration = Duration::from_mins(3);
+/// The pause between two tries.
+const PAUSE: Duration = Duration::from_millis(500);
+/// How long one answer may take.
+const ANSWER_TIME: Duration = Duration::from_secs(30);
+/// Who changes objects.
+const MANAGER: &str = "assay";
+
+/// Which cluster a person means.
+#[derive(Clone, Debug, Default)]
+pub struct Connect {
+    /// The kubeconfig; the usual one if left out.
+    pub kubeconfig: Option<PathBuf>,
+    /// The context in it; the current one if left out.
+    pub context: Option<String>,
+}
+
+/// A connection to a cluster's API server.
+#[derive(Clone)]
+pub struct Cluster {
+    runtime: Arc<Runtime>,
+    client: Client,
+    /// Whether an API server that is away is waited for.
+    waits: bool,
+}
+
+impl Cluster {
+    /// The cluster that a person means: what is wrong shows at once.
+    pub fn of_person(connect: &Connect) -> Result<Self, Failure> {
+        let runtime = runtime()?;
+        let unusable = |error: &(dyn std::error::Error + 'static)| {
+            Failure::usage("kubeconfig", "no cluster is configured that could be asked")
+                .because(error)
+                .hint("name a kubeconfig with `--kubeconfig` or KUBECONFIG, and a context of it with `--context`")
+        };
+        let read = match &connect.kubeconfig {
+            Some(path) => Kubeconfig::read_from(path),
+            None => Kubeconfig::read(),
+        };
+        let options = KubeConfigOptions { context: connect.context.clone(), ..KubeConfigOptions::default() };
+        let config = read.map_err(|error| unusable(&error))?;
+        let config = runtime.block_on(Config::from_custom_kubeconfig(config, &options)).map_err(|error| unusable(&error))?;
+        Self::new(runtime, config, false)
+    }
+
+    /// The cluster that this pod runs in, asked as its service account.
+    pub fn around_pod() -> Result<Self, Failure> {
+        let runtime = runtime()?;
+        let config = Config::incluster().map_err(|error| {
+            Failure::environment("no_cluster", "this is no pod of a cluster, or it may not ask its API server").because(&error)
+        })?;
+        Self::new(runtime, config, true)
+    }
+
+    fn new(runtime: Runtime, config: Config, waits: bool) -> Result<Self, Failure> {
+        // Two linked providers make every connection panic, unless one is chosen.
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let guard = runtime.enter();
+        let client = Client::try_from(config)
+            .map_err(|error| Failure::environment("cluster", "no client of the cluster can be made").because(&error))?;
+        drop(guard);
+        Ok(Self { runtime: Arc::new(runtime), client, waits })
+    }
+
+    /// The same, but for one who waits for an API server that is away.
+    #[must_use]
+    pub fn patient(&self) -> Self {
+        Self { waits: true, ..self.clone() }
+    }
+
+    /// An object by its place; none where there is none.
+    pub fn get<K: DeserializeOwned>(&self, place: &Place<'_>) -> Result<Option<K>, Failure> {
+        match self.send(Method::GET, &place.path(), &[], None) {
+            Ok(value) => read(value).map(Some),
+            Err(failure) if failure.code == NOT_FOUND => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// All objects of a kind in a namespace that carry a label.
+    pub fn list<K: DeserializeOwned>(&self, kind: &'static str, namespace: &str, selector: &str) -> Result<Vec<K>, Failure> {
+        let path = Place::all(kind, namespace).path();
+        let query = if selector.is_empty() { vec![] } else { vec![("labelSelector", selector)] };
+        let mut answer = self.send(Method::GET, &path, &query, None)?;
+        read(answer["items"].take())
+    }
+
+    /// The events of an object, the oldest first.
+    pub fn events(&self, namespace: &str, name: &str) -> Result<Vec<k8s_openapi::api::core::v1::Event>, Failure> {
+        let path = Place::all("Event", namespace).path();
+        let mut answer = self.send(Method::GET, &path, &[("fieldSelector", &format!("involvedObject.name={name}"))], None)?;
+        read(answer["items"].take())
+    }
+
+    /// Creates an object, every field of which the server knows. False where one of its name is there.
+    pub fn create(&self, object: &Object) -> Result<bool, Failure> {
+        let place = Place::of(object);
+        let path = Place { name: None, ..place }.path();
+        match self.send(Method::POST, &path, &strict(), Some((JSON, object))) {
+            Ok(_) => Ok(true),
+            Err(failure) if failure.code == ALREADY_EXISTS => Ok(false),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Makes an object be as it is given, whether it is there or not.
+    pub fn apply(&self, object: &Object) -> Result<Value, Failure> {
+        let query: Vec<_> = strict().into_iter().chain([("force", "true")]).collect();
+        self.send(Method::PATCH, &Place::of(object).path(), &query, Some((APPLY, object)))
+    }
+
+    /// Whether the server would take an object: nothing is changed.
+    pub fn check(&self, object: &Object) -> Result<(), Failure> {
+        let query: Vec<_> = strict().into_iter().chain([("force", "true"), ("dryRun", "All")]).collect();
+        self.send(Method::PATCH, &Place::of(object).path(), &query, Some((APPLY, object))).map(drop)
+    }
+
+    /// Replaces members of an object.
+    pub fn merge(&self, place: &Place<'_>, patch: &Value) -> Result<Value, Failure> {
+        self.send(Method::PATCH, &place.path(), &strict(), Some((MERGE, patch)))
+    }
+
+    /// Replaces an object as it was last read: fails with `conflict` where somebody was faster.
+    pub fn replace(&self, object: &Object) -> Result<Value, Failure> {
+        self.send(Method::PUT, &Place::of(object).path(), &strict(), Some((JSON, object)))
+    }
+
+    /// Deletes an object and what depends on it. That it has gone already is well.
+    pub fn delete(&self, place: &Place<'_>, uid: Option<&str>) -> Result<(), Failure> {
+        let mut options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"});
+        if let Some(uid) = uid {
+            options["preconditions"] = json!({"uid": uid});
+        }
+        match self.send(Method::DELETE, &place.path(), &[], Some((JSON, &options))) {
+            Err(failure) if failure.code != NOT_FOUND => Err(failure),
+            _ => Ok(()),
+        }
+    }
+
+    /// Deletes all objects of a kind in a namespace that carry a label.
+    pub fn delete_all(&self, kind: &'static str, namespace: &str, selector: &str) -> Result<(), Failure> {
+        let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"});
+        let path = Place::all(kind, namespace).path();
+        self.send(Method::DELETE, &path, &[("labelSelector", selector)], Some((JSON, &options))).map(drop)
+    }
+
+    fn send(&self, method: Method, path: &str, query: &[(&str, &str)], body: Option<(&str, &Value)>) -> Result<Value, Failure> {
+        let mut serializer = url::form_urlencoded::Serializer::new(format!("{path}?"));
+        let uri = serializer.extend_pairs(query).finish();
+        let begun = Instant::now();
+        loop {
+            let request = Request::builder().method(method.clone()).uri(&uri);
+            let request = match body {
+                Some((kind, value)) => request.header("content-type", kind).body(value.to_string().into_bytes()),
+                None => request.body(Vec::new()),
+            };
+            let request = request.map_err(|error| Failure::unexpected("request", "a request cannot be made").because(&error))?;
+            let asked = async { tokio::time::timeout(ANSWER_TIME, self.client.request::<Value>(request)).await };
+            let failure = match self.runtime.block_on(asked) {
+                Ok(Ok(value)) => return Ok(value),
+                Ok(Err(error)) => failure_of(&error),
+                Err(_) => away("it did not answer in time".to_owned()),
+            };
+            // A creation whose answer was lost finds its own object the next time.
+            if !self.waits || failure.code != AWAY || begun.elapsed() > PATIENCE {
+                return Err(failure);
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+const JSON: &str = "application/json";
+const APPLY: &str = "application/apply-patch+yaml";
+const MERGE: &str = "application/merge-patch+json";
+
+fn strict() -> Vec<(&'static str, &'static str)> {
+    vec![("fieldValidation", "Strict"), ("fieldManager", MANAGER)]
+}
+
+fn read<K: DeserializeOwned>(value: Value) -> Result<K, Failure> {
+    serde_json::from_value(value)
+        .map_err(|error| Failure::environment("cluster", "the API server's answer cannot be understood").because(&error))
+}
+
+fn runtime() -> Result<Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::environment("threads", "no threads can be started").because(&error))
+}
+
+/// The word of a failure where an object is not there.
+pub(crate) const NOT_FOUND: &str = "not_found";
+/// The word of a failure where an object of that name is there.
+const ALREADY_EXISTS: &str = "already_exists";
+/// The word of a failure where somebody was faster.
+pub(crate) const CONFLICT: &str = "conflict";
+/// The word of a failure where nobody answers for now.
+const AWAY: &str = "cluster_away";
+
+fn away(why: String) -> Failure {
+    let mut failure = Failure::environment(AWAY, "the cluster's API server does not answer");
+    failure.causes.push(why);
+    failure
+}
+
+/// What the server's refusal means for whoever asked.
+fn failure_of(error: &kube::Error) -> Failure {
+    let kube::Error::Api(status) = error else { return away(texts(error)) };
+    let message = status.message.clone();
+    match (status.code, status.reason.as_str()) {
+        (401, _) => Failure::environment("unauthenticated", format!("the cluster does not know who asks: {message}"))
+            .hint("renew the kubeconfig's credentials")
+            .lasting(),
+        (403, _) if message.contains("exceeded quota") => {
+            Failure::environment("quota", format!("the cluster's quota is used up: {message}"))
+        }
+        (403, _) => Failure::environment("forbidden", format!("the cluster forbids it: {message}"))
+            .hint("docs/kubernetes.md lists the rights that each role needs")
+            .lasting(),
+        (404, _) => Failure::environment(NOT_FOUND, message),
+        (409, "AlreadyExists") => Failure::environment(ALREADY_EXISTS, message),
+        (409, _) => Failure::environment(CONFLICT, message),
+        (400 | 422, _) => Failure::environment("refused", format!("the cluster refuses the object: {message}")).lasting(),
+        (429 | 500..=599, _) => away(message),
+        (code, _) => Failure::environment("cluster", format!("the API server answered {code}: {message}")),
+    }
+}
+
+fn texts(error: &dyn std::error::Error) -> String {
+    let mut all: Vec<String> = Vec::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let text = error.to_string();
+        // Some of them tell their source within their own words.
+        if !all.iter().any(|known| known.contains(&text)) {
+            all.push(text);
+        }
+        next = error.source();
+    }
+    all.join(": ")
+}
+
+/// Where an object is, or all objects of a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place<'a> {
+    kind: &'a str,
+    namespace: Option<&'a str>,
+    name: Option<&'a str>,
+}
+
+impl<'a> Place<'a> {
+    /// An object of a namespace.
+    pub fn named(kind: &'a str, namespace: &'a str, name: &'a str) -> Self {
+        Self { kind, namespace: Some(namespace), name: Some(name) }
+    }
+
+    /// An object of the cluster.
+    pub fn in_cluster(kind: &'a str, name: &'a str) -> Self {
+        Self { kind, namespace: None, name: Some(name) }
+    }
+
+    fn all(kind: &'a str, namespace: &'a str) -> Self {
+        Self { kind, namespace: Some(namespace), name: None }
+    }
+
+    fn of(object: &'a Object) -> Self {
+        let metadata = &object["metadata"];
+        Self {
+            kind: object["kind"].as_str().unwrap_or_default(),
+            namespace: metadata["namespace"].as_str(),
+            name: metadata["name"].as_str(),
+        }
+    }
+
+    fn path(&self) -> String {
+        let (group, plural) = kind(self.kind);
+        let base = if group.contains('/') { format!("/apis/{group}") } else { format!("/api/{group}") };
+        let namespace = self.namespace.map(|namespace| format!("/namespaces/{namespace}")).unwrap_or_default();
+        let name = self.name.map(|name| format!("/{name}")).unwrap_or_default();
+        format!("{base}{namespace}/{plural}{name}")
+    }
+}
+
+/// The group with its version, and the plural by which a kind is asked for.
+fn kind(kind: &str) -> (&'static str, &'static str) {
+    match kind {
+        "Job" => ("batch/v1", "jobs"),
+        "CronJob" => ("batch/v1", "cronjobs"),
+        "Deployment" => ("apps/v1", "deployments"),
+        "StatefulSet" => ("apps/v1", "statefulsets"),
+        "Lease" => ("coordination.k8s.io/v1", "leases"),
+        "NetworkPolicy" => ("networking.k8s.io/v1", "networkpolicies"),
+        "Role" => ("rbac.authorization.k8s.io/v1", "roles"),
+        "RoleBinding" => ("rbac.authorization.k8s.io/v1", "rolebindings"),
+        "ClusterRole" => ("rbac.authorization.k8s.io/v1", "clusterroles"),
+        "ClusterRoleBinding" => ("rbac.authorization.k8s.io/v1", "clusterrolebindings"),
+        "ConfigMap" => ("v1", "configmaps"),
+        "Secret" => ("v1", "secrets"),
+        "Service" => ("v1", "services"),
+        "ServiceAccount" => ("v1", "serviceaccounts"),
+        "PersistentVolumeClaim" => ("v1", "persistentvolumeclaims"),
+        "Namespace" => ("v1", "namespaces"),
+        "Node" => ("v1", "nodes"),
+        "Event" => ("v1", "events"),
+        // Everything else that is made here is one.
+        _ => ("v1", "pods"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_have_the_paths_of_the_api() {
+        assert_eq!(Place::named("Job", "assay", "a").path(), "/apis/batch/v1/namespaces/assay/jobs/a");
+        assert_eq!(Place::named("Pod", "assay", "a").path(), "/api/v1/namespaces/assay/pods/a");
+        assert_eq!(Place::in_cluster("Namespace", "assay").path(), "/api/v1/namespaces/assay");
+        assert_eq!(Place::all("Event", "assay").path(), "/api/v1/namespaces/assay/events");
+    }
+
+    #[test]
+    fn refusals_are_named_for_whoever_can_act() {
+        let told = |code: u16, reason: &str, message: &str| {
+            let status: kube::core::Status =
+                serde_json::from_value(json!({"code": code, "reason": reason, "message": message})).expect("a status");
+            let failure = failure_of(&kube::Error::Api(Box::new(status)));
+            format!("{}{}: {}", failure.code, if failure.lasting { " (lasts)" } else { "" }, failure.message)
+        };
+        insta::assert_snapshot!(told(403, "Forbidden", "pods is forbidden"), @"forbidden (lasts): the cluster forbids it: pods is forbidden");
+        insta::assert_snapshot!(told(403, "Forbidden", "exceeded quota: q"), @"quota: the cluster's quota is used up: exceeded quota: q");
+        insta::assert_snapshot!(told(409, "AlreadyExists", "jobs a"), @"already_exists: jobs a");
+        insta::assert_snapshot!(told(409, "Conflict", "changed"), @"conflict: changed");
+        insta::assert_snapshot!(told(422, "Invalid", "bad"), @"refused (lasts): the cluster refuses the object: bad");
+        insta::assert_snapshot!(told(503, "", "starting"), @"cluster_away: the cluster's API server does not answer");
+    }
+}

@@ -1,0 +1,60 @@
+//! A port of this machine that leads to a pod, by way of the API server: for whoever reaches a store in no other way.
+
+use std::net::SocketAddr;
+
+use assay_stage::Failure;
+use k8s_openapi::api::core::v1::{Pod, Service};
+use kube::Api;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+use super::{Cluster, Place};
+
+/// A port that leads to a Service, until it is dropped.
+pub struct Forward {
+    /// Where it is.
+    pub address: SocketAddr,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Forward {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Cluster {
+    /// A port of this machine that leads to a pod behind `service`, written `namespace/name:port`.
+    pub fn forward(&self, service: &str) -> Result<Forward, Failure> {
+        let unread = || Failure::environment("forward", format!("`{service}` is no Service: expected `namespace/name:port`"));
+        let (namespace, rest) = service.split_once('/').ok_or_else(unread)?;
+        let (name, port) = rest.split_once(':').ok_or_else(unread)?;
+        let port: u16 = port.parse().map_err(|_| unread())?;
+        let found: Service = self
+            .get(&Place::named("Service", namespace, name))?
+            .ok_or_else(|| Failure::environment("forward", format!("there is no Service `{name}` in namespace `{namespace}`")))?;
+        let selector = found.spec.and_then(|spec| spec.selector).unwrap_or_default();
+        let selector: Vec<String> = selector.into_iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let pods: Vec<Pod> = self.list("Pod", namespace, &selector.join(","))?;
+        let is_running = |pod: &&Pod| pod.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Running"));
+        let pod = pods.iter().find(is_running).and_then(|pod| pod.metadata.name.clone());
+        let pod = pod.ok_or_else(|| Failure::environment("forward", format!("no pod runs behind the Service `{service}`")))?;
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let failed = |error: std::io::Error| Failure::environment("forward", "no port can be opened").because(&error);
+        let listener = self.runtime.block_on(TcpListener::bind("127.0.0.1:0")).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let task = self.runtime.spawn(async move {
+            while let Ok((mut near, _)) = listener.accept().await {
+                let (pods, pod) = (pods.clone(), pod.clone());
+                tokio::spawn(async move {
+                    // Whoever asked sees a connection that breaks off, and asks again.
+                    let Ok(mut forwarder) = pods.portforward(&pod, &[port]).await else { return };
+                    if let Some(mut far) = forwarder.take_stream(port) {
+                        let _ = tokio::io::copy_bidirectional(&mut near, &mut far).await;
+                    }
+                });
+            }
+        });
+        Ok(Forward { address, task })
+    }
+}

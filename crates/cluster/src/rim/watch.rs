@@ -1,0 +1,150 @@
+//! What of a run is in the cluster, kept current by watching.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Resource, ResourceExt as _};
+use serde::de::DeserializeOwned;
+use tokio::task::JoinHandle;
+
+use super::Cluster;
+
+/// What is there, by name.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// Jobs of the run.
+    pub jobs: BTreeMap<String, Job>,
+    /// Pods of the run.
+    pub pods: BTreeMap<String, Pod>,
+    /// Its root, and whatever else of its kind carries the run's label.
+    pub maps: BTreeMap<String, ConfigMap>,
+    /// Whether all of them have been listed once.
+    pub is_whole: bool,
+    listed: [bool; 3],
+}
+
+impl Seen {
+    /// The pods of a Job.
+    pub fn pods_of(&self, job: &str) -> Vec<&Pod> {
+        let is_its = |pod: &&Pod| {
+            let labels = pod.metadata.labels.as_ref();
+            labels.and_then(|labels| labels.get("batch.kubernetes.io/job-name")).is_some_and(|name| name == job)
+        };
+        self.pods.values().filter(is_its).collect()
+    }
+
+    fn list(&mut self, which: usize) {
+        if let Some(listed) = self.listed.get_mut(which) {
+            *listed = true;
+        }
+        self.is_whole = self.listed.iter().all(|listed| *listed);
+    }
+}
+
+/// Watches the objects of a run until it is dropped.
+pub struct Watched {
+    shared: Arc<Shared>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    seen: Mutex<Seen>,
+    changed: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Seen)) {
+        change(&mut self.lock());
+        self.changed.notify_all();
+    }
+}
+
+impl Watched {
+    /// What is there now.
+    pub fn seen(&self) -> Seen {
+        self.shared.lock().clone()
+    }
+
+    /// What is there after a change, or after `limit`.
+    pub fn next(&self, limit: Duration) -> Seen {
+        let seen = self.shared.lock();
+        let waited = self.shared.changed.wait_timeout(seen, limit);
+        waited.unwrap_or_else(PoisonError::into_inner).0.clone()
+    }
+
+    /// Looks at what is there, without a copy of it.
+    pub fn with<T>(&self, look: impl FnOnce(&Seen) -> T) -> T {
+        look(&self.shared.lock())
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+impl Cluster {
+    /// Watches everything of a namespace that carries a label. A watch that breaks off is taken up again, however often.
+    pub fn watch(&self, namespace: &str, selector: &str) -> Watched {
+        let shared = Arc::new(Shared::default());
+        let tasks = vec![
+            self.keep(namespace, selector, &shared, 0, |seen: &mut Seen| &mut seen.jobs),
+            self.keep(namespace, selector, &shared, 1, |seen: &mut Seen| &mut seen.pods),
+            self.keep(namespace, selector, &shared, 2, |seen: &mut Seen| &mut seen.maps),
+        ];
+        Watched { shared, tasks }
+    }
+
+    fn keep<K>(
+        &self,
+        namespace: &str,
+        selector: &str,
+        shared: &Arc<Shared>,
+        which: usize,
+        all: fn(&mut Seen) -> &mut BTreeMap<String, K>,
+    ) -> JoinHandle<()>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+    {
+        let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
+        let config = watcher::Config::default().labels(selector);
+        let shared = Arc::clone(shared);
+        self.runtime.spawn(async move {
+            let mut events = watcher(api, config).default_backoff().boxed();
+            let mut listing = BTreeMap::new();
+            while let Some(event) = events.next().await {
+                match event {
+                    Ok(Event::Init) => listing.clear(),
+                    Ok(Event::InitApply(object)) => {
+                        listing.insert(object.name_any(), object);
+                    }
+                    Ok(Event::InitDone) => shared.change(|seen| {
+                        *all(seen) = std::mem::take(&mut listing);
+                        seen.list(which);
+                    }),
+                    Ok(Event::Apply(object)) => shared.change(|seen| {
+                        all(seen).insert(object.name_any(), object);
+                    }),
+                    Ok(Event::Delete(object)) => shared.change(|seen| {
+                        all(seen).remove(&object.name_any());
+                    }),
+                    Err(error) => tracing::debug!(%error, "a watch broke off"),
+                }
+            }
+        })
+    }
+}

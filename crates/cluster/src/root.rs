@@ -1,0 +1,41 @@
+//! The root of a run: a ConfigMap that everything else of the run depends on. Whoever deletes it tears the run down.
+
+use assay_manifest::{Instant, RunId};
+use serde_json::{Value, json};
+
+use crate::{MANAGED_BY, Object, RUN, Site, root_name};
+
+/// The annotation that asks the driver to stop the run; its value is the reason.
+pub const CANCEL: &str = "assay.dev/cancel";
+/// The annotation that says when the run's objects may be removed.
+pub(crate) const EXPIRES: &str = "assay.dev/expires";
+
+/// A root that is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Root {
+    /// Its name.
+    pub name: String,
+    /// Its UID: an object of the same name that was made later is another root.
+    pub uid: String,
+}
+
+impl Root {
+    /// How a dependent names it.
+    pub(crate) fn reference(&self) -> Value {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "name": self.name, "uid": self.uid, "blockOwnerDeletion": false})
+    }
+}
+
+/// The root of a run. `facts` are for people: what runs, and from which commit.
+pub fn root(site: &Site, run_id: &RunId, expires: Option<Instant>, facts: &[(&str, &str)]) -> Object {
+    let mut metadata = json!({
+        "name": root_name(run_id),
+        "namespace": site.namespace,
+        "labels": {MANAGED_BY.0: MANAGED_BY.1, RUN: run_id},
+    });
+    if let Some(expires) = expires {
+        metadata["annotations"] = json!({EXPIRES: expires});
+    }
+    let data: serde_json::Map<String, Value> = facts.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+}

@@ -1,0 +1,127 @@
+//! What an administrator has installed for Assay in a namespace, as its ConfigMap says.
+
+use std::collections::BTreeMap;
+
+use assay_stage::Failure;
+use serde_json::json;
+
+use crate::{MANAGED_BY, Object};
+
+/// The ConfigMap that says what is installed.
+pub const SITE: &str = "assay";
+
+/// What is installed in a namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// The namespace that holds drivers, stages and their keys.
+    pub namespace: String,
+    /// The namespace that targets are brought up in, which holds nothing of Assay's.
+    pub targets_namespace: String,
+    /// The artifact store, as pods reach it.
+    pub store: String,
+    /// The image of all stages, by digest.
+    pub image: String,
+    /// The trust policy of the runs, as YAML.
+    pub trust: String,
+    /// The Service of the store, `namespace/name:port`, where a person's machine reaches the store only through the API server.
+    pub forward: Option<String>,
+}
+
+impl Site {
+    /// The ConfigMap.
+    pub fn config_map(&self) -> Object {
+        let mut data = BTreeMap::from([
+            ("targets_namespace", self.targets_namespace.as_str()),
+            ("store", &self.store),
+            ("image", &self.image),
+            ("trust.yaml", &self.trust),
+        ]);
+        if let Some(forward) = &self.forward {
+            data.insert("forward", forward);
+        }
+        json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": SITE, "namespace": self.namespace, "labels": {MANAGED_BY.0: MANAGED_BY.1}},
+            "data": data,
+        })
+    }
+
+    /// Reads it from the ConfigMap's data.
+    pub fn read(namespace: &str, data: &BTreeMap<String, String>) -> Result<Self, Failure> {
+        let asked = |key: &str| {
+            let value = data.get(key).map(|value| value.trim()).filter(|value| !value.is_empty());
+            value.map(str::to_owned).ok_or_else(|| {
+                Failure::environment("site", format!("the ConfigMap `{SITE}` of namespace `{namespace}` says no `{key}`"))
+                    .hint("`assay render kubernetes` shows what an installation consists of")
+                    .lasting()
+            })
+        };
+        let site = Self {
+            namespace: namespace.to_owned(),
+            targets_namespace: asked("targets_namespace")?,
+            store: asked("store")?,
+            image: asked("image")?,
+            trust: asked("trust.yaml")?,
+            forward: asked("forward").ok(),
+        };
+        check_image(&site.image)?;
+        if site.targets_namespace == site.namespace {
+            let message = format!("targets would be brought up in the namespace `{namespace}`, which holds Assay's keys");
+            return Err(Failure::environment("site", message)
+                .hint("whoever may create a pod in a namespace can mount any Secret of it: give targets a namespace of their own")
+                .lasting());
+        }
+        Ok(site)
+    }
+}
+
+/// Refuses an image that is not named by digest: what ran could not be proved.
+pub(crate) fn check_image(image: &str) -> Result<(), Failure> {
+    let hex = image.rsplit_once("@sha256:").map(|(_, hex)| hex);
+    if hex.is_some_and(|hex| hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit())) {
+        return Ok(());
+    }
+    Err(Failure::usage("image_not_pinned", format!("the image `{image}` is not named by its digest"))
+        .hint("write it as `registry/name@sha256:...`; `ci/image` prints the name of the image that it makes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn site() -> Site {
+        Site {
+            namespace: "assay".to_owned(),
+            targets_namespace: "assay-targets".to_owned(),
+            store: "s3://assay?endpoint=http://assay-store.assay-store:8420".to_owned(),
+            image: format!("assay.test/assay@sha256:{}", "0".repeat(64)),
+            trust: "kind: TrustPolicy\n".to_owned(),
+            forward: Some("assay-store/assay-store:8420".to_owned()),
+        }
+    }
+
+    fn data(site: &Site) -> BTreeMap<String, String> {
+        serde_json::from_value(site.config_map()["data"].clone()).expect("texts")
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let trimmed = Site { trust: "kind: TrustPolicy".to_owned(), ..site() };
+        assert_eq!(Site::read("assay", &data(&site())), Ok(trimmed));
+        let without = Site { forward: None, trust: "t".to_owned(), ..site() };
+        assert_eq!(Site::read("assay", &data(&without)), Ok(without));
+    }
+
+    #[test]
+    fn what_is_missing_or_unsafe_is_named() {
+        let refused = |change: &dyn Fn(&mut Site)| {
+            let mut site = site();
+            change(&mut site);
+            Site::read("assay", &data(&site)).expect_err("refused").message
+        };
+        insta::assert_snapshot!(refused(&|site| site.store = " ".to_owned()), @"the ConfigMap `assay` of namespace `assay` says no `store`");
+        insta::assert_snapshot!(refused(&|site| site.image = "assay:latest".to_owned()), @"the image `assay:latest` is not named by its digest");
+        insta::assert_snapshot!(refused(&|site| site.targets_namespace = "assay".to_owned()), @"targets would be brought up in the namespace `assay`, which holds Assay's keys");
+    }
+}

@@ -1,0 +1,397 @@
+//! How a Job stands, as the cluster says it: what it waits for, that it runs, or why it has failed.
+
+use assay_stage::{Exit, Failure};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Event, Pod};
+
+/// How a Job stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Pods are still to start; what stands in their way, where somebody says so.
+    Waiting(Option<Trouble>),
+    /// All of its pods run or have ended.
+    Running,
+    /// All of its pods have ended well.
+    Succeeded,
+    /// It has failed for good.
+    Failed(Failure),
+}
+
+/// What keeps a pod from starting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// What it is.
+    pub failure: Failure,
+    /// Whether waiting is no use.
+    pub lasts: bool,
+}
+
+/// How a Job of `shards` pods stands.
+pub fn standing(job: Option<&Job>, pods: &[&Pod], events: &[Event], shards: u32) -> Standing {
+    let condition = |kind: &str| {
+        let conditions = job.and_then(|job| job.status.as_ref()?.conditions.as_ref());
+        conditions.and_then(|all| all.iter().find(|condition| condition.type_ == kind && condition.status == "True"))
+    };
+    // `FailureTarget` and `SuccessCriteriaMet` come first: what they announce is decided, while pods still end.
+    if condition("Complete").or(condition("SuccessCriteriaMet")).is_some() {
+        return Standing::Succeeded;
+    }
+    if let Some(failed) = condition("Failed").or(condition("FailureTarget")) {
+        let (reason, message) = (failed.reason.as_deref().unwrap_or_default(), failed.message.as_deref().unwrap_or_default());
+        return Standing::Failed(failure_of_job(reason, message, pods));
+    }
+    if let Some(lasting) = pods.iter().filter_map(|pod| failure_of_pod(pod)).find(|failure| failure.lasting) {
+        return Standing::Failed(lasting);
+    }
+    let succeeded = pods.iter().filter(|pod| phase(pod) == "Succeeded").count();
+    if succeeded >= shards as usize && distinct_indexes(pods, "Succeeded") >= shards as usize {
+        return Standing::Succeeded;
+    }
+    let live: Vec<_> = pods.iter().filter(|pod| matches!(phase(pod), "Running" | "Succeeded")).collect();
+    if live.len() >= shards as usize {
+        return Standing::Running;
+    }
+    let of_pods = pods.iter().filter(|pod| phase(pod) == "Pending").find_map(|pod| trouble_of_pod(pod));
+    let of_job = || pods.is_empty().then(|| events.iter().rev().find_map(trouble_of_event)).flatten();
+    let suspended = || {
+        let is_suspended = job.and_then(|job| job.spec.as_ref()?.suspend).unwrap_or(false);
+        is_suspended.then(|| trouble("queue", "it waits in its queue to be admitted", false))
+    };
+    Standing::Waiting(of_pods.or_else(of_job).or_else(suspended))
+}
+
+fn phase(pod: &Pod) -> &str {
+    pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
+}
+
+/// Pods of one index are one shard, however often it was replaced.
+fn distinct_indexes(pods: &[&Pod], in_phase: &str) -> usize {
+    let index = |pod: &&Pod| {
+        let labels = pod.metadata.labels.as_ref()?;
+        labels.get("batch.kubernetes.io/job-completion-index").cloned()
+    };
+    let mut indexes: Vec<_> = pods.iter().filter(|pod| phase(pod) == in_phase).map(|pod| index(pod)).collect();
+    indexes.sort();
+    indexes.dedup();
+    indexes.len()
+}
+
+/// What keeps a pod that is no Job's from running: that it has ended, or that it cannot start. None where nothing is known to.
+pub fn trouble_of(pod: &Pod) -> Option<Trouble> {
+    if let Some(failure) = failure_of_pod(pod) {
+        return Some(Trouble { failure, lasts: true });
+    }
+    match phase(pod) {
+        "Succeeded" => Some(trouble("pod_ended", "it ended by itself", true)),
+        _ => trouble_of_pod(pod),
+    }
+}
+
+/// The digest of the image that a pod's node really runs, as the node names it.
+pub fn image_of(pod: &Pod) -> Option<(String, Option<assay_manifest::Digest>)> {
+    let id = container(pod)?.image_id.clone();
+    let digest = id.rsplit_once('@').and_then(|(_, digest)| digest.parse().ok());
+    (!id.is_empty()).then_some((id, digest))
+}
+
+/// Why a pod has failed; none where it has not.
+pub fn failure_of_pod(pod: &Pod) -> Option<Failure> {
+    let status = pod.status.as_ref()?;
+    if phase(pod) != "Failed" {
+        return None;
+    }
+    let name = pod.metadata.name.as_deref().unwrap_or("a pod");
+    let message = status.message.as_deref().unwrap_or_default();
+    let terminated = container(pod).and_then(terminated);
+    if let Some(reason) = status.reason.as_deref() {
+        let (code, what) = match reason {
+            "Evicted" => ("evicted", "was evicted from its node"),
+            "NodeLost" | "NodeShutdown" | "Terminated" => ("node_lost", "went away with its node"),
+            "Preempted" | "Preempting" => ("preempted", "gave way to a pod of higher priority"),
+            "DeadlineExceeded" => ("stage_timeout", "ran into its time limit"),
+            _ => ("pod_failed", "failed"),
+        };
+        let failure = Failure::environment(code, format!("the pod `{name}` {what}"));
+        return Some(said(failure, reason, message));
+    }
+    let disrupted =
+        status.conditions.iter().flatten().find(|condition| condition.type_ == "DisruptionTarget" && condition.status == "True");
+    if let Some(disrupted) = disrupted {
+        let (reason, message) = (disrupted.reason.as_deref(), disrupted.message.as_deref());
+        let failure = Failure::environment("disrupted", format!("the pod `{name}` was taken away by the cluster"));
+        return Some(said(failure, reason.unwrap_or_default(), message.unwrap_or_default()));
+    }
+    Some(match terminated {
+        Some(ended) => failure_of_container(name, pod, ended),
+        None => Failure::environment("pod_lost", format!("the pod `{name}` failed, and nothing says why")),
+    })
+}
+
+fn said(mut failure: Failure, reason: &str, message: &str) -> Failure {
+    let text = if message.is_empty() { reason } else { message };
+    if !text.is_empty() {
+        failure.causes.push(text.to_owned());
+    }
+    failure
+}
+
+fn container(pod: &Pod) -> Option<&ContainerStatus> {
+    pod.status.as_ref()?.container_statuses.as_ref()?.first()
+}
+
+fn terminated(status: &ContainerStatus) -> Option<&ContainerStateTerminated> {
+    status.state.as_ref().and_then(|state| state.terminated.as_ref())
+}
+
+/// A stage says itself why it could not go on; what was killed could not.
+fn failure_of_container(pod_name: &str, pod: &Pod, ended: &ContainerStateTerminated) -> Failure {
+    if let Some(failure) = ended.message.as_deref().and_then(|text| serde_json::from_str::<Failure>(text).ok()) {
+        return failure;
+    }
+    let reason = ended.reason.as_deref().unwrap_or_default();
+    if reason == "OOMKilled" {
+        let limit = pod.spec.as_ref().and_then(|spec| {
+            let limits = spec.containers.first()?.resources.as_ref()?.limits.as_ref()?;
+            limits.get("memory").map(|quantity| quantity.0.clone())
+        });
+        let limit = limit.map(|limit| format!(" of {limit}")).unwrap_or_default();
+        return Failure::environment("out_of_memory", format!("the pod `{pod_name}` was killed at its memory limit{limit}"))
+            .hint("give the stage more with `resources: {memory: ...}` in the pipeline's `stages`");
+    }
+    let failure = match ended.exit_code {
+        137 | 143 => Failure::environment("stage_killed", format!("the pod `{pod_name}` was killed")),
+        code if code > 128 => {
+            Failure::environment("stage_killed", format!("the pod `{pod_name}` was ended by signal {}", code - 128))
+        }
+        code => Failure::new(
+            Exit::from_code(code),
+            "stage_failed",
+            format!("the pod `{pod_name}` ended with exit code {code} and said no reason"),
+        ),
+    };
+    match ended.message.as_deref().map(str::trim) {
+        Some(tail) if !tail.is_empty() => failure.hint(format!("the last that it said:\n{tail}")),
+        _ => said(failure, reason, ""),
+    }
+}
+
+/// Why a Job has failed: its pods know best, but for what was done to it as a whole.
+fn failure_of_job(reason: &str, message: &str, pods: &[&Pod]) -> Failure {
+    if reason == "DeadlineExceeded" {
+        let waits = pods.iter().filter(|pod| phase(pod) == "Pending").find_map(|pod| trouble_of_pod(pod));
+        let failure = Failure::environment("stage_timeout", "the stage ran into its time limit and was stopped");
+        return match waits {
+            Some(waits) => said(failure, "", &waits.failure.message),
+            None => failure,
+        };
+    }
+    let mut failures: Vec<_> = pods.iter().filter_map(|pod| Some((ended_at(pod), failure_of_pod(pod)?))).collect();
+    failures.sort_by(|(one, _), (other, _)| one.cmp(other));
+    // What cannot be tried again is why the Job failed; else the last try.
+    let last = failures.iter().rev().map(|(_, failure)| failure);
+    let worst = last.clone().find(|failure| failure.exit != Exit::Environment).or_else(|| last.clone().next());
+    match worst {
+        Some(failure) => failure.clone(),
+        None => said(Failure::environment("job_failed", "the stage's Job failed"), reason, message),
+    }
+}
+
+fn ended_at(pod: &Pod) -> Option<String> {
+    container(pod).and_then(terminated)?.finished_at.as_ref().map(|at| at.0.to_string())
+}
+
+fn trouble(code: &str, message: impl Into<String>, lasts: bool) -> Trouble {
+    Trouble { failure: Failure::environment(code, message), lasts }
+}
+
+/// What keeps a pod from starting.
+fn trouble_of_pod(pod: &Pod) -> Option<Trouble> {
+    let name = pod.metadata.name.as_deref().unwrap_or("a pod");
+    let status = pod.status.as_ref()?;
+    let unscheduled = status.conditions.iter().flatten().find(|condition| {
+        condition.type_ == "PodScheduled" && condition.status == "False" && condition.reason.as_deref() == Some("Unschedulable")
+    });
+    if let Some(condition) = unscheduled {
+        let why = condition.message.as_deref().unwrap_or("the scheduler does not say why");
+        return Some(trouble("unschedulable", format!("no node takes the pod `{name}`: {why}"), false));
+    }
+    let waiting = container(pod)?.state.as_ref()?.waiting.as_ref()?;
+    let reason = waiting.reason.as_deref().unwrap_or_default();
+    let why = waiting.message.as_deref().unwrap_or(reason);
+    let image = pod.spec.as_ref().and_then(|spec| spec.containers.first()?.image.clone()).unwrap_or_default();
+    Some(match reason {
+        "ErrImageNeverPull" | "InvalidImageName" => {
+            trouble("image_pull", format!("the image `{image}` of the pod `{name}` cannot be had: {why}"), true)
+        }
+        "ErrImagePull" | "ImagePullBackOff" | "RegistryUnavailable" => {
+            trouble("image_pull", format!("the image `{image}` of the pod `{name}` cannot be pulled: {why}"), false)
+        }
+        "CreateContainerConfigError" => trouble("pod_config", format!("the pod `{name}` cannot be set up: {why}"), false),
+        "CreateContainerError" | "RunContainerError" => {
+            trouble("container", format!("the container of the pod `{name}` cannot be started: {why}"), false)
+        }
+        _ => return None,
+    })
+}
+
+/// What keeps a Job from making pods.
+fn trouble_of_event(event: &Event) -> Option<Trouble> {
+    if event.reason.as_deref() != Some("FailedCreate") {
+        return None;
+    }
+    let message = event.message.as_deref().unwrap_or_default();
+    let code = if message.contains("exceeded quota") || message.contains("must specify limits") {
+        "quota"
+    } else if message.contains("violates PodSecurity") || message.contains("admission webhook") {
+        "admission"
+    } else if message.contains("forbidden") {
+        "forbidden"
+    } else {
+        "pods_not_created"
+    };
+    Some(trouble(code, format!("the cluster makes no pod: {message}"), false))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn pod(status: Value) -> Pod {
+        let spec = json!({"containers": [{
+            "name": "assay", "image": "assay.test/assay@sha256:0", "resources": {"limits": {"memory": "48Mi"}},
+        }]});
+        serde_json::from_value(json!({"metadata": {"name": "p"}, "spec": spec, "status": status})).expect("a pod")
+    }
+
+    fn failed(terminated: Value) -> Pod {
+        pod(json!({"phase": "Failed", "containerStatuses": [container_in(&json!({"terminated": terminated}))]}))
+    }
+
+    fn container_in(state: &Value) -> Value {
+        json!({"name": "assay", "image": "i", "imageID": "i", "ready": false, "restartCount": 0, "state": state})
+    }
+
+    fn waiting(reason: &str, message: &str) -> Pod {
+        let state = json!({"waiting": {"reason": reason, "message": message}});
+        pod(json!({"phase": "Pending", "containerStatuses": [container_in(&state)]}))
+    }
+
+    fn job(condition: &str, reason: &str) -> Job {
+        let conditions = json!([{"type": condition, "status": "True", "reason": reason, "message": "m"}]);
+        serde_json::from_value(json!({"metadata": {}, "status": {"conditions": conditions}})).expect("a Job")
+    }
+
+    fn told(standing: Standing) -> String {
+        match standing {
+            Standing::Waiting(None) => "waiting".to_owned(),
+            Standing::Waiting(Some(Trouble { failure, lasts })) => {
+                format!("waiting[{}{}]: {}", failure.code, if lasts { ", lasts" } else { "" }, failure.message)
+            }
+            Standing::Running => "running".to_owned(),
+            Standing::Succeeded => "succeeded".to_owned(),
+            Standing::Failed(failure) => failure.to_string(),
+        }
+    }
+
+    fn of(pods: &[Pod]) -> String {
+        told(standing(None, &pods.iter().collect::<Vec<_>>(), &[], 1))
+    }
+
+    #[test]
+    fn a_stage_says_itself_why_it_failed() {
+        let failure = Failure::environment("drift", "another boot").lasting();
+        let message = serde_json::to_string(&failure).expect("JSON");
+        let pod = failed(json!({"exitCode": 30, "reason": "Error", "message": message}));
+        assert_eq!(failure_of_pod(&pod), Some(failure.clone()));
+        // What lasts ends the stage at once, whatever the Job would still try.
+        assert_eq!(standing(None, &[&pod], &[], 1), Standing::Failed(failure));
+    }
+
+    #[test]
+    fn what_was_killed_is_told_by_the_cluster() {
+        let told = |terminated| failure_of_pod(&failed(terminated)).expect("failed").to_string();
+        insta::assert_snapshot!(told(json!({"exitCode": 137, "reason": "OOMKilled"})), @r"
+        error[out_of_memory]: the pod `p` was killed at its memory limit of 48Mi
+
+        hint: give the stage more with `resources: {memory: ...}` in the pipeline's `stages`
+        ");
+        insta::assert_snapshot!(told(json!({"exitCode": 137, "reason": "Error"})), @r"
+        error[stage_killed]: the pod `p` was killed
+          because: Error
+        ");
+        insta::assert_snapshot!(told(json!({"exitCode": 3, "reason": "Error", "message": "boom\n"})), @r"
+        error[stage_failed]: the pod `p` ended with exit code 3 and said no reason
+
+        hint: the last that it said:
+        boom
+        ");
+        let evicted = pod(json!({"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}));
+        insta::assert_snapshot!(failure_of_pod(&evicted).expect("failed"), @r"
+        error[evicted]: the pod `p` was evicted from its node
+          because: The node was low on resource: memory.
+        ");
+    }
+
+    #[test]
+    fn what_keeps_a_pod_from_starting_is_named() {
+        let unschedulable = pod(json!({"phase": "Pending", "conditions": [{
+            "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes are available",
+        }]}));
+        insta::assert_snapshot!(of(&[unschedulable]), @"waiting[unschedulable]: no node takes the pod `p`: 0/1 nodes are available");
+        insta::assert_snapshot!(of(&[waiting("ErrImageNeverPull", "not present")]), @"waiting[image_pull, lasts]: the image `assay.test/assay@sha256:0` of the pod `p` cannot be had: not present");
+        insta::assert_snapshot!(of(&[waiting("ImagePullBackOff", "back-off")]), @"waiting[image_pull]: the image `assay.test/assay@sha256:0` of the pod `p` cannot be pulled: back-off");
+        insta::assert_snapshot!(of(&[waiting("CreateContainerConfigError", "secret \"k\" not found")]), @r#"waiting[pod_config]: the pod `p` cannot be set up: secret "k" not found"#);
+        assert_eq!(of(&[waiting("ContainerCreating", "")]), "waiting");
+        assert_eq!(of(&[]), "waiting");
+    }
+
+    #[test]
+    fn what_keeps_a_job_from_making_pods_is_named() {
+        let event = |message: &str| -> Event {
+            serde_json::from_value(json!({"metadata": {}, "involvedObject": {}, "reason": "FailedCreate", "message": message}))
+                .expect("an event")
+        };
+        let code = |message: &str| match standing(None, &[], &[event(message)], 1) {
+            Standing::Waiting(Some(trouble)) => trouble.failure.code,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(code("pods \"a\" is forbidden: exceeded quota: q, requested: cpu=1"), "quota");
+        assert_eq!(code("pods \"a\" is forbidden: violates PodSecurity \"restricted:latest\""), "admission");
+        assert_eq!(code("admission webhook \"w\" denied the request"), "admission");
+        assert_eq!(code("pods \"a\" is forbidden: error looking up service account"), "forbidden");
+    }
+
+    #[test]
+    fn the_first_condition_decides_and_the_pods_say_why() {
+        let ok = pod(json!({"phase": "Succeeded"}));
+        assert_eq!(told(standing(Some(&job("SuccessCriteriaMet", "")), &[&ok], &[], 1)), "succeeded");
+        let boom =
+            failed(json!({"exitCode": 20, "message": serde_json::to_string(&Failure::verification("c", "m")).expect("JSON")}));
+        let failed_job = job("FailureTarget", "PodFailurePolicy");
+        insta::assert_snapshot!(told(standing(Some(&failed_job), &[&boom], &[], 1)), @"error[c]: m");
+        let late = job("Failed", "DeadlineExceeded");
+        insta::assert_snapshot!(told(standing(Some(&late), &[&waiting("ImagePullBackOff", "x")], &[], 1)), @r"
+        error[stage_timeout]: the stage ran into its time limit and was stopped
+          because: the image `assay.test/assay@sha256:0` of the pod `p` cannot be pulled: x
+        ");
+        insta::assert_snapshot!(told(standing(Some(&job("Failed", "BackoffLimitExceeded")), &[], &[], 1)), @r"
+        error[job_failed]: the stage's Job failed
+          because: m
+        ");
+    }
+
+    #[test]
+    fn a_shard_that_was_replaced_counts_once() {
+        let of_index = |index: &str, phase: &str| -> Pod {
+            serde_json::from_value(json!({
+                "metadata": {"labels": {"batch.kubernetes.io/job-completion-index": index}}, "status": {"phase": phase},
+            }))
+            .expect("a pod")
+        };
+        let stands = |pods: &[Pod]| told(standing(None, &pods.iter().collect::<Vec<_>>(), &[], 2));
+        assert_eq!(stands(&[of_index("0", "Succeeded"), of_index("1", "Succeeded")]), "succeeded");
+        assert_eq!(stands(&[of_index("0", "Succeeded"), of_index("1", "Running")]), "running");
+        assert_eq!(stands(&[of_index("0", "Running"), of_index("1", "Pending")]), "waiting");
+    }
+}

@@ -1,0 +1,467 @@
+//! Stages as Jobs of a Kubernetes cluster.
+//!
+//! What a Job gave is what the store has: neither logs nor status carry a result. They only say how far a stage is, and why it failed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::time::{Duration, Instant};
+
+use assay_cluster::{
+    Cluster, Job, LogLine, Place, Pod, RUN, Resources, Root, Site, StageJob, Standing, Trouble, Watched, job_name, stage_job,
+    standing,
+};
+use assay_manifest::{Digest, InputRef, Intent, Role, RunId};
+use assay_process::Cancel;
+use assay_stage::{Accepted, Event, Failure, Layout, StageName, input_digest};
+use assay_store::Store;
+
+use crate::{Runner, StageCall};
+
+/// How often a Job is looked at where nothing is said to have changed.
+const LOOK: Duration = Duration::from_millis(250);
+/// How often the cluster is asked why a Job has no pods.
+const ASK_EVENTS: Duration = Duration::from_secs(3);
+/// How long the rest of a pod's log is waited for once its stage has ended.
+const LOG_REST: Duration = Duration::from_secs(2);
+/// How long pods may take to end once they are told to: longer than their grace.
+const END_LIMIT: Duration = Duration::from_secs(90);
+/// How long the recorder may take to its first reading: its pod has to start first.
+const RECORDER_START: Duration = Duration::from_mins(5);
+/// Lines that may wait to be read.
+const WAITING_LINES: usize = 4096;
+
+/// What a pipeline asks of a stage's pods.
+#[derive(Clone, Debug, Default)]
+pub struct PodAsked {
+    /// CPUs and memory.
+    pub resources: Resources,
+    /// Labels that its node must carry.
+    pub node_selector: BTreeMap<String, String>,
+    /// Another image that holds the stage's program, by digest.
+    pub image: Option<String>,
+}
+
+/// What a run needs to have its stages run as Jobs.
+pub struct InCluster {
+    /// The cluster.
+    pub cluster: Cluster,
+    /// What is installed in it.
+    pub site: Site,
+    /// The root of the run.
+    pub root: Root,
+    /// The queue that load waits in, where there are queues.
+    pub queue: Option<String>,
+    /// How long a pod that cannot start is waited for.
+    pub start_limit: Duration,
+}
+
+/// Runs stages as Jobs.
+pub struct KubernetesRunner {
+    at: InCluster,
+    run_id: RunId,
+    store: Store,
+    trust: Digest,
+    intent: Intent,
+    asked: BTreeMap<Role, PodAsked>,
+    cancel: Cancel,
+    watched: Watched,
+    recorder: Mutex<Option<Recorder>>,
+}
+
+/// A recorder that records.
+struct Recorder {
+    job: String,
+    pointer: String,
+}
+
+impl KubernetesRunner {
+    /// A runner for one run, which watches everything of the run in the cluster.
+    pub fn new(
+        at: InCluster,
+        run_id: &RunId,
+        store: &Store,
+        trust: Digest,
+        intent: Intent,
+        asked: BTreeMap<Role, PodAsked>,
+        cancel: &Cancel,
+    ) -> Self {
+        let watched = at.cluster.watch(&at.site.namespace, &format!("{RUN}={run_id}"));
+        let (run_id, store, cancel) = (run_id.clone(), store.clone(), cancel.clone());
+        Self { at, run_id, store, trust, intent, asked, cancel, watched, recorder: Mutex::default() }
+    }
+
+    /// Has a call's Job run to its end. A result that was accepted before needs none.
+    fn run_job(&self, calls: &[StageCall], observe: &mut dyn FnMut(&StageCall, &Event)) -> Result<Vec<InputRef>, Failure> {
+        let Some(call) = calls.first() else { return Ok(Vec::new()) };
+        let input = self.input_of(call)?;
+        if let Some(done) = self.accepted(calls, input)? {
+            return Ok(done);
+        }
+        let job = self.start(call, input, calls.len())?;
+        let mut told = Told::new(&self.at, &job);
+        let outcome = self.wait(&job, calls, &mut told, observe);
+        if outcome.is_ok() {
+            told.finish(LOG_REST, &mut |shard, event| tell(calls, shard, event, observe));
+        } else {
+            self.end(&job)?;
+        }
+        outcome?;
+        self.accepted(calls, input)?.ok_or_else(|| {
+            Failure::unexpected("stage_failed", "the stage ended well, but gave no result")
+                .hint(format!("kubectl --namespace {} logs job/{job}", self.at.site.namespace))
+        })
+    }
+
+    fn input_of(&self, call: &StageCall) -> Result<Digest, Failure> {
+        input_digest(call.stage, &call.inputs, &call.parameters, self.trust)
+    }
+
+    /// The accepted results of all shards, whoever had them accepted: whoever takes them verifies them.
+    fn accepted(&self, calls: &[StageCall], input: Digest) -> Result<Option<Vec<InputRef>>, Failure> {
+        let layout = Layout::of(&self.run_id);
+        let read = |call: &StageCall| {
+            let found = Accepted::read(&self.store, &layout.accepted(call.stage, input, call.shard))?;
+            Ok(found.map(|accepted| accepted.as_input(call.stage.gives())))
+        };
+        calls.iter().map(read).collect()
+    }
+
+    /// Creates the Job of a call, or finds the one that an earlier driver created. One that has failed makes room for a new try.
+    fn start(&self, call: &StageCall, input: Digest, shards: usize) -> Result<String, Failure> {
+        let name = job_name(&self.run_id, call.stage, &input);
+        let place = Place::named("Job", &self.at.site.namespace, &name);
+        let nothing = PodAsked::default();
+        let asked = self.asked.get(&call.stage.role()).unwrap_or(&nothing);
+        let avoid = self.serving_nodes(call)?;
+        let object = stage_job(&StageJob {
+            site: &self.at.site,
+            root: &self.at.root,
+            run_id: &self.run_id,
+            stage: call.stage,
+            input,
+            inputs: &call.inputs,
+            parameters: &call.parameters,
+            trust: self.trust,
+            shards: u32::try_from(shards).unwrap_or(u32::MAX),
+            timeout: call.policy.timeout,
+            retries: call.policy.retries,
+            resources: &asked.resources,
+            node_selector: &asked.node_selector,
+            avoid: &avoid,
+            must_avoid: self.intent != Intent::Exploratory,
+            image: asked.image.as_deref(),
+            queue: self.at.queue.as_deref(),
+        });
+        if !self.at.cluster.create(&object)? {
+            let there: Option<Job> = self.at.cluster.get(&place)?;
+            let has_failed = matches!(standing(there.as_ref(), &[], &[], 1), Standing::Failed(_));
+            let is_ending = there.as_ref().is_some_and(|job| job.metadata.deletion_timestamp.is_some());
+            if has_failed || is_ending || there.is_none() {
+                self.end(&name)?;
+                self.at.cluster.create(&object)?;
+            }
+        }
+        Ok(name)
+    }
+
+    /// The nodes that the block's targets run on, as its Environment says.
+    fn serving_nodes(&self, call: &StageCall) -> Result<Vec<String>, Failure> {
+        if call.stage != StageName::Execute {
+            return Ok(Vec::new());
+        }
+        let mut nodes = BTreeSet::new();
+        for input in call.inputs.iter().filter(|input| input.kind == assay_manifest::Kind::Environment) {
+            let bytes = self.store.get(&input.manifest, assay_manifest::MAX_MANIFEST_BYTES)?;
+            let read: Result<assay_manifest::Manifest<assay_manifest::Environment>, _> = serde_json::from_slice(&bytes);
+            let environment = read.map_err(|error| {
+                Failure::verification("manifest", format!("{} is no Environment", input.manifest)).because(&error)
+            })?;
+            nodes
+                .extend(environment.body.placement.into_iter().filter(|(key, _)| key.starts_with("node/")).map(|(_, node)| node));
+        }
+        Ok(nodes.into_iter().collect())
+    }
+
+    /// Waits until a Job has ended, and tells what its pods say meanwhile.
+    fn wait(
+        &self,
+        job: &str,
+        calls: &[StageCall],
+        told: &mut Told<'_>,
+        observe: &mut dyn FnMut(&StageCall, &Event),
+    ) -> Result<(), Failure> {
+        let shards = u32::try_from(calls.len()).unwrap_or(u32::MAX);
+        let mut waits = Waits::default();
+        loop {
+            if self.cancel.is_cancelled() {
+                return Err(Failure::cancelled(self.cancel.reason().unwrap_or("stopped")));
+            }
+            let seen = self.watched.next(LOOK);
+            let pods = seen.pods_of(job);
+            told.follow(&pods);
+            told.drain(&mut |shard, event| tell(calls, shard, event, observe));
+            let events = if pods.is_empty() && waits.asks_events() {
+                self.at.cluster.events(&self.at.site.namespace, job)?
+            } else {
+                Vec::new()
+            };
+            match standing(seen.jobs.get(job), &pods, &events, shards) {
+                Standing::Succeeded => return Ok(()),
+                Standing::Failed(failure) => {
+                    told.finish(LOG_REST, &mut |shard, event| tell(calls, shard, event, observe));
+                    return Err(failure);
+                }
+                Standing::Running => waits = Waits::default(),
+                Standing::Waiting(trouble) => {
+                    let note = waits.with(trouble, self.at.start_limit)?;
+                    if let (Some(message), Some(call)) = (note, calls.first()) {
+                        observe(call, &Event::Note { message });
+                    }
+                }
+            }
+        }
+    }
+
+    /// Ends a Job with its pods, each of which has its grace to end in order.
+    fn end(&self, job: &str) -> Result<(), Failure> {
+        self.at.cluster.delete(&Place::named("Job", &self.at.site.namespace, job), None)?;
+        let begun = Instant::now();
+        while self.watched.with(|seen| seen.jobs.contains_key(job) || !seen.pods_of(job).is_empty()) {
+            if begun.elapsed() > END_LIMIT {
+                return Err(Failure::environment("pods_stay", format!("the pods of the Job `{job}` do not end"))
+                    .hint("a node that has gone away keeps its pods until it is removed from the cluster"));
+            }
+            self.watched.next(LOOK);
+        }
+        Ok(())
+    }
+
+    fn wait_until_recording(&self, job: &str) -> Result<bool, Failure> {
+        let (begun, mut waits, mut told) = (Instant::now(), Waits::default(), Told::new(&self.at, job));
+        loop {
+            if self.cancel.is_cancelled() {
+                return Err(Failure::cancelled(self.cancel.reason().unwrap_or("stopped")));
+            }
+            let seen = self.watched.next(LOOK);
+            let pods = seen.pods_of(job);
+            told.follow(&pods);
+            let mut records = false;
+            told.drain(&mut |_, event| records |= *event == Event::Recording);
+            if records {
+                return Ok(true);
+            }
+            match standing(seen.jobs.get(job), &pods, &[], 1) {
+                // An earlier process has made this very recording.
+                Standing::Succeeded => return Ok(false),
+                Standing::Failed(failure) => return Err(failure),
+                Standing::Waiting(trouble) => {
+                    waits.with(trouble, self.at.start_limit)?;
+                }
+                Standing::Running => {}
+            }
+            if begun.elapsed() > RECORDER_START {
+                return Err(Failure::environment("recorder", format!("the recorder did not start within {RECORDER_START:?}")));
+            }
+        }
+    }
+}
+
+impl Runner for KubernetesRunner {
+    fn run(&self, calls: &[StageCall], observe: &mut dyn FnMut(&StageCall, &Event)) -> Vec<Result<InputRef, Failure>> {
+        match self.run_job(calls, observe) {
+            Ok(results) => results.into_iter().map(Ok).collect(),
+            Err(failure) => calls.iter().map(|_| Err(failure.clone())).collect(),
+        }
+    }
+
+    fn start_recorder(&self, call: &StageCall) -> Result<(), Failure> {
+        let input = self.input_of(call)?;
+        let job = self.start(call, input, 1)?;
+        match self.wait_until_recording(&job) {
+            Ok(true) => {
+                let pointer = Layout::of(&self.run_id).accepted(call.stage, input, call.shard);
+                *self.recorder() = Some(Recorder { job, pointer });
+                Ok(())
+            }
+            Ok(false) => Ok(()),
+            Err(failure) => {
+                self.end(&job)?;
+                Err(failure)
+            }
+        }
+    }
+
+    fn stop_recorder(&self) -> Option<Failure> {
+        let Recorder { job, pointer } = self.recorder().take()?;
+        let ended = self.end(&job).err();
+        match self.store.read(&pointer, Accepted::MAX_BYTES) {
+            Ok(Some(_)) => None,
+            Ok(None) => {
+                Some(ended.unwrap_or_else(|| Failure::environment("recorder", "the recorder's pod ended without a recording")))
+            }
+            Err(error) => Some(error.into()),
+        }
+    }
+
+    fn release(&self) {
+        let (namespace, selector) = (&self.at.site.targets_namespace, format!("{RUN}={}", self.run_id));
+        for kind in ["Deployment", "StatefulSet", "Pod", "Service", "ConfigMap"] {
+            if let Err(failure) = self.at.cluster.delete_all(kind, namespace, &selector) {
+                tracing::warn!(%failure, kind, "targets of the run stay behind");
+            }
+        }
+        let begun = Instant::now();
+        // Whoever comes next may need what they hold.
+        while begun.elapsed() < END_LIMIT {
+            match self.at.cluster.list::<Pod>("Pod", namespace, &selector) {
+                Ok(pods) if !pods.is_empty() => std::thread::sleep(LOOK),
+                Ok(_) => return,
+                Err(failure) => return tracing::warn!(%failure, "whether targets of the run stay behind is not known"),
+            }
+        }
+        tracing::warn!("targets of the run do not end");
+    }
+}
+
+impl KubernetesRunner {
+    /// A poisoned lock only says that another thread panicked while it held what is still a recorder.
+    fn recorder(&self) -> std::sync::MutexGuard<'_, Option<Recorder>> {
+        self.recorder.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl Drop for KubernetesRunner {
+    fn drop(&mut self) {
+        if let Some(failure) = self.stop_recorder() {
+            tracing::debug!(%failure, "the recorder did not end in order");
+        }
+    }
+}
+
+/// Passes on what a shard said.
+fn tell(calls: &[StageCall], shard: usize, event: &Event, observe: &mut dyn FnMut(&StageCall, &Event)) {
+    if let Some(call) = calls.get(shard) {
+        observe(call, event);
+    }
+}
+
+/// For how long something has kept pods from starting.
+#[derive(Default)]
+struct Waits {
+    since: Option<Instant>,
+    told: Option<String>,
+    asked: Option<Instant>,
+    last: Option<Trouble>,
+}
+
+impl Waits {
+    /// Whether it is time to ask why there are no pods: not at once, because a Job takes a moment to make them.
+    fn asks_events(&mut self) -> bool {
+        let since = *self.asked.get_or_insert_with(Instant::now);
+        let asks = since.elapsed() > ASK_EVENTS;
+        if asks {
+            self.asked = Some(Instant::now());
+        }
+        asks
+    }
+
+    /// What is to be told of what stands in the way, once; a failure where it stands there for too long.
+    fn with(&mut self, trouble: Option<Trouble>, limit: Duration) -> Result<Option<String>, Failure> {
+        // Events are not asked for each time, and what they said holds meanwhile.
+        let Some(trouble) = trouble.or_else(|| self.last.clone()) else { return Ok(None) };
+        self.last = Some(trouble.clone());
+        let since = *self.since.get_or_insert_with(Instant::now);
+        if trouble.lasts || since.elapsed() > limit {
+            return Err(trouble.failure.hint(format!("it was waited for {:.0?}", since.elapsed())));
+        }
+        let message = format!("waiting: {}", trouble.failure.message);
+        if self.told.as_ref() == Some(&message) {
+            return Ok(None);
+        }
+        self.told = Some(message.clone());
+        Ok(Some(message))
+    }
+}
+
+/// What the pods of a Job say.
+struct Told<'a> {
+    at: &'a InCluster,
+    job: String,
+    followed: BTreeMap<String, usize>,
+    sender: Option<SyncSender<LogLine>>,
+    lines: Receiver<LogLine>,
+}
+
+impl<'a> Told<'a> {
+    fn new(at: &'a InCluster, job: &str) -> Self {
+        let (sender, lines) = sync_channel(WAITING_LINES);
+        Self { at, job: job.to_owned(), followed: BTreeMap::new(), sender: Some(sender), lines }
+    }
+
+    /// Listens to every pod that has begun to speak.
+    fn follow(&mut self, pods: &[&Pod]) {
+        for pod in pods {
+            let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+            let Some(name) = pod.metadata.name.as_deref() else { continue };
+            if !matches!(phase, Some("Running" | "Succeeded" | "Failed")) || self.followed.contains_key(name) {
+                continue;
+            }
+            let index = pod.metadata.labels.as_ref().and_then(|labels| labels.get("batch.kubernetes.io/job-completion-index"));
+            let shard = index.and_then(|index| index.parse().ok()).unwrap_or(0);
+            if let Some(sender) = &self.sender {
+                self.at.cluster.follow(&self.at.site.namespace, name, sender.clone());
+                self.followed.insert(name.to_owned(), shard);
+            }
+        }
+    }
+
+    /// Passes on the events of what was said so far.
+    fn drain(&self, observe: &mut dyn FnMut(usize, &Event)) {
+        loop {
+            match self.lines.try_recv() {
+                Ok(line) => self.pass_on(&line, observe),
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => return,
+            }
+        }
+    }
+
+    /// Passes on the rest, as far as it comes in time.
+    fn finish(&mut self, limit: Duration, observe: &mut dyn FnMut(usize, &Event)) {
+        self.sender = None;
+        let begun = Instant::now();
+        while let Ok(line) = self.lines.recv_timeout(limit.saturating_sub(begun.elapsed())) {
+            self.pass_on(&line, observe);
+        }
+    }
+
+    /// What is no event was said for people, who find it in the pod's log.
+    fn pass_on(&self, line: &LogLine, observe: &mut dyn FnMut(usize, &Event)) {
+        let Ok(event) = serde_json::from_str::<Event>(&line.text) else {
+            return tracing::debug!(job = self.job, pod = line.pod, "{}", line.text);
+        };
+        let shard = self.followed.get(&line.pod).copied().unwrap_or(0);
+        observe(shard, &event);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trouble(message: &str, lasts: bool) -> Option<Trouble> {
+        Some(Trouble { failure: Failure::environment("unschedulable", message), lasts })
+    }
+
+    #[test]
+    fn what_stands_in_the_way_is_told_once_and_not_waited_for_for_ever() {
+        let (mut waits, limit) = (Waits::default(), Duration::from_mins(5));
+        assert_eq!(waits.with(None, limit), Ok(None));
+        assert_eq!(waits.with(trouble("no CPU", false), limit), Ok(Some("waiting: no CPU".to_owned())));
+        assert_eq!(waits.with(trouble("no CPU", false), limit), Ok(None));
+        assert_eq!(waits.with(trouble("no memory", false), limit), Ok(Some("waiting: no memory".to_owned())));
+        assert_eq!(waits.with(None, limit), Ok(None), "it stands there until something else is seen");
+        assert_eq!(waits.with(None, Duration::ZERO).expect_err("for too long").code, "unschedulable");
+        assert_eq!(Waits::default().with(trouble("never", true), limit).expect_err("no use").message, "never");
+    }
+}

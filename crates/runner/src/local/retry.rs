@@ -1,0 +1,122 @@
+//! Calls that are made at once, each again where it failed in a way that a retry may mend.
+
+use std::sync::mpsc::sync_channel;
+
+use assay_manifest::InputRef;
+use assay_stage::{Event, Failure};
+
+use super::WAITING_EVENTS;
+use crate::StageCall;
+
+type Outcome = Result<InputRef, Failure>;
+
+/// Makes all calls at once, and gives their results in order.
+pub(super) fn at_once(
+    calls: &[StageCall],
+    observe: &mut dyn FnMut(&StageCall, &Event),
+    run: impl Fn(&StageCall, &mut dyn FnMut(&Event)) -> Outcome + Sync,
+) -> Vec<Outcome> {
+    if let [call] = calls {
+        return vec![with_retries(&run, call, &mut |event| observe(call, event))];
+    }
+    let (sender, events) = sync_channel::<(usize, Event)>(WAITING_EVENTS);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = calls
+            .iter()
+            .enumerate()
+            .map(|(index, call)| {
+                let (sender, run) = (sender.clone(), &run);
+                // Nobody listens once this thread has gone; the stage goes on all the same.
+                scope.spawn(move || with_retries(run, call, &mut |event| drop(sender.send((index, event.clone())))))
+            })
+            .collect();
+        drop(sender);
+        for (index, event) in events {
+            if let Some(call) = calls.get(index) {
+                observe(call, &event);
+            }
+        }
+        let panicked = || Failure::unexpected("shard", "the thread that waits for a shard panicked");
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(panicked()))).collect()
+    })
+}
+
+/// Runs a call, and again where it failed in a way that a retry may mend.
+fn with_retries(
+    run: &impl Fn(&StageCall, &mut dyn FnMut(&Event)) -> Outcome,
+    call: &StageCall,
+    observe: &mut dyn FnMut(&Event),
+) -> Outcome {
+    let mut tries = 0;
+    loop {
+        match run(call, observe) {
+            Err(failure) if failure.is_worth_a_retry() && tries < call.policy.retries => {
+                tries += 1;
+                observe(&Event::Note { message: format!("retry {tries} of {}: {}", call.policy.retries, failure.message) });
+            }
+            result => return result,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use assay_manifest::{Digest, Kind, Shard};
+    use assay_stage::StageName;
+    use serde_json::json;
+
+    use super::*;
+    use crate::StagePolicy;
+
+    fn call(shard: Shard) -> StageCall {
+        StageCall {
+            stage: StageName::Provision,
+            run_id: "nightly".parse().expect("a run id"),
+            inputs: Vec::new(),
+            parameters: json!({}),
+            shard,
+            policy: StagePolicy { timeout: None, retries: 2 },
+            label: String::new(),
+        }
+    }
+
+    fn result() -> InputRef {
+        let digest = Digest::of(b"");
+        InputRef { kind: Kind::Plan, manifest: digest, bundle: digest }
+    }
+
+    /// How it ended, and how often it was tried again, with two retries, where the first tries fail so.
+    fn tried(failures: &[Failure]) -> (Result<(), String>, usize) {
+        let (retries, failures) = (RefCell::new(0), RefCell::new(failures.iter().rev().cloned().collect::<Vec<_>>()));
+        let run = |_: &StageCall, _: &mut dyn FnMut(&Event)| failures.borrow_mut().pop().map_or_else(|| Ok(result()), Err);
+        let outcome = with_retries(&run, &call(Shard::ONLY), &mut |_| *retries.borrow_mut() += 1);
+        (outcome.map(|_| ()).map_err(|failure| failure.code), retries.into_inner())
+    }
+
+    #[test]
+    fn what_a_retry_may_mend_is_tried_again_and_nothing_else() {
+        let passing = Failure::environment("busy", "m");
+        let lasting = Failure::environment("model_not_served", "m").lasting();
+        assert_eq!(tried(&[]), (Ok(()), 0));
+        assert_eq!(tried(&[passing.clone(), passing.clone()]), (Ok(()), 2));
+        assert_eq!(tried(&[passing.clone(), passing.clone(), passing.clone()]), (Err("busy".to_owned()), 2));
+        assert_eq!(tried(std::slice::from_ref(&lasting)), (Err("model_not_served".to_owned()), 0));
+        assert_eq!(tried(&[passing, lasting]), (Err("model_not_served".to_owned()), 1));
+        assert_eq!(tried(&[Failure::definition("bad", "m")]), (Err("bad".to_owned()), 0));
+    }
+
+    #[test]
+    fn each_shard_has_its_own_result_and_events() {
+        let calls: Vec<_> = (0..3).map(|index| call(Shard { index, count: 3 })).collect();
+        let mut heard = Vec::new();
+        let results = at_once(&calls, &mut |call, _| heard.push(call.shard.index), |call, observe| {
+            observe(&Event::Recording);
+            if call.shard.index == 1 { Err(Failure::definition("bad", "m")) } else { Ok(result()) }
+        });
+        heard.sort_unstable();
+        assert_eq!(heard, [0, 1, 2]);
+        assert_eq!(results.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, true]);
+    }
+}
