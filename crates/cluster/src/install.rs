@@ -41,6 +41,7 @@ pub fn identities() -> impl Iterator<Item = (String, Role)> {
 pub fn installation(install: &Install<'_>, keys: Option<&Keys>) -> Vec<Object> {
     let Install { site, .. } = install;
     let mut objects = vec![namespace(&site.namespace), namespace(&site.targets_namespace)];
+    objects.extend(install.served_store.map(|(name, _)| namespace(name)));
     objects.extend(identities().map(|(name, _)| service_account(&site.namespace, &name)));
     objects.extend(rights(site));
     if install.reads_nodes {
@@ -240,7 +241,7 @@ fn secrets(site: &Site, keys: &Keys) -> Vec<Object> {
 /// `assay serve` over a claim, in a namespace that no run removes.
 fn served_store(site: &Site, namespace_name: &str, size: &str, keys: Option<&Keys>) -> Vec<Object> {
     let labels = json!({"app.kubernetes.io/name": STORE});
-    let mut objects = vec![namespace(namespace_name)];
+    let mut objects = Vec::new();
     if let Some(keys) = keys {
         let data = keys.store.iter().map(|(identity, value)| (identity.as_str(), value.as_str())).collect();
         objects.push(secret(namespace_name, "assay-store-credentials", &data));

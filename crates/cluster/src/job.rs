@@ -230,7 +230,9 @@ pub fn driver_job(driver: &DriverJob<'_>) -> Object {
 /// The part of a driver's Job that a schedule repeats.
 pub(crate) fn driver_spec(site: &Site, labels: Map<String, Value>, command: Vec<String>) -> Value {
     let none = BTreeMap::new();
-    let codes: Vec<u8> = FINAL_CODES.into_iter().chain([30]).collect();
+    // What the world did to the run is the run's end; only a driver that was killed is worth another.
+    let mut codes: Vec<u8> = FINAL_CODES.into_iter().chain([30]).collect();
+    codes.sort_unstable();
     json!({
         "backoffLimit": DRIVER_RETRIES,
         "podFailurePolicy": {"rules": failure_rules(&codes)},

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::driver::{create_or_read, drive};
 use crate::kubernetes::{InCluster, KubernetesRunner, PodAsked};
-use crate::source::{ReadSource, SourceSpec, closure_of, read_source};
+use crate::source::{SourceSpec, closure_of, read_source};
 use crate::{
     Branch, BranchAsked, Config, Finished, KeyRing, LocalKeys, LocalRunner, Observer, RunLock, Runner, StagePolicies, StagePolicy,
 };

@@ -54,9 +54,9 @@ impl Bootstrap {
             cluster.apply(object)?;
         }
         let roles: Vec<_> = made.keys().map(|role| role.as_str()).collect();
-        output::line(format!("installed  Assay in namespace {namespace}: {} objects", objects.len()));
+        output::talk(format!("installed  Assay in namespace {namespace}: {} objects", objects.len()));
         if !roles.is_empty() {
-            output::line(format!("keys       made for {}", roles.join(", ")));
+            output::talk(format!("keys       made for {}", roles.join(", ")));
         }
         output::talk("runs of this namespace verify for whoever trusts its keys; a reviewer merges this policy:\n");
         output::line(trust.trim_end());

@@ -32,13 +32,20 @@ pub(crate) struct Fetch {
     place: Where,
 }
 
+/// A copy of all that a run of a cluster rests on. `called` is the name of the store that it is copied from, which is reached otherwise.
+pub(crate) fn fetch(run: &RunId, from: Where, called: &str, to: &str) -> Result<(), Failure> {
+    let fetch = Fetch { run: run.clone(), to: Some(to.to_owned()), without_raw: false, place: from };
+    fetch.copy(Some(called)).map(drop)
+}
+
 impl Fetch {
-    /// A copy of all that a run rests on.
-    pub(crate) fn of(run: RunId, store: String, to: String) -> Self {
-        Self { run, to: Some(to), without_raw: false, place: Where { store: Some(store), trust: Vec::new() } }
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        let (to, copied, is_established) = self.copy(None)?;
+        self.say(&to, &copied);
+        Ok(if is_established { Exit::Done } else { Exit::Unestablished })
     }
 
-    pub(crate) fn run(self) -> Result<Exit, Failure> {
+    fn copy(&self, called: Option<&str>) -> Result<(Store, Copied, bool), Failure> {
         let from = Store::open_existing(&self.place.store_uri()?)?;
         let to = self.to.clone().map_or_else(default_store, Ok)?;
         // Asked before the other store is opened too, which tries to write there.
@@ -49,11 +56,11 @@ impl Fetch {
         if from.uri() == to.uri() {
             return Err(same_store(&from));
         }
-        let opened = self.place.open(self.run.as_str())?;
+        let opened = self.place.open_of_strangers(&self.run)?;
         let wanted = Wanted::of(&from, &opened, self.without_raw)?;
         check_same_run(&to, &wanted)?;
         let copied = copy_blobs(&from, &to, &wanted)?;
-        mark_fetched(&from, &to, &opened)?;
+        mark_fetched(&from, called.unwrap_or(from.uri()), &to, &opened)?;
         for (path, bytes) in &wanted.pointers {
             if let Created::No { existing } = to.create(path, bytes)?
                 && existing != *bytes
@@ -61,8 +68,7 @@ impl Fetch {
                 return Err(other_run(&to, path));
             }
         }
-        self.say(&to, &copied);
-        Ok(if opened.chain.is_established() { Exit::Done } else { Exit::Unestablished })
+        Ok((to, copied, opened.chain.is_established()))
     }
 
     fn say(&self, to: &Store, copied: &Copied) {
@@ -164,11 +170,11 @@ impl Wanted {
 
 /// Says in the other store whose tables the run's rows are in, before anything makes it a run there. One that is there already is that
 /// store's own, as is one that is published later.
-fn mark_fetched(from: &Store, to: &Store, opened: &Opened) -> Result<(), Failure> {
+fn mark_fetched(from: &Store, called: &str, to: &Store, opened: &Opened) -> Result<(), Failure> {
     let layout = Layout::of(&opened.chain.run_id);
     let is_there = to.read(&layout.source(), MAX_POINTER_BYTES)?.is_some();
     if opened.chain.is_complete && !is_there {
-        let origin = fetched_from(from, &opened.chain.run_id)?.unwrap_or_else(|| from.uri().to_owned());
+        let origin = fetched_from(from, &opened.chain.run_id)?.unwrap_or_else(|| called.to_owned());
         to.create(&layout.fetched(), origin.as_bytes())?;
     }
     Ok(())

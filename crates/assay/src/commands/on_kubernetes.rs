@@ -5,15 +5,15 @@ use std::io::IsTerminal as _;
 use assay_cluster::{
     Cluster, DriverJob, Forward, Job, Place, Site, Standing, driver_job, driver_name, root, root_name, standing,
 };
-use assay_manifest::Instant;
-use assay_process::Signal;
+use assay_manifest::{InputRef, Instant};
+use assay_process::{Cancel, Signal};
 use assay_runner::{Config, Run as Driven, RunSpec, ToBranch};
 use assay_stage::{Clock, Exit, Failure};
-use assay_store::Store;
 
 use crate::commands::attach::follow;
 use crate::commands::cluster::{InCluster, root_of};
-use crate::commands::fetch::Fetch;
+use crate::commands::fetch::fetch;
+use crate::commands::opened::Where;
 use crate::commands::run::{Asked, make_missing_keys};
 use crate::output;
 use crate::progress::Progress;
@@ -39,6 +39,9 @@ pub(crate) struct OnKubernetes {
     /// The store to copy the finished run to; where the cluster's store is reached only through its API server, the usual one
     #[arg(long, value_name = "URI")]
     fetch_to: Option<String>,
+    /// Whom to believe: the cluster's TrustPolicy file, or a fingerprint; the configured root if left out
+    #[arg(long, value_name = "POLICY|FINGERPRINT")]
+    trust: Vec<String>,
     /// How long a pod that cannot start is waited for
     #[arg(long, value_name = "SECONDS")]
     start_limit: Option<u64>,
@@ -83,23 +86,42 @@ impl OnKubernetes {
         let publication = run
             .published()?
             .ok_or_else(|| Failure::unexpected("publication", "the run is finished, but its store has no publication"))?;
-        let presented = match self.destination(&reached) {
-            None => asked.present(&run, publication, &run.store, &to_branch, &cancel),
-            Some(to) => {
-                let to = if to.is_empty() { run.home.display().to_string() } else { to };
-                Fetch::of(run.run_id.clone(), reached.uri.clone(), to.clone()).run()?;
-                asked.present(&run, publication, &Store::open(&to)?, &to_branch, &cancel)
-            }
-        };
+        let presented = self.present(asked, &run, publication, &reached, &to_branch, &cancel);
         if !self.keep {
             cluster.delete(&Place::named("ConfigMap", &site.namespace, &root_name(&run.run_id)), None)?;
         }
         presented
     }
 
-    /// Where the finished run is copied to: empty for the usual store.
-    fn destination(&self, reached: &Reached) -> Option<String> {
-        self.fetch_to.clone().or_else(|| reached.forward.is_some().then(String::new))
+    /// Copies the finished run to where it is to be read, and shows it.
+    fn present(
+        &self,
+        asked: &Asked,
+        run: &Driven,
+        publication: InputRef,
+        reached: &Reached,
+        to_branch: &ToBranch,
+        cancel: &Cancel,
+    ) -> Result<Exit, Failure> {
+        // What is reached through the API server is out of reach once this command has ended.
+        let near = || reached.forward.is_some().then(|| run.home.display().to_string());
+        let whom = |store: &str| Where { store: Some(store.to_owned()), trust: self.trust.clone() };
+        let uri = match self.fetch_to.clone().or_else(near) {
+            None => reached.uri.clone(),
+            Some(to) => {
+                fetch(&run.run_id, whom(&reached.uri), &reached.called, &to)?;
+                to
+            }
+        };
+        let opened = whom(&uri).open_of_strangers(&run.run_id)?;
+        let exit = asked.present(run, publication, &uri, &opened, to_branch, cancel)?;
+        if exit == Exit::Unestablished {
+            output::talk(format!(
+                "consistent, but who signed is not established: your trust root does not list the keys of namespace `{}`; `--trust` takes its policy",
+                self.at.namespace
+            ));
+        }
+        Ok(exit)
     }
 
     /// Has a driver drive the run, unless one does. One that has ended is replaced.
@@ -155,30 +177,30 @@ impl OnKubernetes {
 /// How this machine reaches the cluster's store.
 struct Reached {
     uri: String,
+    /// As pods call it.
+    called: String,
     forward: Option<Forward>,
 }
 
 impl Reached {
     /// By the address that a person names, or by a port that leads through the API server.
     fn of(cluster: &Cluster, site: &Site, named: Option<&str>) -> Result<Self, Failure> {
-        match (named, &site.forward) {
-            (Some(uri), _) => Ok(Self { uri: uri.to_owned(), forward: None }),
-            (None, None) => Ok(Self { uri: site.store.clone(), forward: None }),
+        let (uri, forward) = match (named, &site.forward) {
+            (Some(uri), _) => (uri.to_owned(), None),
+            (None, None) => (site.store.clone(), None),
             (None, Some(service)) => {
                 let forward = cluster.patient().forward(service)?;
                 let place = site.store.split('?').next().unwrap_or(&site.store);
-                Ok(Self { uri: format!("{place}?endpoint=http://{}", forward.address), forward: Some(forward) })
+                (format!("{place}?endpoint=http://{}", forward.address), Some(forward))
             }
-        }
-        .map(|reached| {
-            check_credentials(site, &reached.uri);
-            reached
-        })
+        };
+        tell_credentials(site, &uri);
+        Ok(Self { uri, called: site.store.clone(), forward })
     }
 }
 
 /// A store of the cluster knows a person who starts runs as `source`.
-fn check_credentials(site: &Site, uri: &str) {
+fn tell_credentials(site: &Site, uri: &str) {
     let is_given = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     if uri.starts_with("s3://") && !is_given("AWS_ACCESS_KEY_ID") && site.forward.is_some() {
         let secret = "secret assay-store-source --template '{{.data.AWS_SECRET_ACCESS_KEY | base64decode}}'";

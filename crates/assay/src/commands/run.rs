@@ -137,34 +137,35 @@ impl Asked {
             progress.begin(&run);
             run.drive(&mut progress)?.publication
         };
-        self.present(&run, publication, &run.store, &to_branch, &cancel)
+        let opened = Where { store: Some(run.store_uri.clone()), trust: Vec::new() }.open(run.run_id.as_str())?;
+        self.present(&run, publication, &run.store_uri, &opened, &to_branch, &cancel)
     }
 
-    /// Writes the published folder of a finished run, commits it where its pipeline says so, and shows the result. `store` is where the
-    /// run is read from, and what the commands that are printed name.
+    /// Writes the published folder of a finished run, commits it where its pipeline says so, and shows the result. `store_uri` is
+    /// where the run was opened, and what the commands that are printed name.
     pub(crate) fn present(
         &self,
         run: &Driven,
         publication: InputRef,
-        store: &Store,
+        store_uri: &str,
+        opened: &Opened,
         to_branch: &ToBranch,
         cancel: &Cancel,
     ) -> Result<Exit, Failure> {
-        let folder = export(store, &run.run_id, publication, &run.home.join("published"))?;
-        let place = Where { store: Some(store.uri().to_owned()), trust: Vec::new() };
-        let opened = place.open(run.run_id.as_str())?;
+        let store = Store::open_existing(store_uri)?;
+        let folder = export(&store, &run.run_id, publication, &run.home.join("published"))?;
         let pushed = match to_branch {
-            ToBranch::Yes(branch) => push::commit(&opened, branch, cancel).map(Some),
+            ToBranch::Yes(branch) => push::commit(opened, branch, cancel).map(Some),
             ToBranch::No | ToBranch::ByHand(_) => Ok(None),
         };
-        let elsewhere = store_option(store.uri());
-        self.show(run, &opened, &folder, pushed.as_ref().ok().and_then(Option::as_ref), store.uri())?;
+        let elsewhere = store_option(store_uri);
+        self.show(run, opened, &folder, pushed.as_ref().ok().and_then(Option::as_ref), store_uri)?;
         if let ToBranch::ByHand(branch) = to_branch {
             let by_hand = format!("assay push {}{elsewhere}", run.run_id);
             output::talk(format!("not committed to the branch `{branch}`, because what ran is no commit's; by hand: {by_hand}"));
         }
         pushed.map_err(|failure| not_pushed(run, &elsewhere, failure))?;
-        no_valid_trial(&opened, &folder).map_or(Ok(()), Err)?;
+        no_valid_trial(opened, &folder).map_or(Ok(()), Err)?;
         Ok(if opened.chain.is_established() { Exit::Done } else { Exit::Unestablished })
     }
 

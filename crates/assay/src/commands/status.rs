@@ -60,7 +60,7 @@ impl Status {
             }
         }
         if lines.is_empty() {
-            output::line(format!("the namespace `{namespace}` has no such run"));
+            output::line(format!("the namespace `{namespace}` has no {}", if self.run.is_some() { "such run" } else { "runs" }));
         }
         for line in lines {
             let name = if self.run.is_some() { line.stage } else { line.run };
