@@ -1,0 +1,376 @@
+//! Runs in a real Kubernetes: the stages as Jobs, what a cluster does to them, and what may never leave its place.
+//!
+//! `ASSAY_TEST_KUBERNETES=node` asks for it: `ASSAY_TEST_KUBECONFIG` then names a cluster whose nodes have the image that
+//! `ASSAY_TEST_IMAGE` names by digest, and `ASSAY_TEST_KUBECTL` the program that asks it. `ci/test` sets all of them.
+
+#![expect(clippy::print_stdout, reason = "a test that looks at less says so")]
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::pipeline::{list, text};
+use crate::support::{Fixture, PIPELINE, Ran, Running, write_file};
+
+/// The longest that a test waits for the cluster: pods start in seconds, but there are few CPUs.
+const PATIENCE: Duration = Duration::from_mins(4);
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// A busy machine may keep the client from its sockets: such an attempt is repeated.
+const ENOUGH: u32 = 50;
+
+/// The cluster that tests run in.
+struct Lab {
+    kubectl: PathBuf,
+    kubeconfig: PathBuf,
+    image: String,
+}
+
+/// None where no cluster is asked for; asked for and absent, the test fails.
+fn lab() -> Option<&'static Lab> {
+    static LAB: OnceLock<Option<Lab>> = OnceLock::new();
+    let found = LAB.get_or_init(|| {
+        let level = std::env::var("ASSAY_TEST_KUBERNETES").unwrap_or_default();
+        if matches!(level.as_str(), "" | "off") {
+            return None;
+        }
+        assert_eq!(level, "node", "ASSAY_TEST_KUBERNETES is node or off");
+        let value = |name: &str| std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set"));
+        let lab = Lab {
+            kubectl: value("ASSAY_TEST_KUBECTL").into(),
+            kubeconfig: value("ASSAY_TEST_KUBECONFIG").into(),
+            image: value("ASSAY_TEST_IMAGE"),
+        };
+        lab.kubectl(&["get", "--raw", "/readyz"]).success();
+        Some(lab)
+    });
+    if found.is_none() {
+        println!("ASSAY_TEST_KUBERNETES is not set: nothing ran in a cluster");
+    }
+    found.as_ref()
+}
+
+impl Lab {
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.kubectl);
+        command.arg("--kubeconfig").arg(&self.kubeconfig).env("KUBECACHEDIR", std::env::temp_dir().join("assay-it-kubectl"));
+        command
+    }
+
+    fn kubectl(&self, arguments: &[&str]) -> Ran {
+        Ran::of(self.command().args(arguments).stdin(Stdio::null()).output().expect("kubectl runs"))
+    }
+
+    /// Gives kubectl a document.
+    fn kubectl_with(&self, arguments: &[&str], document: &str) -> Ran {
+        use std::io::Write as _;
+        let mut command = self.command();
+        let mut child =
+            command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("kubectl");
+        child.stdin.take().expect("a pipe").write_all(document.as_bytes()).expect("written");
+        Ran::of(child.wait_with_output().expect("it ends"))
+    }
+
+    fn get(&self, namespace: &str, what: &[&str]) -> Value {
+        let mut arguments = vec!["--namespace", namespace, "get", "--output", "json"];
+        arguments.extend(what);
+        self.kubectl(&arguments).success().json()
+    }
+
+    /// Pods of a run in a namespace.
+    fn pods(&self, namespace: &str, run: &str) -> Vec<Value> {
+        self.all(namespace, &["pods", "--selector", &format!("assay.dev/run={run}")])
+    }
+
+    /// All objects that kubectl finds.
+    fn all(&self, namespace: &str, what: &[&str]) -> Vec<Value> {
+        list(&self.get(namespace, what)["items"]).clone()
+    }
+}
+
+/// Waits until the cluster is as it should be.
+#[track_caller]
+fn wait_until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "waited {PATIENCE:?} in vain: {what}");
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// An installation of Assay.
+struct Installed {
+    lab: &'static Lab,
+    namespace: String,
+    /// The trust policy that `assay bootstrap` printed.
+    trust: String,
+    secret: String,
+}
+
+/// The installation that most tests share.
+fn installed() -> Option<&'static Installed> {
+    static INSTALLED: OnceLock<Installed> = OnceLock::new();
+    let lab = lab()?;
+    Some(INSTALLED.get_or_init(|| Installed::new(lab, &format!("it-{}", std::process::id()))))
+}
+
+impl Installed {
+    fn new(lab: &'static Lab, namespace: &str) -> Self {
+        let mut fixture = Fixture::bare();
+        fixture.set("KUBECONFIG", &lab.kubeconfig);
+        let bootstrap = ["bootstrap", "--namespace", namespace, "--image", &lab.image, "--store-size", "1Gi"];
+        let trust = fixture.assay(&bootstrap).success().stdout;
+        let store = format!("{namespace}-store");
+        lab.kubectl(&["--namespace", &store, "rollout", "status", "deployment/assay-store", "--timeout", "180s"]).success();
+        let template = "{{.data.AWS_SECRET_ACCESS_KEY | base64decode}}";
+        let secret = ["--namespace", namespace, "get", "secret", "assay-store-source", "--template", template];
+        let secret = lab.kubectl(&secret).success().stdout;
+        Self { lab, namespace: namespace.to_owned(), trust, secret }
+    }
+
+    /// A person with a kubeconfig, credentials for the store, and the cluster's trust policy beside their own root.
+    fn person(&self) -> Person<'_> {
+        let mut fixture = Fixture::bare();
+        fixture.set("KUBECONFIG", &self.lab.kubeconfig);
+        fixture.set("AWS_ACCESS_KEY_ID", "source");
+        fixture.set("AWS_SECRET_ACCESS_KEY", &self.secret);
+        write_file(&fixture.root().join("trust.yaml"), self.trust.as_bytes());
+        Person { fixture, at: self }
+    }
+
+    fn targets(&self) -> String {
+        format!("{}-targets", self.namespace)
+    }
+}
+
+/// Somebody who starts runs.
+struct Person<'a> {
+    fixture: Fixture,
+    at: &'a Installed,
+}
+
+impl Person<'_> {
+    /// Commits a pipeline of `shards` over a chat of so many requests, with these overrides of stages.
+    fn pipeline(&self, load: &str, shards: u32, overrides: &[(&str, &str)]) {
+        self.fixture.write(
+            "workloads/chat/workload.yaml",
+            &format!(
+                "apiVersion: assay.dev/v1alpha1
+kind: Workload
+metadata: {{name: chat}}
+spec:
+  type: serving
+  model: simulated-8b
+  precision: none
+  protocol: openai_compatible_http
+  deployment_model: single_process
+  batching_policy: continuous
+  stack: assay-simulator
+  load: {{{load}, timeout: 60s}}
+  lengths: D(20,10)
+"
+            ),
+        );
+        let overrides: BTreeMap<_, _> = overrides.iter().copied().collect();
+        let stages = ["plan", "provision", "execute", "collect", "reduce", "publish"].map(|stage| {
+            let usual = if stage == "execute" { "resources: {cpu: 100m, memory: 256Mi}" } else { "retries: 1" };
+            format!("    - {{name: {stage}, {}}}\n", overrides.get(stage).unwrap_or(&usual))
+        });
+        self.fixture.write(
+            PIPELINE,
+            &format!(
+                "apiVersion: assay.dev/v1alpha1
+kind: Pipeline
+metadata: {{name: fixture}}
+spec:
+  intent: exploratory
+  workloads: [chat]
+  targets:
+    - {{name: simulator, kind: simulator, config: {{profile: fast}}}}
+  trials: {{count: 1, retry_budget: {ENOUGH}}}
+  shards: {shards}
+  stages:
+{}",
+                stages.concat()
+            ),
+        );
+        self.fixture.commit("a pipeline");
+    }
+
+    fn arguments<'b>(&'b self, run: &'b str, more: &[&'b str]) -> Vec<&'b str> {
+        let mut arguments = vec!["run", PIPELINE, "--on", "kubernetes", "--namespace", &self.at.namespace, "--run-id", run];
+        arguments.extend(more);
+        arguments
+    }
+
+    fn run(&self, run: &str, more: &[&str]) -> Ran {
+        self.fixture.assay(&self.arguments(run, more))
+    }
+
+    fn spawn(&self, run: &str, more: &[&str]) -> Running {
+        self.fixture.spawn(&self.arguments(run, more))
+    }
+
+    fn trust(&self) -> String {
+        self.fixture.root().join("trust.yaml").display().to_string()
+    }
+
+    /// Asks something about a run of the cluster.
+    fn ask(&self, words: &[&str]) -> Ran {
+        let mut arguments = words.to_vec();
+        arguments.extend(["--namespace", &self.at.namespace]);
+        self.fixture.assay(&arguments)
+    }
+
+    /// Nothing of a run is left in the cluster.
+    #[track_caller]
+    fn nothing_left(&self, run: &str) {
+        for namespace in [self.at.namespace.clone(), self.at.targets()] {
+            wait_until("everything of the run has gone", || {
+                let selector = format!("assay.dev/run={run}");
+                let all = ["pods,jobs,configmaps,leases,services", "--selector", &selector];
+                self.at.lab.all(&namespace, &all).is_empty().then_some(())
+            });
+        }
+    }
+
+    /// Waits for a pod of a run's stage that is in this phase.
+    fn pod_of(&self, run: &str, stage: &str, phase: &str) -> Value {
+        wait_until(&format!("a pod of {stage} is {phase}"), || {
+            let pods = self.at.lab.pods(&self.at.namespace, run);
+            pods.into_iter().find(|pod| pod["metadata"]["labels"]["assay.dev/stage"] == stage && pod["status"]["phase"] == phase)
+        })
+    }
+}
+
+fn name_of(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().expect("a name")
+}
+
+#[test]
+fn three_shards_run_as_jobs_and_their_chain_verifies_from_outside() {
+    let Some(at) = installed() else { return };
+    let person = at.person();
+    person.pipeline("mode: closed, concurrency: [3], requests: 60", 3, &[]);
+    let ran = person.run("shards", &["--keep"]).exits(21);
+    assert!(ran.stdout.contains("chat.simulator.default"), "{}", ran.stdout);
+    assert!(ran.stderr.contains("who signed is not established"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("execute 0-0-2"), "progress is shown: {}", ran.stderr);
+
+    // Its copy stands by itself, and verifies for whoever trusts the cluster's keys.
+    let trust = person.trust();
+    person.fixture.assay(&["verify", "shards", "--trust", &trust]).success();
+    person.fixture.verify("shards").refuses(20, "unknown_key");
+    let parts = person.fixture.pointers("shards", "execute");
+    let parts: Vec<_> = parts.iter().map(|part| part.load(&person.fixture.store())).collect();
+    assert_eq!(parts.len(), 3);
+
+    // The same commit on this machine has the same plan and the same load.
+    let pipeline_on_this_machine = person.fixture.run("here").success();
+    assert!(pipeline_on_this_machine.stderr.contains("execute 0-0-2"));
+    let plan = |run: &str| person.fixture.manifest(run, "plan")["body"].clone();
+    assert_eq!(plan("shards"), plan("here"));
+    let schedules = |part: &Value| part["body"]["schedule_digests"].clone();
+    let here = person.fixture.pointers("here", "execute")[0].load(&person.fixture.store());
+    assert!(parts.iter().all(|part| schedules(part) == schedules(&here)), "one schedule for all");
+
+    // What ran where is in the Environment: the node, and the image that it really ran.
+    let environment = &person.fixture.manifest("shards", "provision")["body"];
+    assert_eq!(environment["placement"]["cluster"], "kubernetes");
+    let image = text(&environment["targets"][0]["image"]["reference"]);
+    assert!(at.lab.image.ends_with(image.rsplit('@').next().expect("a digest")), "{image}");
+
+    // One Job for each call, none of them twice; deleting the root takes everything with it.
+    let jobs = at.lab.all(&at.namespace, &["jobs", "--selector", "assay.dev/run=shards"]);
+    let mut stages: Vec<_> = jobs.iter().map(|job| text(&job["metadata"]["labels"]["assay.dev/stage"])).collect();
+    stages.sort();
+    assert_eq!(stages, ["collect", "driver", "execute", "plan", "provision", "publish", "reduce"], "the recorder's is gone");
+    assert!(at.lab.pods(&at.targets(), "shards").is_empty(), "the target is released");
+    let again = person.run("shards", &["--trust", &trust]).success();
+    assert!(again.stdout.contains("assay verify shards"), "a finished run shows its result: {}", again.stdout);
+    person.nothing_left("shards");
+}
+
+#[test]
+fn one_shard_has_a_whole_cpu_of_its_own() {
+    let Some(at) = installed() else { return };
+    let person = at.person();
+    person.pipeline("mode: closed, concurrency: [2], requests: 200", 1, &[("execute", "retries: 1")]);
+    let run = person.spawn("guaranteed", &["--trust", &person.trust()]);
+    let pod = person.pod_of("guaranteed", "execute", "Running");
+    assert_eq!(pod["status"]["qosClass"], "Guaranteed");
+    let spec = &pod["spec"];
+    assert_eq!(spec["automountServiceAccountToken"], json!(false));
+    assert_eq!(spec["containers"][0]["securityContext"]["readOnlyRootFilesystem"], json!(true));
+    run.finish().success();
+    person.nothing_left("guaranteed");
+}
+
+#[test]
+fn a_run_is_left_to_itself_watched_and_cancelled() {
+    let Some(at) = installed() else { return };
+    let person = at.person();
+    person.pipeline("mode: closed, concurrency: [1], duration: 120s", 1, &[]);
+    let started = person.run("detached", &["--detach"]).success();
+    assert!(started.stdout.contains("assay attach detached --namespace"), "{}", started.stdout);
+    person.pod_of("detached", "execute", "Running");
+    let status = person.ask(&["status", "detached"]).success().stdout;
+    assert!(status.contains("execute") && status.contains("running") && status.contains(PIPELINE), "{status}");
+    let all = person.ask(&["status", "--json"]).success().json();
+    assert!(list(&all["jobs"]).iter().any(|job| job["run"] == "detached" && job["state"] == "running"), "{all}");
+    wait_until("the trial's start is in the log", || {
+        let logs = person.ask(&["logs", "detached", "execute"]).success().stdout;
+        logs.contains("trial_started").then_some(())
+    });
+
+    let attached = person.fixture.spawn(&["attach", "detached", "--namespace", &at.namespace]);
+    person.ask(&["cancel", "detached", "--reason", "no longer of interest"]).success();
+    let watched = attached.finish().exits(50);
+    assert!(watched.stderr.contains("no longer of interest"), "{}", watched.stderr);
+    // It ended before its time, and that is signed.
+    assert!(at.lab.pods(&at.targets(), "detached").is_empty(), "the target is released");
+    let resumed = person.run("detached", &["--detach"]).success();
+    assert!(resumed.stdout.contains("assay attach detached"), "a cancelled run may be taken up again");
+    person.pod_of("detached", "execute", "Running");
+    at.lab.kubectl(&["--namespace", &at.namespace, "delete", "configmap", "assay-detached"]).success();
+    person.nothing_left("detached");
+    // Whoever reads the store finds both ends, signed.
+    let store = person.store();
+    let verified = person.fixture.assay(&["verify", "detached", "--store", &store.uri, "--trust", &person.trust()]);
+    let ends: Vec<_> = verified.stdout.lines().filter(|line| line.contains("run_end")).collect();
+    assert_eq!(ends.len(), 2, "cancelled by a mark, and by taking its root away: {}", verified.stdout);
+}
+
+/// A port of this machine that leads to a cluster's store, as kubectl makes it.
+struct StorePort {
+    uri: String,
+    forwarder: std::process::Child,
+}
+
+impl Drop for StorePort {
+    fn drop(&mut self) {
+        let _ = self.forwarder.kill();
+        let _ = self.forwarder.wait();
+    }
+}
+
+impl Person<'_> {
+    fn store(&self) -> StorePort {
+        use std::io::BufRead as _;
+        let namespace = format!("{}-store", self.at.namespace);
+        let mut command = self.at.lab.command();
+        command.args(["--namespace", &namespace, "port-forward", "service/assay-store", ":8420"]);
+        let mut forwarder = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("kubectl starts");
+        let mut lines = std::io::BufReader::new(forwarder.stdout.take().expect("a pipe")).lines();
+        let line = lines.next().expect("a line").expect("text");
+        let port = line.split("127.0.0.1:").nth(1).and_then(|rest| rest.split(' ').next()).expect("a port").to_owned();
+        StorePort { uri: format!("s3://assay?endpoint=http://127.0.0.1:{port}"), forwarder }
+    }
+}
