@@ -345,13 +345,15 @@ fn a_run_is_left_to_itself_watched_and_cancelled() {
     let store = person.store();
     let verified = person.fixture.assay(&["verify", "detached", "--store", &store.uri, "--trust", &person.trust()]);
     let ends: Vec<_> = verified.stdout.lines().filter(|line| line.contains("run_end")).collect();
-    assert_eq!(ends.len(), 2, "cancelled by a mark, and by taking its root away: {}", verified.stdout);
+    assert_eq!(ends.len(), 2, "cancelled by a mark, and by taking its root away: {verified:?}");
 }
 
 /// A port of this machine that leads to a cluster's store, as kubectl makes it.
 struct StorePort {
     uri: String,
     forwarder: std::process::Child,
+    /// It ends when nobody hears it any more.
+    _said: std::io::BufReader<std::process::ChildStdout>,
 }
 
 impl Drop for StorePort {
@@ -368,9 +370,285 @@ impl Person<'_> {
         let mut command = self.at.lab.command();
         command.args(["--namespace", &namespace, "port-forward", "service/assay-store", ":8420"]);
         let mut forwarder = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("kubectl starts");
-        let mut lines = std::io::BufReader::new(forwarder.stdout.take().expect("a pipe")).lines();
-        let line = lines.next().expect("a line").expect("text");
+        let mut said = std::io::BufReader::new(forwarder.stdout.take().expect("a pipe"));
+        let mut line = String::new();
+        said.read_line(&mut line).expect("a line");
         let port = line.split("127.0.0.1:").nth(1).and_then(|rest| rest.split(' ').next()).expect("a port").to_owned();
-        StorePort { uri: format!("s3://assay?endpoint=http://127.0.0.1:{port}"), forwarder }
+        StorePort { uri: format!("s3://assay?endpoint=http://127.0.0.1:{port}"), forwarder, _said: said }
     }
+}
+
+/// What a cluster does to a stage, each with the override of `plan` that brings it about.
+#[test]
+fn what_a_cluster_does_to_a_stage_is_named() {
+    let Some(at) = installed() else { return };
+    let absent = format!("retries: 0, image: \"assay.test/absent@sha256:{}\"", "0".repeat(64));
+    let cases = [
+        // Unlocking its key alone takes 64 MiB.
+        ("memory", "retries: 0, resources: {memory: 40Mi}", "out_of_memory", "killed at its memory limit of 40Mi"),
+        (
+            "nowhere",
+            "retries: 0, placement: {node_selector: {assay.dev/absent: \"true\"}}",
+            "unschedulable",
+            "0/1 nodes are available",
+        ),
+        ("image", &absent, "image_pull", "assay.test/absent@sha256:0000"),
+        ("late", "retries: 0, timeout: 1s", "stage_timeout", "ran into its time limit"),
+    ];
+    for (run, plan, code, said) in cases {
+        let person = at.person();
+        person.pipeline("mode: closed, concurrency: [1], requests: 5", 1, &[("plan", plan)]);
+        let ran = person.run(run, &["--start-limit", "5"]).refuses(30, code);
+        assert!(ran.stderr.contains(said), "{run}: {}", ran.stderr);
+        let status = person.ask(&["status", run]).success().stdout;
+        assert!(status.contains("failed") && status.contains(code), "{run}: {status}");
+        at.lab.kubectl(&["--namespace", &at.namespace, "delete", "configmap", &format!("assay-{run}")]).success();
+        person.nothing_left(run);
+    }
+}
+
+/// A pod that is taken away in a trial is replaced by its Job; the attempt that it was in is no measurement.
+#[test]
+fn a_pod_that_is_lost_ends_its_attempt_and_not_the_run() {
+    let Some(at) = installed() else { return };
+    let person = at.person();
+    person.pipeline("mode: closed, concurrency: [2], duration: 15s", 2, &[]);
+    let run = person.spawn("lost", &["--trust", &person.trust(), "--keep"]);
+    wait_until("the trial has begun", || {
+        let said = person.ask(&["logs", "lost", "execute"]);
+        (said.code == 0 && said.stdout.matches("\"event\":\"load\"").count() > 4).then_some(())
+    });
+    let pods = at.lab.pods(&at.namespace, "lost");
+    let of_index = |pod: &&Value| pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] == "1";
+    let pod = pods.iter().find(of_index).expect("the second shard");
+    at.lab.kubectl(&["--namespace", &at.namespace, "delete", "pod", name_of(pod), "--grace-period=0", "--force"]).success();
+    run.finish().success();
+    for part in person.fixture.pointers("lost", "execute") {
+        let part = part.load(&person.fixture.store());
+        let attempts = list(&part["body"]["attempts"]);
+        let first = &attempts[0];
+        assert_eq!((&first["status"], &first["validity"]["valid"]), (&json!("interrupted"), &json!(false)), "{first}");
+        assert_eq!(attempts.last().expect("another")["validity"]["valid"], json!(true));
+    }
+    person.fixture.assay(&["verify", "lost", "--trust", &person.trust()]).success();
+    at.lab.kubectl(&["--namespace", &at.namespace, "delete", "configmap", "assay-lost"]).success();
+    person.nothing_left("lost");
+}
+
+/// A driver that dies is replaced, and the next one takes the run up from what the cluster and the store have: no stage runs twice.
+#[test]
+fn a_driver_that_dies_is_replaced_and_no_stage_runs_twice() {
+    let Some(at) = installed() else { return };
+    let person = at.person();
+    person.pipeline("mode: closed, concurrency: [1], duration: 5s", 1, &[]);
+    let run = person.spawn("orphan", &["--trust", &person.trust(), "--keep"]);
+    for stage in ["plan", "execute", "reduce"] {
+        wait_until(&format!("{stage} has begun"), || {
+            let pods = at.lab.pods(&at.namespace, "orphan");
+            pods.iter().any(|pod| pod["metadata"]["labels"]["assay.dev/stage"] == stage).then_some(())
+        });
+        let driver = person.pod_of("orphan", "driver", "Running");
+        at.lab
+            .kubectl(&["--namespace", &at.namespace, "delete", "pod", name_of(&driver), "--grace-period=0", "--force"])
+            .success();
+    }
+    run.finish().success();
+    let jobs = at.lab.all(&at.namespace, &["jobs", "--selector", "assay.dev/run=orphan"]);
+    let mut stages: Vec<_> = jobs.iter().map(|job| text(&job["metadata"]["labels"]["assay.dev/stage"])).collect();
+    stages.sort();
+    assert_eq!(stages, ["collect", "driver", "execute", "plan", "provision", "publish", "reduce"]);
+    // Each Job had one pod, which ended well.
+    for job in jobs.iter().filter(|job| job["metadata"]["labels"]["assay.dev/stage"] != "driver") {
+        assert_eq!((&job["status"]["succeeded"], &job["status"]["failed"]), (&json!(1), &Value::Null), "{}", name_of(job));
+    }
+    let part = person.fixture.manifest("orphan", "execute");
+    assert_eq!(list(&part["body"]["attempts"]).len(), 1, "the trial went on without a driver");
+    at.lab.kubectl(&["--namespace", &at.namespace, "delete", "configmap", "assay-orphan"]).success();
+    person.nothing_left("orphan");
+}
+
+/// The store goes away and the API server is killed while a trial runs; both come back.
+#[test]
+fn a_run_outlasts_its_store_and_its_api_server() {
+    let Some(at) = installed() else { return };
+    let person = at.person();
+    person.pipeline("mode: closed, concurrency: [1], duration: 12s", 1, &[]);
+    let run = person.spawn("outage", &["--trust", &person.trust()]);
+    person.pod_of("outage", "execute", "Running");
+    let store = format!("{}-store", at.namespace);
+    let scale =
+        |count: &str| at.lab.kubectl(&["--namespace", &store, "scale", "deployment/assay-store", "--replicas", count]).success();
+    scale("0");
+    wait_until("the store is away", || at.lab.all(&store, &["pods"]).is_empty().then_some(()));
+    if let Some(restart) = std::env::var_os("ASSAY_TEST_KUBERNETES_RESTART") {
+        Ran::of(Command::new("sh").arg("-c").arg(restart).output().expect("a shell")).success();
+    } else {
+        println!("ASSAY_TEST_KUBERNETES_RESTART is not set: the API server stayed up");
+    }
+    scale("1");
+    at.lab.kubectl(&["--namespace", &store, "rollout", "status", "deployment/assay-store", "--timeout", "180s"]).success();
+    let ran = run.finish();
+    // The port to the store led to a pod that has gone; the run itself is none the worse.
+    let again = person.run("outage", &["--trust", &person.trust()]).success();
+    assert!(again.stdout.contains("assay verify outage"), "{ran:?}\n{again:?}");
+    person.nothing_left("outage");
+}
+
+/// Whoever may do what, as the API server sees it.
+#[test]
+fn no_stage_may_do_more_than_its_own() {
+    let Some(at) = installed() else { return };
+    let (own, targets) = (at.namespace.clone(), at.targets());
+    let may = |account: &str, namespace: &str, verb: &str, what: &str| {
+        let who = format!("--as=system:serviceaccount:{own}:assay-{account}");
+        at.lab.kubectl(&["--namespace", namespace, "auth", "can-i", verb, what, &who]).code == 0
+    };
+    for account in ["driver", "plan", "provision", "execute", "collect", "reduce", "publish"] {
+        for what in ["secrets", "secrets/assay-key-publish"] {
+            for namespace in [&own, &targets] {
+                assert!(!may(account, namespace, "get", what), "{account} reads {what} in {namespace}");
+            }
+        }
+        assert!(!may(account, &own, "create", "pods"), "{account} makes pods beside the keys");
+        assert_eq!(may(account, &own, "create", "jobs"), account == "driver", "{account}");
+        assert_eq!(may(account, &targets, "create", "pods"), account == "provision", "{account}");
+        assert_eq!(may(account, &own, "list", "events"), ["driver", "collect"].contains(&account), "{account}");
+    }
+}
+
+/// Four ways to publish's key, none of which leads there.
+#[test]
+fn the_key_of_publish_is_out_of_reach() {
+    let Some(at) = installed() else { return };
+    let (own, targets) = (at.namespace.clone(), at.targets());
+    let as_provision = format!("--as=system:serviceaccount:{own}:assay-provision");
+
+    // By the API.
+    let read = at.lab.kubectl(&["--namespace", &own, "get", "secret", "assay-key-publish", &as_provision]).exits(1);
+    assert!(read.stderr.contains("forbidden"), "{}", read.stderr);
+
+    // By a pod that provision makes: beside the key it may make none, and where it may there is no key.
+    let thief = |namespace: &str, command: &str| {
+        format!(
+            "apiVersion: v1
+kind: Pod
+metadata: {{name: thief, namespace: {namespace}}}
+spec:
+  restartPolicy: Never
+  automountServiceAccountToken: false
+  securityContext: {{runAsNonRoot: true, runAsUser: 65532, seccompProfile: {{type: RuntimeDefault}}}}
+  containers:
+    - name: thief
+      image: {}
+      command: [{command}]
+      securityContext: {{allowPrivilegeEscalation: false, capabilities: {{drop: [ALL]}}}}
+      volumeMounts: [{{name: key, mountPath: /keys}}]
+  volumes: [{{name: key, secret: {{secretName: assay-key-publish}}}}]
+",
+            at.lab.image
+        )
+    };
+    let create = ["create", "--filename", "-", &as_provision];
+    let beside = at.lab.kubectl_with(&create, &thief(&own, "/assay/assay, keys")).exits(1);
+    assert!(beside.stderr.contains("forbidden"), "{}", beside.stderr);
+    at.lab.kubectl_with(&create, &thief(&targets, "/assay/assay, keys")).success();
+    let told = wait_until("the key is missed", || {
+        let events = at.lab.all(&targets, &["events", "--field-selector", "involvedObject.name=thief,reason=FailedMount"]);
+        events.first().map(|event| text(&event["message"]).to_owned())
+    });
+    assert!(told.contains("secret \"assay-key-publish\" not found"), "{told}");
+    at.lab.kubectl(&["--namespace", &targets, "delete", "pod", "thief", "--grace-period=0", "--force"]).success();
+
+    // By a target of a workload: its variables come from one Secret of the targets' namespace, whatever they name.
+    let person = at.person();
+    person.pipeline("mode: closed, concurrency: [1], requests: 5", 1, &[]);
+    let pipeline = std::fs::read_to_string(person.fixture.repo().join(PIPELINE)).expect("a pipeline");
+    let target = "{name: simulator, kind: simulator, config: {profile: fast}}";
+    let stealing = "{name: simulator, kind: simulator, config: {profile: fast}, ready: {timeout: 5s}, env: {KEY: {from_env: assay-key-publish}}}";
+    person.fixture.write(PIPELINE, &pipeline.replace(target, stealing));
+    person.fixture.commit("a thief");
+    let refused = person.run("thief", &[]);
+    assert_ne!(refused.code, 0, "{refused:?}");
+    assert!(!refused.stdout.contains("BEGIN"), "{refused:?}");
+
+    // By an override: a stage has no field that names a Secret or a service account.
+    for field in ["service_account: assay-publish", "env_from: [assay-key-publish]", "volumes: [assay-key-publish]"] {
+        person.pipeline("mode: closed, concurrency: [1], requests: 5", 1, &[("execute", field)]);
+        person.run("override", &[]).refuses(10, "definition_invalid");
+    }
+}
+
+/// What is rendered for people and agents is what the API server takes, every field of it.
+#[test]
+fn the_api_server_takes_every_rendered_object() {
+    let Some(at) = installed() else { return };
+    let person = at.person();
+    person.pipeline("mode: closed, concurrency: [1], requests: 5", 1, &[]);
+    let pipeline = std::fs::read_to_string(person.fixture.repo().join(PIPELINE)).expect("a pipeline");
+    person.fixture.write(PIPELINE, &(pipeline + "  schedule: {cron: \"0 2 * * *\"}\n"));
+    let render = [
+        "render",
+        "kubernetes",
+        PIPELINE,
+        "--namespace",
+        &at.namespace,
+        "--image",
+        &at.lab.image,
+        "--repo",
+        "https://example.org/a.git",
+    ];
+    let objects = person.fixture.assay(&render).success().stdout;
+    let taken = at.lab.kubectl_with(
+        &["apply", "--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict", "--filename", "-"],
+        &objects,
+    );
+    let taken = taken.success().stdout;
+    assert!(taken.contains("cronjob.batch/fixture") && taken.lines().count() > 35, "{taken}");
+}
+
+/// A schedule's Job finds the branch's commit by itself, and signs its Source with the cluster's own key.
+#[test]
+fn a_schedule_runs_what_its_branch_holds() {
+    let Some(at) = installed() else { return };
+    let Ok(host) = std::env::var("ASSAY_TEST_KUBERNETES_HOST") else {
+        println!("ASSAY_TEST_KUBERNETES_HOST is not set: no pod reaches this machine's Git");
+        return;
+    };
+    let person = at.person();
+    person.pipeline("mode: closed, concurrency: [1], requests: 20", 1, &[]);
+    let pipeline = std::fs::read_to_string(person.fixture.repo().join(PIPELINE)).expect("a pipeline");
+    person.fixture.write(PIPELINE, &(pipeline + "  schedule: {cron: \"0 2 29 2 *\"}\n"));
+    let commit = person.fixture.commit("nightly");
+    let remotes = person.fixture.root().join("remotes");
+    person.fixture.git(&["clone", "--quiet", "--bare", ".", &remotes.join("bench.git").display().to_string()]);
+    let server = crate::git_https::GitServer::open_to_all(&remotes, &host);
+    let repo = format!("http://{}/bench.git", server.address());
+    let render = [
+        "render",
+        "kubernetes",
+        PIPELINE,
+        "--only-schedules",
+        "--namespace",
+        &at.namespace,
+        "--image",
+        &at.lab.image,
+        "--repo",
+        &repo,
+    ];
+    let objects = person.fixture.assay(&render).success().stdout;
+    at.lab.kubectl_with(&["apply", "--filename", "-"], &objects).success();
+    at.lab.kubectl(&["--namespace", &at.namespace, "create", "job", "--from", "cronjob/fixture", "fixture-29000000"]).success();
+    wait_until("the scheduled run has ended", || {
+        let job = at.lab.get(&at.namespace, &["job", "fixture-29000000"]);
+        let conditions = job["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let is = |kind: &str| conditions.iter().any(|condition| condition["type"] == kind && condition["status"] == "True");
+        assert!(!is("Failed"), "{}", at.lab.kubectl(&["--namespace", &at.namespace, "logs", "job/fixture-29000000"]).stdout);
+        is("Complete").then_some(())
+    });
+    let store = person.store();
+    person.fixture.assay(&["fetch", "fixture-29000000", "--store", &store.uri, "--trust", &person.trust()]).success();
+    person.fixture.assay(&["verify", "fixture-29000000", "--trust", &person.trust()]).success();
+    let source = person.fixture.manifest("fixture-29000000", "source");
+    assert_eq!((text(&source["body"]["kind"]), text(&source["body"]["commit"])), ("git", commit.as_str()));
+    at.lab.kubectl(&["--namespace", &at.namespace, "delete", "cronjob", "fixture"]).success();
 }

@@ -161,6 +161,13 @@ start_control_plane() {
     wait_until "the API" kube-apiserver is_up
 }
 
+# As after a crash of its own: everything else goes on meanwhile.
+restart_api() {
+    kill -KILL "$(process_of kube-apiserver)"
+    while alive kube-apiserver; do sleep 0.05; done
+    start_control_plane
+}
+
 # One of each, so nobody else could lead.
 start_workers() {
     start kube-controller-manager "$bin/kube-controller-manager" --kubeconfig="$config/controller-manager.kubeconfig" \
