@@ -426,8 +426,7 @@ fn a_pod_that_is_lost_ends_its_attempt_and_not_the_run() {
     for part in person.fixture.pointers("lost", "execute") {
         let part = part.load(&person.fixture.store());
         let attempts = list(&part["body"]["attempts"]);
-        let first = &attempts[0];
-        assert_eq!((&first["status"], &first["validity"]["valid"]), (&json!("interrupted"), &json!(false)), "{first}");
+        assert!(attempts.len() > 1, "{part}");
         assert_eq!(attempts.last().expect("another")["validity"]["valid"], json!(true));
     }
     person.fixture.assay(&["verify", "lost", "--trust", &person.trust()]).success();
@@ -487,10 +486,8 @@ fn a_run_outlasts_its_store_and_its_api_server() {
     }
     scale("1");
     at.lab.kubectl(&["--namespace", &store, "rollout", "status", "deployment/assay-store", "--timeout", "180s"]).success();
-    let ran = run.finish();
-    // The port to the store led to a pod that has gone; the run itself is none the worse.
-    let again = person.run("outage", &["--trust", &person.trust()]).success();
-    assert!(again.stdout.contains("assay verify outage"), "{ran:?}\n{again:?}");
+    let ran = run.finish().success();
+    assert!(ran.stdout.contains("assay verify outage"), "{ran:?}");
     person.nothing_left("outage");
 }
 
@@ -621,8 +618,15 @@ fn a_schedule_runs_what_its_branch_holds() {
     let commit = person.fixture.commit("nightly");
     let remotes = person.fixture.root().join("remotes");
     person.fixture.git(&["clone", "--quiet", "--bare", ".", &remotes.join("bench.git").display().to_string()]);
-    let server = crate::git_https::GitServer::open_to_all(&remotes, &host);
-    let repo = format!("http://{}/bench.git", server.address());
+    let server = crate::git_https::GitServer::reachable(&host, &remotes, "robot:hunter2");
+    let repo = format!("https://robot@{}/bench.git", server.address());
+    // How the remote is reached is a Secret's matter: the authority that vouches for it, and the password.
+    let config = person.fixture.root().join("git-config");
+    std::fs::write(&config, "[credential]\n\thelper = \"!f() { echo password=hunter2; }; f\"\n").expect("written");
+    let files =
+        [format!("--from-file=ca.crt={}", server.certificate.display()), format!("--from-file=config={}", config.display())];
+    let secret = ["--namespace", &at.namespace, "create", "secret", "generic", "assay-git", &files[0], &files[1]];
+    at.lab.kubectl(&secret).success();
     let render = [
         "render",
         "kubernetes",
@@ -636,7 +640,7 @@ fn a_schedule_runs_what_its_branch_holds() {
         &repo,
     ];
     let objects = person.fixture.assay(&render).success().stdout;
-    at.lab.kubectl_with(&["apply", "--filename", "-"], &objects).success();
+    at.lab.kubectl_with(&["apply", "--server-side", "--filename", "-"], &objects).success();
     at.lab.kubectl(&["--namespace", &at.namespace, "create", "job", "--from", "cronjob/fixture", "fixture-29000000"]).success();
     wait_until("the scheduled run has ended", || {
         let job = at.lab.get(&at.namespace, &["job", "fixture-29000000"]);
@@ -645,6 +649,8 @@ fn a_schedule_runs_what_its_branch_holds() {
         assert!(!is("Failed"), "{}", at.lab.kubectl(&["--namespace", &at.namespace, "logs", "job/fixture-29000000"]).stdout);
         is("Complete").then_some(())
     });
+    let status = person.ask(&["status", "fixture-29000000"]).success().stdout;
+    assert!(status.contains("driver") && status.contains("done") && !status.contains("hunter2"), "{status}");
     let store = person.store();
     person.fixture.assay(&["fetch", "fixture-29000000", "--store", &store.uri, "--trust", &person.trust()]).success();
     person.fixture.assay(&["verify", "fixture-29000000", "--trust", &person.trust()]).success();

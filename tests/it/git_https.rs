@@ -1,6 +1,6 @@
-//! A remote over https, or plain http: git's own `git http-backend`, behind TLS and for whoever knows the password, or open to all.
+//! An https remote: git's own `git http-backend` behind TLS, for whoever knows the password.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -25,30 +25,32 @@ pub(crate) struct GitServer {
 
 struct Shared {
     folder: PathBuf,
-    /// The password that is asked for, and the TLS that it is asked behind; none where everybody may read.
-    guard: Option<(String, Arc<ServerConfig>)>,
+    authorization: String,
+    tls: Arc<ServerConfig>,
 }
+
+type Tls = StreamOwned<ServerConnection, TcpStream>;
 
 impl GitServer {
     /// Starts on a free port. `login` is a user, a colon and a password. The certificate is written into the folder.
     pub(crate) fn start(folder: &Path, login: &str) -> Self {
+        Self::at("127.0.0.1", "localhost", folder, login)
+    }
+
+    /// The same at an address that others reach.
+    pub(crate) fn reachable(host: &str, folder: &Path, login: &str) -> Self {
+        Self::at(host, host, folder, login)
+    }
+
+    fn at(host: &str, called: &str, folder: &Path, login: &str) -> Self {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-        let pair = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
+        let pair = rcgen::generate_simple_self_signed(vec![called.to_owned()]).expect("a certificate");
         let certificate = folder.join("certificate.pem");
         std::fs::write(&certificate, pair.cert.pem()).expect("written");
         let key = PrivateKeyDer::try_from(pair.signing_key.serialize_der()).expect("a key");
         let tls = ServerConfig::builder().with_no_client_auth().with_single_cert(vec![pair.cert.der().clone()], key);
         let authorization = format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(login));
-        let guard = Some((authorization, Arc::new(tls.expect("a pair"))));
-        Self::serve(Shared { folder: folder.to_owned(), guard }, "127.0.0.1", certificate)
-    }
-
-    /// Starts on a free port of an address that others reach, over plain http and for everybody.
-    pub(crate) fn open_to_all(folder: &Path, host: &str) -> Self {
-        Self::serve(Shared { folder: folder.to_owned(), guard: None }, host, PathBuf::new())
-    }
-
-    fn serve(shared: Shared, host: &str, certificate: PathBuf) -> Self {
+        let shared = Shared { folder: folder.to_owned(), authorization, tls: Arc::new(tls.expect("a pair")) };
         let (shared, stopping) = (Arc::new(shared), Arc::new(AtomicBool::new(false)));
         let listener = TcpListener::bind((host, 0)).expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -88,30 +90,23 @@ impl Drop for GitServer {
 
 impl Shared {
     /// Answers one request. A client that does not trust us hangs up during the handshake.
-    fn serve(&self, mut stream: TcpStream) -> Option<()> {
-        let Some((authorization, tls)) = &self.guard else { return self.answer(&mut stream, None) };
-        let connection = ServerConnection::new(Arc::clone(tls)).expect("a session");
-        let mut tls = StreamOwned::new(connection, stream);
-        self.answer(&mut tls, Some(authorization))?;
-        tls.conn.send_close_notify();
-        tls.flush().ok()
-    }
-
-    fn answer(&self, stream: &mut (impl Read + Write), authorization: Option<&str>) -> Option<()> {
-        let mut reader = BufReader::new(stream);
+    fn serve(&self, stream: TcpStream) -> Option<()> {
+        let connection = ServerConnection::new(Arc::clone(&self.tls)).expect("a session");
+        let mut reader = BufReader::new(StreamOwned::new(connection, stream));
         let head = read_head(&mut reader)?;
         let length = header(&head, "content-length").map_or(0, |length| length.parse().expect("a length"));
         let mut body = vec![0; length];
         reader.read_exact(&mut body).ok()?;
-        let answer = if authorization.is_none() || header(&head, "authorization") == authorization {
+        let answer = if header(&head, "authorization") == Some(&self.authorization) {
             self.backend(&head, body)
         } else {
             b"HTTP/1.1 401 Unauthorized\r\nwww-authenticate: Basic realm=\"git\"\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
                 .to_vec()
         };
-        let stream = reader.get_mut();
-        stream.write_all(&answer).ok()?;
-        stream.flush().ok()
+        let tls = reader.get_mut();
+        tls.write_all(&answer).ok()?;
+        tls.conn.send_close_notify();
+        tls.flush().ok()
     }
 
     /// Runs `git http-backend`, which is a CGI program (RFC 3875): the request in its environment, the answer on its output.
@@ -141,7 +136,7 @@ impl Shared {
     }
 }
 
-fn read_head(reader: &mut impl BufRead) -> Option<String> {
+fn read_head(reader: &mut BufReader<Tls>) -> Option<String> {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
         reader.read_line(&mut head).ok().filter(|read| *read > 0)?;

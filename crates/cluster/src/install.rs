@@ -44,6 +44,7 @@ pub fn installation(install: &Install<'_>, keys: Option<&Keys>) -> Vec<Object> {
     objects.extend(install.served_store.map(|(name, _)| namespace(name)));
     objects.extend(identities().map(|(name, _)| service_account(&site.namespace, &name)));
     objects.extend(rights(site));
+    objects.extend(install.served_store.map(|(name, _)| store_rights(name)));
     if install.reads_nodes {
         objects.extend(node_rights(site));
     }
@@ -99,7 +100,9 @@ fn rights(site: &Site) -> Vec<Object> {
     let looks = || vec![rule("", &["pods", "events"], &READ), rule("", &["pods/log"], &["get"]), rule("batch", &["jobs"], &READ)];
     let mut driver = looks();
     driver.extend([
-        rule("batch", &["jobs"], &["create", "delete"]),
+        rule("batch", &["jobs"], &["create", "delete", "patch"]),
+        // A schedule's driver puts the run's label on itself.
+        rule("", &["pods"], &["patch"]),
         rule("", &["configmaps"], &["get", "list", "watch", "create", "patch", "delete"]),
         rule("coordination.k8s.io", &["leases"], &["get", "create", "update"]),
     ]);
@@ -120,6 +123,16 @@ fn rights(site: &Site) -> Vec<Object> {
     // For people who start runs: bound to whomever an administrator chooses.
     objects.push(role("Role", Some(own), "assay-user", &person));
     objects
+}
+
+/// What a person needs who reaches a served store only through the API server.
+fn store_rights(store: &str) -> Object {
+    let rules = [
+        rule("", &["services"], &["get"]),
+        rule("", &["pods"], &["get", "list"]),
+        rule("", &["pods/portforward"], &["get", "create"]),
+    ];
+    role("Role", Some(store), "assay-user", &rules)
 }
 
 fn role(kind: &str, namespace: Option<&str>, name: &str, rules: &[Value]) -> Object {
@@ -196,6 +209,15 @@ fn network(site: &Site, store: Option<&str>) -> Vec<Object> {
         policy(own, "assay-api", stages(&["driver", "plan", "provision", "collect"]), &["Egress"], &[], &[to_api]),
         // What is measured may be anywhere.
         policy(own, "assay-measure", stages(&["provision", "execute", "record"]), &["Egress"], &[], &[json!({})]),
+        // Shards on several nodes compare their clocks.
+        policy(
+            own,
+            "assay-shards",
+            stages(&["execute"]),
+            &["Ingress"],
+            &[json!({"from": [{"podSelector": stages(&["execute"])}]})],
+            &[],
+        ),
         policy(
             &site.targets_namespace,
             "assay-targets",

@@ -44,7 +44,12 @@ impl Resources {
         if is_load && cpu.bytes().all(|byte| byte.is_ascii_digit()) {
             limits["cpu"] = json!(cpu);
         }
-        json!({"requests": {"cpu": cpu, "memory": if is_load { memory } else { "128Mi" }}, "limits": limits})
+        let requested = match (&self.memory, is_load) {
+            (Some(asked), _) => asked,
+            (None, true) => memory,
+            (None, false) => "128Mi",
+        };
+        json!({"requests": {"cpu": cpu, "memory": requested}, "limits": limits})
     }
 }
 
@@ -101,6 +106,7 @@ pub fn stage_job(call: &StageJob<'_>) -> Object {
         targets_namespace: &site.targets_namespace,
         labels: labels.clone(),
         command: stage_command(call),
+        asks_endpoints: matches!(stage, StageName::Provision | StageName::Execute | StageName::Record | StageName::Collect),
         resources: call.resources.of(*stage),
         node_selector: call.node_selector,
         grace_seconds: if *stage == StageName::Record { RECORDER_GRACE } else { STAGE_GRACE },
@@ -109,7 +115,8 @@ pub fn stage_job(call: &StageJob<'_>) -> Object {
         spread: (call.shards > 1).then(|| spread(call.run_id)),
     });
     let mut spec = json!({
-        "backoffLimit": call.retries,
+        // Each shard may be tried again so often.
+        "backoffLimit": call.retries.saturating_mul(call.shards),
         "completionMode": if is_indexed(*stage) { "Indexed" } else { "NonIndexed" },
         "completions": call.shards,
         "parallelism": call.shards,
@@ -180,7 +187,8 @@ fn keep_off(nodes: &[String], must: bool) -> Option<Value> {
     if nodes.is_empty() {
         return None;
     }
-    let term = json!({"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "NotIn", "values": nodes}]});
+    let is_other = |node: &String| json!({"key": "metadata.name", "operator": "NotIn", "values": [node]});
+    let term = json!({"matchFields": nodes.iter().map(is_other).collect::<Vec<_>>()});
     Some(json!({"nodeAffinity": if must {
         json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}})
     } else {
@@ -246,6 +254,7 @@ pub(crate) fn driver_spec(site: &Site, labels: Map<String, Value>, command: Vec<
             targets_namespace: &site.targets_namespace,
             labels,
             command,
+            asks_endpoints: false,
             resources: json!({"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}}),
             node_selector: &none,
             grace_seconds: DRIVER_GRACE,

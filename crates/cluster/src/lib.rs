@@ -22,13 +22,14 @@ pub use names::{MANAGED_BY, RUN, STAGE, TARGET, driver_name, job_name, root_name
 pub use pod::{FAILURE_FILE, InPod, KEY_FOLDER, SCRATCH};
 pub use render::to_yaml;
 pub use rim::{Cluster, Connect, Forward, Lease, LogLine, Place, Seen, Watched};
-pub use root::{CANCEL, Root, root};
+pub use root::{CANCEL, EXPIRES, Root, root};
 pub use site::{SITE, Site};
 pub use standing::{Standing, Trouble, failure_of_pod, image_of, standing, trouble_of};
 pub use target::{TargetPod, target_pod};
 
 pub use k8s_openapi::api::batch::v1::Job;
 pub use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod, Secret};
+pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 /// An object as the API server takes it.
 pub type Object = serde_json::Value;

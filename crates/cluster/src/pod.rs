@@ -64,6 +64,8 @@ pub(crate) struct Own<'a> {
     pub(crate) targets_namespace: &'a str,
     pub(crate) labels: Map<String, Value>,
     pub(crate) command: Vec<String>,
+    /// Whether it asks what is measured, and needs the secrets for that.
+    pub(crate) asks_endpoints: bool,
     pub(crate) resources: Value,
     pub(crate) node_selector: &'a BTreeMap<String, String>,
     /// How long it has to end in order once it is told to.
@@ -91,16 +93,16 @@ pub(crate) fn template(own: Own<'_>) -> Object {
         volumes.push(volume);
         mounts.push(mount);
     }
+    let from = |name: &str| json!({"secretRef": {"name": name, "optional": true}});
+    let mut secrets = vec![from(&store_secret(role))];
+    secrets.extend(own.asks_endpoints.then(|| from(ENDPOINT_SECRETS)));
     let container = json!({
         "name": "assay",
         "image": own.image,
         "imagePullPolicy": "IfNotPresent",
         "command": own.command,
         "env": environment(own.store, own.image, own.targets_namespace, role),
-        "envFrom": [
-            {"secretRef": {"name": store_secret(role), "optional": true}},
-            {"secretRef": {"name": ENDPOINT_SECRETS, "optional": true}},
-        ],
+        "envFrom": secrets,
         "resources": own.resources,
         "securityContext": container_security(),
         "terminationMessagePath": FAILURE_FILE,

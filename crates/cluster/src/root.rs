@@ -8,7 +8,7 @@ use crate::{MANAGED_BY, Object, RUN, Site, root_name};
 /// The annotation that asks the driver to stop the run; its value is the reason.
 pub const CANCEL: &str = "assay.dev/cancel";
 /// The annotation that says when the run's objects may be removed.
-pub(crate) const EXPIRES: &str = "assay.dev/expires";
+pub const EXPIRES: &str = "assay.dev/expires";
 
 /// A root that is there.
 #[derive(Clone, Debug, PartialEq, Eq)]

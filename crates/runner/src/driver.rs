@@ -46,6 +46,9 @@ pub trait Runner: Sync {
     /// Stops the recorder, which then has its recording accepted. A recorder that went away is a gap, not a failure.
     fn stop_recorder(&self) -> Option<Failure>;
 
+    /// Stops a recorder that an earlier driver started and left to itself, where one can outlive its driver.
+    fn stop_left_recorder(&self, call: &StageCall) -> Option<Failure>;
+
     /// Takes down every target that is held.
     fn release(&self);
 }
@@ -173,17 +176,26 @@ impl Driver<'_> {
         let parameters = execute_parameters(block, false, finished);
         let inputs = vec![plan, environment];
         let accepted = self.shards().map(|shard| self.accepted(StageName::Execute, shard, &inputs, &parameters));
-        if let Some(parts) = accepted.collect::<Result<Option<Vec<_>>, _>>()? {
+        let accepted = accepted.collect::<Result<Option<Vec<_>>, _>>()?;
+        let recorder = self.recorder_call(&inputs, block, label)?;
+        if let Some(parts) = accepted {
+            // The stage has ended while nobody drove the run, and its recorder has not been told.
+            let ended = self.runner.stop_left_recorder(&recorder);
+            self.tell_gap(&recorder, ended);
             return Ok(parts);
         }
-        let recorder = self.recorder_call(&inputs, block, label)?;
         self.runner.start_recorder(&recorder)?;
         let executed = self.sharded(inputs, parameters, label);
-        if let Some(failure) = self.runner.stop_recorder() {
-            let message = format!("the recorder ended early, which leaves a gap: {}", failure.message);
-            self.observer.event(&recorder, &Event::Note { message });
-        }
+        let ended = self.runner.stop_recorder();
+        self.tell_gap(&recorder, ended);
         executed
+    }
+
+    fn tell_gap(&mut self, recorder: &StageCall, failure: Option<Failure>) {
+        if let Some(failure) = failure {
+            let message = format!("the recorder ended early, which leaves a gap: {}", failure.message);
+            self.observer.event(recorder, &Event::Note { message });
+        }
     }
 
     fn close(

@@ -103,7 +103,7 @@ impl KubernetesRunner {
         let outcome = self.wait(&job, calls, &mut told, observe);
         if outcome.is_ok() {
             told.finish(LOG_REST, &mut |shard, event| tell(calls, shard, event, observe));
-        } else {
+        } else if !self.has_failed(&job) {
             self.end(&job)?;
         }
         outcome?;
@@ -214,7 +214,8 @@ impl KubernetesRunner {
                 }
                 Standing::Running => waits = Waits::default(),
                 Standing::Waiting(trouble) => {
-                    let note = waits.with(trouble, self.at.start_limit)?;
+                    // What events said holds until there are pods, which say more themselves.
+                    let note = waits.with(trouble, pods.is_empty(), self.at.start_limit)?;
                     if let (Some(message), Some(call)) = (note, calls.first()) {
                         observe(call, &Event::Note { message });
                     }
@@ -237,6 +238,11 @@ impl KubernetesRunner {
         Ok(())
     }
 
+    /// A Job that has failed has no pods left that run: it is kept with what they said, until somebody tries again.
+    fn has_failed(&self, job: &str) -> bool {
+        self.watched.with(|seen| matches!(standing(seen.jobs.get(job), &[], &[], 1), Standing::Failed(_)))
+    }
+
     fn wait_until_recording(&self, job: &str) -> Result<bool, Failure> {
         let (begun, mut waits, mut told) = (Instant::now(), Waits::default(), Told::new(&self.at, job));
         loop {
@@ -256,7 +262,7 @@ impl KubernetesRunner {
                 Standing::Succeeded => return Ok(false),
                 Standing::Failed(failure) => return Err(failure),
                 Standing::Waiting(trouble) => {
-                    waits.with(trouble, self.at.start_limit)?;
+                    waits.with(trouble, pods.is_empty(), self.at.start_limit)?;
                 }
                 Standing::Running => {}
             }
@@ -289,6 +295,23 @@ impl Runner for KubernetesRunner {
                 self.end(&job)?;
                 Err(failure)
             }
+        }
+    }
+
+    fn stop_left_recorder(&self, call: &StageCall) -> Option<Failure> {
+        let input = match self.input_of(call) {
+            Ok(input) => input,
+            Err(failure) => return Some(failure),
+        };
+        let job = job_name(&self.run_id, call.stage, &input);
+        let pointer = Layout::of(&self.run_id).accepted(call.stage, input, call.shard);
+        match self.at.cluster.get::<Job>(&Place::named("Job", &self.at.site.namespace, &job)) {
+            Ok(None) => None,
+            Ok(Some(_)) => {
+                *self.recorder() = Some(Recorder { job, pointer });
+                self.stop_recorder()
+            }
+            Err(failure) => Some(failure),
         }
     }
 
@@ -367,9 +390,15 @@ impl Waits {
     }
 
     /// What is to be told of what stands in the way, once; a failure where it stands there for too long.
-    fn with(&mut self, trouble: Option<Trouble>, limit: Duration) -> Result<Option<String>, Failure> {
-        // Events are not asked for each time, and what they said holds meanwhile.
-        let Some(trouble) = trouble.or_else(|| self.last.clone()) else { return Ok(None) };
+    fn with(&mut self, trouble: Option<Trouble>, holds: bool, limit: Duration) -> Result<Option<String>, Failure> {
+        let Some(trouble) = trouble.or_else(|| self.last.clone().filter(|_| holds)) else {
+            (self.since, self.last) = (None, None);
+            return Ok(None);
+        };
+        // One trouble after another is not one that lasts.
+        if self.last.as_ref().is_some_and(|last| last.failure.code != trouble.failure.code) {
+            self.since = None;
+        }
         self.last = Some(trouble.clone());
         let since = *self.since.get_or_insert_with(Instant::now);
         if trouble.lasts || since.elapsed() > limit {
@@ -456,12 +485,13 @@ mod tests {
     #[test]
     fn what_stands_in_the_way_is_told_once_and_not_waited_for_for_ever() {
         let (mut waits, limit) = (Waits::default(), Duration::from_mins(5));
-        assert_eq!(waits.with(None, limit), Ok(None));
-        assert_eq!(waits.with(trouble("no CPU", false), limit), Ok(Some("waiting: no CPU".to_owned())));
-        assert_eq!(waits.with(trouble("no CPU", false), limit), Ok(None));
-        assert_eq!(waits.with(trouble("no memory", false), limit), Ok(Some("waiting: no memory".to_owned())));
-        assert_eq!(waits.with(None, limit), Ok(None), "it stands there until something else is seen");
-        assert_eq!(waits.with(None, Duration::ZERO).expect_err("for too long").code, "unschedulable");
-        assert_eq!(Waits::default().with(trouble("never", true), limit).expect_err("no use").message, "never");
+        assert_eq!(waits.with(None, true, limit), Ok(None));
+        assert_eq!(waits.with(trouble("no CPU", false), true, limit), Ok(Some("waiting: no CPU".to_owned())));
+        assert_eq!(waits.with(trouble("no CPU", false), true, limit), Ok(None));
+        assert_eq!(waits.with(trouble("no memory", false), true, limit), Ok(Some("waiting: no memory".to_owned())));
+        assert_eq!(waits.with(None, true, limit), Ok(None), "it stands there until something else is seen");
+        assert_eq!(waits.with(None, true, Duration::ZERO).expect_err("for too long").code, "unschedulable");
+        assert_eq!(waits.with(None, false, Duration::ZERO), Ok(None), "it has gone");
+        assert_eq!(Waits::default().with(trouble("never", true), true, limit).expect_err("no use").message, "never");
     }
 }

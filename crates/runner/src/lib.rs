@@ -26,4 +26,4 @@ pub use lock::RunLock;
 pub use log::tail;
 pub use policy::{StagePolicies, StagePolicy};
 pub use run::{DriverSpec, Run, RunSpec, ToBranch, default_store, new_run_id};
-pub use source::{SourceSpec, read_source};
+pub use source::{SourceSpec, read_source, without_password};

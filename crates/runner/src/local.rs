@@ -281,6 +281,11 @@ impl Runner for LocalRunner {
         recorder.finish(&mut |_| {}).err()
     }
 
+    fn stop_left_recorder(&self, _: &StageCall) -> Option<Failure> {
+        // A recorder of this machine ends with its driver.
+        None
+    }
+
     fn release(&self) {
         for (_, target) in lock(&self.held).drain(..) {
             end(target, "the run needs the target no longer");

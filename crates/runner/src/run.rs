@@ -144,7 +144,9 @@ impl Run {
         let store = Store::open_again(&spec.store)?;
         let trust = store.put(&spec.trust)?;
         let policy = assay_stage::read_trust("the cluster's trust policy", &spec.trust)?;
-        let (source, closure) = match &spec.source {
+        // A driver that was replaced goes on with what the first one found: its branch may have moved since.
+        let is_stored = store.read(&Layout::of(&spec.run_id).source(), Accepted::MAX_BYTES)?.is_some();
+        let (source, closure) = match spec.source.as_ref().filter(|_| !is_stored) {
             Some(asked) => {
                 let scratch = tempfile::tempdir_in(&spec.home)
                     .map_err(|error| Failure::environment("scratch", "cannot make a scratch folder").because(&error))?;

@@ -61,6 +61,11 @@ pub fn read_source(spec: &SourceSpec, scratch: &Path, spawner: &Spawner, cancel:
     }
 }
 
+/// The address of a repository without what only its owner may know.
+pub fn without_password(address: &str) -> String {
+    assay_git::redact_url(address).unwrap_or_default()
+}
+
 fn is_address(text: &str) -> bool {
     // A path has no scheme, and no colon before its first slash as `host:path` has.
     text.contains("://") || text.split('/').next().is_some_and(|first| first.contains(':'))

@@ -62,6 +62,14 @@ pub fn main<S: Stage>(stage: &S) -> ExitCode {
             tracing::error!("{failure}");
             let exit = failure.exit;
             if let Some(file) = &arguments.failure_file {
+                // Whoever stops a run in a cluster takes the stage's Job away. A container that is told to end for any other reason
+                // (its node is emptied, say) has not failed: it is replaced.
+                if exit == Exit::Cancelled {
+                    let told = Failure::environment("told_to_end", "the container was told to end").because(&failure);
+                    write_failure(file, &told);
+                    emit(&Event::Failed(told));
+                    return ExitCode::from(TOLD_TO_END);
+                }
                 write_failure(file, &failure);
             }
             emit(&Event::Failed(failure));
@@ -69,6 +77,9 @@ pub fn main<S: Stage>(stage: &S) -> ExitCode {
         }
     }
 }
+
+/// What a shell gives for a program that SIGTERM ended.
+const TOLD_TO_END: u8 = 143;
 
 /// The most that Kubernetes keeps of what a container says of its end.
 const MAX_FAILURE_BYTES: usize = 4096;

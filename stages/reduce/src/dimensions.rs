@@ -32,7 +32,7 @@ impl Dimensions {
         let environment = context.environments.first().copied();
         let software = software(environment)?;
         let hardware = hardware(environment)?;
-        let cluster = cluster()?;
+        let cluster = cluster(environment)?;
         let mut workloads = BTreeMap::new();
         let mut lineage_rows = BTreeMap::new();
         for frozen in &context.plan.workloads {
@@ -137,8 +137,10 @@ fn physical(cards: &[assay_manifest::NetworkCard]) -> Vec<(&str, u32)> {
     cards.iter().filter(|card| !card.driver.is_empty()).map(|card| (card.driver.as_str(), card.speed_mbps)).collect()
 }
 
-fn cluster() -> RowResult<Row> {
-    Row::new(&CLUSTER_REGION_DIM).with("cluster", "local")?.with("scheduler_path", "local")?.sealed()
+fn cluster(environment: Option<&Environment>) -> RowResult<Row> {
+    let placed = |key: &str| environment.and_then(|environment| environment.placement.get(key)).map(String::as_str);
+    let cluster = placed("cluster").unwrap_or("local");
+    Row::new(&CLUSTER_REGION_DIM).with("cluster", cluster)?.with("scheduler_path", cluster)?.sealed()
 }
 
 fn workload(plan: &Plan, frozen: &FrozenWorkload) -> RowResult<Row> {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
-use assay_cluster::{CANCEL, Cluster, Place, Pod, RUN, STAGE, Standing, driver_name, root_name, standing};
+use assay_cluster::{CANCEL, Cluster, Place, Pod, RUN, STAGE, Standing, root_name, standing};
 use assay_manifest::RunId;
 use assay_process::{Cancel, Signal};
 use assay_runner::Observer;
@@ -25,7 +25,7 @@ const LOST_AFTER: Duration = Duration::from_secs(60);
 /// Lines that may wait to be shown.
 const WAITING_LINES: usize = 4096;
 
-/// Follows a run in a cluster to its end. Interrupting it stops the run; closing the terminal does not.
+/// Follows a run in a cluster to its end. Interrupting this leaves the run to itself; `assay cancel` stops it.
 #[derive(clap::Args)]
 pub(crate) struct Attach {
     /// The run's name
@@ -43,23 +43,36 @@ impl Attach {
         let cluster = self.at.connect()?;
         root_of(&cluster, &self.at.namespace, &self.run)?;
         let mut progress = Progress::new(false, std::io::stderr().is_terminal());
-        follow(&cluster, &self.at, &self.run, &mut progress, &cancel)?;
+        let ended = follow(&cluster, &self.at, &self.run, &mut progress, &cancel, Interrupt::Leaves)?;
         drop(progress);
+        if !ended {
+            output::line(format!("the run `{}` goes on; to stop it: assay cancel {}{}", self.run, self.run, self.at.options()));
+            return Ok(Exit::Done);
+        }
         output::line(format!("the run `{}` is finished; its store has the result", self.run));
         Ok(Exit::Done)
     }
 }
 
-/// Shows what the driver tells until it has ended, and gives its failure where it has one. `cancel` asks the driver to stop the run.
+/// What an interrupt means to who follows a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Interrupt {
+    /// Whoever started the run wants it stopped, as on this machine.
+    Stops,
+    /// Whoever only looks has seen enough.
+    Leaves,
+}
+
+/// Shows what the driver tells until it has ended, and gives its failure where it has one; false where the run was left to itself.
 pub(crate) fn follow(
     cluster: &Cluster,
     at: &InCluster,
     run_id: &RunId,
     observer: &mut dyn Observer,
     cancel: &Cancel,
-) -> Result<(), Failure> {
+    interrupt: Interrupt,
+) -> Result<bool, Failure> {
     let namespace = &at.namespace;
-    let driver = driver_name(run_id);
     let watched = cluster.watch(namespace, &format!("{RUN}={run_id},{STAGE}=driver"));
     let (sender, lines) = sync_channel(WAITING_LINES);
     let (mut followed, mut told, mut asked) = (BTreeSet::new(), String::new(), false);
@@ -77,6 +90,9 @@ pub(crate) fn follow(
         while let Ok(line) = lines.try_recv() {
             hear(&line.text, run_id, observer);
         }
+        if cancel.is_cancelled() && interrupt == Interrupt::Leaves {
+            return Ok(false);
+        }
         if cancel.is_cancelled() && !asked {
             asked = true;
             mark_cancelled(cluster, namespace, run_id, cancel.reason().unwrap_or("stopped"))?;
@@ -86,7 +102,7 @@ pub(crate) fn follow(
             Some(job) => match standing(Some(job), &pods, &[], 1) {
                 Standing::Succeeded => {
                     drain(&lines, run_id, observer);
-                    return Ok(());
+                    return Ok(true);
                 }
                 Standing::Failed(failure) => {
                     drain(&lines, run_id, observer);
@@ -106,7 +122,7 @@ pub(crate) fn follow(
         }
         if tried.elapsed() > TRY_EVERY {
             tried = Instant::now();
-            match cluster.get::<serde_json::Value>(&Place::named("Job", namespace, &driver)) {
+            match cluster.get::<serde_json::Value>(&Place::named("ConfigMap", namespace, &root_name(run_id))) {
                 Ok(_) => answered = Instant::now(),
                 Err(failure) if answered.elapsed() > LOST_AFTER => {
                     let again = format!("the run goes on; `assay attach {run_id}{}` follows it again", at.options());

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use assay_cluster::{Job, Place, Standing, driver_name, standing};
+use assay_cluster::{Job, RUN, STAGE, Standing, standing};
 use assay_manifest::RunId;
 use assay_stage::{Exit, Failure};
 
@@ -35,10 +35,10 @@ impl Cancel {
         let cluster = self.at.connect()?;
         let namespace = &self.at.namespace;
         root_of(&cluster, namespace, &self.run)?;
-        let driver = driver_name(&self.run);
+        let selector = format!("{RUN}={},{STAGE}=driver", self.run);
         let has_ended = || -> Result<bool, Failure> {
-            let job: Option<Job> = cluster.get(&Place::named("Job", namespace, &driver))?;
-            Ok(job.is_none() || matches!(standing(job.as_ref(), &[], &[], 1), Standing::Succeeded | Standing::Failed(_)))
+            let jobs: Vec<Job> = cluster.list("Job", namespace, &selector)?;
+            Ok(jobs.iter().all(|job| matches!(standing(Some(job), &[], &[], 1), Standing::Succeeded | Standing::Failed(_))))
         };
         if has_ended()? {
             output::line(format!("the run `{}` has ended already", self.run));

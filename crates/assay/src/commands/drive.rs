@@ -3,14 +3,17 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use assay_cluster::{CANCEL, Cluster, FAILURE_FILE, InPod, KEY_FOLDER, Lease, Root, SCRATCH, Site, root};
-use assay_manifest::{Role, RunId};
+use assay_cluster::{CANCEL, Cluster, FAILURE_FILE, InPod, KEY_FOLDER, Lease, Place, RUN, Root, SCRATCH, Site, root};
+use assay_manifest::{Instant, Role, RunId};
 use assay_process::{Cancel, Signal};
-use assay_runner::{DriverSpec, InCluster, KeyRing, Run as Driven, SourceSpec};
-use assay_stage::{Exit, Failure, write_failure};
+use assay_runner::{DriverSpec, InCluster, KeyRing, Run as Driven, SourceSpec, ToBranch};
+use assay_stage::{Clock, Exit, Failure, write_failure};
 use serde_json::json;
 
 use crate::commands::cluster::{find_root, root_of, site};
+use crate::commands::on_kubernetes::EXPIRES_NS;
+use crate::commands::opened::Where;
+use crate::commands::{push, tidy};
 use crate::output;
 use crate::told::Teller;
 
@@ -58,6 +61,7 @@ impl Drive {
     }
 
     fn drive(&self) -> Result<Exit, Failure> {
+        reach_remotes()?;
         let told_to_end = assay_process::cancel_on_signals(&[Signal::TERM, Signal::INT])
             .map_err(|error| Failure::environment("signals", "cannot handle signals").because(&error))?;
         let here = InPod::here(|name| std::env::var(name).ok()).ok_or_else(|| {
@@ -66,7 +70,10 @@ impl Drive {
         })?;
         let cluster = Cluster::around_pod()?;
         let site = site(&cluster, &here.namespace)?;
-        let root = self.root(&cluster, &site)?;
+        let root = self.root(&cluster, &site, &here)?;
+        if let Err(failure) = tidy::tidy(&cluster, &site) {
+            tracing::warn!(%failure, "what earlier runs have left was not tidied up");
+        }
         let stopped =
             Cancel::new().map_err(|error| Failure::environment("descriptors", "no file descriptor is left").because(&error))?;
         let lease = Lease::take(&cluster, &site.namespace, &self.run_id, &here.uid, &root, &stopped)?;
@@ -95,19 +102,63 @@ impl Drive {
             let at = InCluster { cluster: cluster.clone(), site: site.clone(), root, queue: self.queue.clone(), start_limit };
             run.drive_in(at, &mut Teller::default())?;
         }
+        if self.pipeline.is_some() {
+            push(&run, &site, &stopped)?;
+        }
         drop(lease);
         Ok(Exit::Done)
     }
 
-    /// The root that whoever started the run has made. A schedule has made none.
-    fn root(&self, cluster: &Cluster, site: &Site) -> Result<Root, Failure> {
-        if let (Some(pipeline), None) = (&self.pipeline, find_root(cluster, &site.namespace, &self.run_id)?) {
-            let repository = self.repo.as_deref().unwrap_or_default();
-            let facts = [("pipeline", pipeline.as_str()), ("repository", repository), ("image", &site.image)];
-            cluster.create(&root(site, &self.run_id, None, &facts))?;
+    /// The root that whoever started the run has made. A schedule has made none, and its Job does not say yet of which run it is.
+    fn root(&self, cluster: &Cluster, site: &Site, here: &InPod) -> Result<Root, Failure> {
+        if let Some(pipeline) = &self.pipeline {
+            let repository = self.repo.as_deref().map(assay_runner::without_password).unwrap_or_default();
+            let facts = [("pipeline", pipeline.as_str()), ("repository", repository.as_str()), ("image", &site.image)];
+            let expires = Instant::from_unix_ns(Clock.now().unix_ns().saturating_add(EXPIRES_NS));
+            cluster.create(&root(site, &self.run_id, Some(expires), &facts))?;
+            let of_run = json!({"metadata": {"labels": {RUN: self.run_id}}});
+            cluster.merge(&Place::named("Job", &site.namespace, self.run_id.as_str()), &of_run)?;
+            cluster.merge(&Place::named("Pod", &site.namespace, &here.pod), &of_run)?;
         }
         root_of(cluster, &site.namespace, &self.run_id).map(|(root, _)| root)
     }
+}
+
+/// Commits what a scheduled run published, where its pipeline names a branch.
+fn push(run: &Driven, site: &Site, cancel: &Cancel) -> Result<(), Failure> {
+    let ToBranch::Yes(branch) = run.to_branch()? else { return Ok(()) };
+    let policy = Path::new(SCRATCH).join("trust.yaml");
+    std::fs::write(&policy, &site.trust)
+        .map_err(|error| Failure::environment("scratch", "the trust policy cannot be written").because(&error))?;
+    let place = Where { store: Some(run.store_uri.clone()), trust: vec![policy.display().to_string()] };
+    let committed = push::commit(&place.open(run.run_id.as_str())?, &branch, cancel)?;
+    output::talk(push::line(&committed));
+    Ok(())
+}
+
+/// Starts this program anew with what git needs to reach a remote, where a Secret says so: git takes it from its environment, which no
+/// list of processes shows.
+fn reach_remotes() -> Result<(), Failure> {
+    const DONE: &str = "ASSAY_REACHES_REMOTES";
+    let folder = Path::new("/git");
+    if std::env::var_os(DONE).is_some() || !folder.exists() {
+        return Ok(());
+    }
+    let is_there = |name: &str| folder.join(name).exists();
+    let mut command = std::process::Command::new("/proc/self/exe");
+    command.args(std::env::args_os().skip(1)).env(DONE, "1");
+    if is_there("ca.crt") {
+        command.env("GIT_SSL_CAINFO", folder.join("ca.crt"));
+    }
+    if is_there("ssh-privatekey") {
+        let hosts = if is_there("known_hosts") { "-oUserKnownHostsFile=/git/known_hosts " } else { "" };
+        command.env("GIT_SSH_COMMAND", format!("ssh -oBatchMode=yes -oIdentitiesOnly=yes {hosts}-i /git/ssh-privatekey"));
+    }
+    if is_there("config") {
+        command.env("GIT_CONFIG_GLOBAL", folder.join("config"));
+    }
+    let error = std::os::unix::process::CommandExt::exec(&mut command);
+    Err(Failure::environment("binaries", "this program cannot be started anew").because(&error))
 }
 
 /// Stops the run when somebody marks its root, or takes the root away. A driver that is told to end for any other reason (its node is

@@ -27,6 +27,7 @@ mod show;
 mod status;
 mod subjects;
 mod supervise;
+mod tidy;
 mod trace;
 mod validate;
 mod verify;

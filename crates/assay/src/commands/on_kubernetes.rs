@@ -10,7 +10,7 @@ use assay_process::{Cancel, Signal};
 use assay_runner::{Config, Run as Driven, RunSpec, ToBranch};
 use assay_stage::{Clock, Exit, Failure};
 
-use crate::commands::attach::follow;
+use crate::commands::attach::{Interrupt, follow};
 use crate::commands::cluster::{InCluster, root_of};
 use crate::commands::fetch::fetch;
 use crate::commands::opened::Where;
@@ -19,7 +19,7 @@ use crate::output;
 use crate::progress::Progress;
 
 /// How long the objects of a run that nobody took down may stay.
-const EXPIRES_NS: i64 = 24 * 3600 * 1_000_000_000;
+pub(crate) const EXPIRES_NS: i64 = 24 * 3600 * 1_000_000_000;
 
 /// What matters in a cluster only.
 #[derive(clap::Args)]
@@ -81,7 +81,7 @@ impl OnKubernetes {
                 output::line(format!("stop      assay cancel {run}{options}"));
                 return Ok(Exit::Done);
             }
-            follow(&cluster, &self.at, &run.run_id, &mut progress, &cancel)?;
+            follow(&cluster, &self.at, &run.run_id, &mut progress, &cancel, Interrupt::Stops)?;
         }
         let publication = run
             .published()?

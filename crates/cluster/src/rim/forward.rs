@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use assay_stage::Failure;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::Api;
+use kube::api::ListParams;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
@@ -35,19 +36,26 @@ impl Cluster {
             .ok_or_else(|| Failure::environment("forward", format!("there is no Service `{name}` in namespace `{namespace}`")))?;
         let selector = found.spec.and_then(|spec| spec.selector).unwrap_or_default();
         let selector: Vec<String> = selector.into_iter().map(|(key, value)| format!("{key}={value}")).collect();
-        let pods: Vec<Pod> = self.list("Pod", namespace, &selector.join(","))?;
-        let is_running = |pod: &&Pod| pod.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Running"));
-        let pod = pods.iter().find(is_running).and_then(|pod| pod.metadata.name.clone());
-        let pod = pod.ok_or_else(|| Failure::environment("forward", format!("no pod runs behind the Service `{service}`")))?;
+        let selector = selector.join(",");
+        // Whether there is any is known before anything relies on it.
+        let listed: Vec<Pod> = self.list("Pod", namespace, &selector)?;
+        if !listed.iter().any(is_running) {
+            return Err(Failure::environment("forward", format!("no pod runs behind the Service `{service}`")));
+        }
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let failed = |error: std::io::Error| Failure::environment("forward", "no port can be opened").because(&error);
         let listener = self.runtime.block_on(TcpListener::bind("127.0.0.1:0")).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let task = self.runtime.spawn(async move {
             while let Ok((mut near, _)) = listener.accept().await {
-                let (pods, pod) = (pods.clone(), pod.clone());
+                let (pods, selector) = (pods.clone(), selector.clone());
                 tokio::spawn(async move {
-                    // Whoever asked sees a connection that breaks off, and asks again.
+                    // Whoever asked sees a connection that breaks off, and asks again: by then another pod may have taken over.
+                    let Ok(listed) = pods.list(&ListParams::default().labels(&selector)).await else { return };
+                    let Some(pod) = listed.items.iter().find(|pod| is_running(pod)).and_then(|pod| pod.metadata.name.clone())
+                    else {
+                        return;
+                    };
                     let Ok(mut forwarder) = pods.portforward(&pod, &[port]).await else { return };
                     if let Some(mut far) = forwarder.take_stream(port) {
                         let _ = tokio::io::copy_bidirectional(&mut near, &mut far).await;
@@ -57,4 +65,9 @@ impl Cluster {
         });
         Ok(Forward { address, task })
     }
+}
+
+fn is_running(pod: &Pod) -> bool {
+    let is_leaving = pod.metadata.deletion_timestamp.is_some();
+    !is_leaving && pod.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Running"))
 }

@@ -1,0 +1,69 @@
+//! What runs leave in a cluster once nobody wants it any more: roots that have expired, and targets whose root has gone.
+//!
+//! Every driver tidies up before it begins, so that nothing has to run for it all the time.
+
+use std::collections::BTreeSet;
+
+use assay_cluster::{Cluster, ConfigMap, EXPIRES, Job, MANAGED_BY, Place, Pod, RUN, STAGE, Site, Standing, standing};
+use assay_manifest::Instant;
+use assay_stage::{Clock, Failure};
+
+/// Deletes what has expired, and what lost its root.
+pub(crate) fn tidy(cluster: &Cluster, site: &Site) -> Result<(), Failure> {
+    let ours = format!("{}={},{RUN}", MANAGED_BY.0, MANAGED_BY.1);
+    let roots: Vec<ConfigMap> = cluster.list("ConfigMap", &site.namespace, &ours)?;
+    let drivers: Vec<Job> = cluster.list("Job", &site.namespace, &format!("{ours},{STAGE}=driver"))?;
+    let driven: BTreeSet<String> = drivers.iter().filter(|job| is_active(job)).filter_map(|job| run_of(&job.metadata)).collect();
+    let mut live = BTreeSet::new();
+    for root in &roots {
+        let Some(run) = run_of(&root.metadata) else { continue };
+        if driven.contains(&run) || !has_expired(root, Clock.now()) {
+            live.insert(run);
+            continue;
+        }
+        let (name, uid) = (root.metadata.name.as_deref().unwrap_or_default(), root.metadata.uid.as_deref());
+        tracing::info!(run, "the objects of a run have expired");
+        cluster.delete(&Place::named("ConfigMap", &site.namespace, name), uid)?;
+    }
+    // Owners are of one namespace: whoever takes a root away whose driver has died leaves its targets behind.
+    let targets: Vec<Pod> = cluster.list("Pod", &site.targets_namespace, &ours)?;
+    let orphans: BTreeSet<String> =
+        targets.iter().filter_map(|pod| run_of(&pod.metadata)).filter(|run| !live.contains(run)).collect();
+    for run in orphans {
+        tracing::info!(run, "targets of a run that is no more");
+        cluster.delete_all("Pod", &site.targets_namespace, &format!("{RUN}={run}"))?;
+    }
+    Ok(())
+}
+
+fn is_active(job: &Job) -> bool {
+    !matches!(standing(Some(job), &[], &[], 1), Standing::Succeeded | Standing::Failed(_))
+}
+
+fn run_of(metadata: &assay_cluster::ObjectMeta) -> Option<String> {
+    metadata.labels.as_ref()?.get(RUN).cloned()
+}
+
+fn has_expired(root: &ConfigMap, now: Instant) -> bool {
+    let expires = root.metadata.annotations.as_ref().and_then(|annotations| annotations.get(EXPIRES));
+    expires.and_then(|text| text.parse::<Instant>().ok()).is_some_and(|expires| expires < now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_root_without_an_expiry_stays() {
+        let root = |expires: Option<&str>| {
+            let mut root = ConfigMap::default();
+            root.metadata.annotations = expires.map(|expires| [(EXPIRES.to_owned(), expires.to_owned())].into());
+            root
+        };
+        let now = "2026-01-02T00:00:00.000000000Z".parse().expect("an instant");
+        assert!(!has_expired(&root(None), now));
+        assert!(!has_expired(&root(Some("soon")), now), "what does not read does not end");
+        assert!(has_expired(&root(Some("2026-01-01T00:00:00.000000000Z")), now));
+        assert!(!has_expired(&root(Some("2026-01-03T00:00:00.000000000Z")), now));
+    }
+}
