@@ -296,7 +296,7 @@ fn three_shards_run_as_jobs_and_their_chain_verifies_from_outside() {
     // One Job for each call, none of them twice; deleting the root takes everything with it.
     let jobs = at.lab.all(&at.namespace, &["jobs", "--selector", "assay.dev/run=shards"]);
     let mut stages: Vec<_> = jobs.iter().map(|job| text(&job["metadata"]["labels"]["assay.dev/stage"])).collect();
-    stages.sort();
+    stages.sort_unstable();
     assert_eq!(stages, ["collect", "driver", "execute", "plan", "provision", "publish", "reduce"], "the recorder's is gone");
     assert!(at.lab.pods(&at.targets(), "shards").is_empty(), "the target is released");
     let again = person.run("shards", &["--trust", &trust]).success();
@@ -460,7 +460,7 @@ fn a_driver_that_dies_is_replaced_and_no_stage_runs_twice() {
     run.finish().success();
     let jobs = at.lab.all(&at.namespace, &["jobs", "--selector", "assay.dev/run=orphan"]);
     let mut stages: Vec<_> = jobs.iter().map(|job| text(&job["metadata"]["labels"]["assay.dev/stage"])).collect();
-    stages.sort();
+    stages.sort_unstable();
     assert_eq!(stages, ["collect", "driver", "execute", "plan", "provision", "publish", "reduce"]);
     // Each Job had one pod, which ended well.
     for job in jobs.iter().filter(|job| job["metadata"]["labels"]["assay.dev/stage"] != "driver") {

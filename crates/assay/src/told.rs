@@ -75,18 +75,16 @@ pub(crate) struct Teller {
     loads: BTreeMap<u32, Instant>,
 }
 
-impl Teller {
-    fn tell(&self, told: &Told) {
-        match serde_json::to_string(told) {
-            Ok(line) => output::line(line),
-            Err(error) => tracing::warn!(%error, "something cannot be told"),
-        }
+fn tell(told: &Told) {
+    match serde_json::to_string(told) {
+        Ok(line) => output::line(line),
+        Err(error) => tracing::warn!(%error, "something cannot be told"),
     }
 }
 
 impl Observer for Teller {
     fn stage_started(&mut self, call: &StageCall) {
-        self.tell(&Told::StageStarted(Of::call(call)));
+        tell(&Told::StageStarted(Of::call(call)));
     }
 
     fn event(&mut self, call: &StageCall, event: &Event) {
@@ -97,12 +95,12 @@ impl Observer for Teller {
             }
             self.loads.insert(call.shard.index, Instant::now());
         }
-        self.tell(&Told::Said { of: Of::call(call), event: event.clone() });
+        tell(&Told::Said { of: Of::call(call), event: event.clone() });
     }
 
     fn stage_finished(&mut self, call: &StageCall, result: Result<InputRef, &Failure>) {
         let of = Of::call(call);
-        self.tell(&match result {
+        tell(&match result {
             Ok(result) => Told::StageFinished { of, result },
             Err(failure) => Told::StageFailed { of, failure: failure.clone() },
         });

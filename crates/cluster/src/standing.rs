@@ -70,7 +70,7 @@ fn distinct_indexes(pods: &[&Pod], in_phase: &str) -> usize {
         let labels = pod.metadata.labels.as_ref()?;
         labels.get("batch.kubernetes.io/job-completion-index").cloned()
     };
-    let mut indexes: Vec<_> = pods.iter().filter(|pod| phase(pod) == in_phase).map(|pod| index(pod)).collect();
+    let mut indexes: Vec<_> = pods.iter().filter(|pod| phase(pod) == in_phase).map(index).collect();
     indexes.sort();
     indexes.dedup();
     indexes.len()

@@ -478,20 +478,20 @@ impl<'a> Told<'a> {
 mod tests {
     use super::*;
 
-    fn trouble(message: &str, lasts: bool) -> Option<Trouble> {
-        Some(Trouble { failure: Failure::environment("unschedulable", message), lasts })
+    fn trouble(message: &str, lasts: bool) -> Trouble {
+        Trouble { failure: Failure::environment("unschedulable", message), lasts }
     }
 
     #[test]
     fn what_stands_in_the_way_is_told_once_and_not_waited_for_for_ever() {
         let (mut waits, limit) = (Waits::default(), Duration::from_mins(5));
         assert_eq!(waits.with(None, true, limit), Ok(None));
-        assert_eq!(waits.with(trouble("no CPU", false), true, limit), Ok(Some("waiting: no CPU".to_owned())));
-        assert_eq!(waits.with(trouble("no CPU", false), true, limit), Ok(None));
-        assert_eq!(waits.with(trouble("no memory", false), true, limit), Ok(Some("waiting: no memory".to_owned())));
+        assert_eq!(waits.with(Some(trouble("no CPU", false)), true, limit), Ok(Some("waiting: no CPU".to_owned())));
+        assert_eq!(waits.with(Some(trouble("no CPU", false)), true, limit), Ok(None));
+        assert_eq!(waits.with(Some(trouble("no memory", false)), true, limit), Ok(Some("waiting: no memory".to_owned())));
         assert_eq!(waits.with(None, true, limit), Ok(None), "it stands there until something else is seen");
         assert_eq!(waits.with(None, true, Duration::ZERO).expect_err("for too long").code, "unschedulable");
         assert_eq!(waits.with(None, false, Duration::ZERO), Ok(None), "it has gone");
-        assert_eq!(Waits::default().with(trouble("never", true), true, limit).expect_err("no use").message, "never");
+        assert_eq!(Waits::default().with(Some(trouble("never", true)), true, limit).expect_err("no use").message, "never");
     }
 }

@@ -146,22 +146,19 @@ impl Run {
         let policy = assay_stage::read_trust("the cluster's trust policy", &spec.trust)?;
         // A driver that was replaced goes on with what the first one found: its branch may have moved since.
         let is_stored = store.read(&Layout::of(&spec.run_id).source(), Accepted::MAX_BYTES)?.is_some();
-        let (source, closure) = match spec.source.as_ref().filter(|_| !is_stored) {
-            Some(asked) => {
-                let scratch = tempfile::tempdir_in(&spec.home)
-                    .map_err(|error| Failure::environment("scratch", "cannot make a scratch folder").because(&error))?;
-                let spawner =
-                    Spawner::start().map_err(|error| Failure::environment("spawner", "cannot start a thread").because(&error))?;
-                let read = read_source(asked, scratch.path(), &spawner, cancel)?;
-                let source = read.store(&store)?;
-                check_same_source(&store, &spec.run_id, &source)?;
-                (source, read.closure)
-            }
-            None => {
-                let source = stored_source(&store, &spec.run_id, policy)?;
-                let closure = closure_of(&store, &source)?;
-                (source, closure)
-            }
+        let (source, closure) = if let Some(asked) = spec.source.as_ref().filter(|_| !is_stored) {
+            let scratch = tempfile::tempdir_in(&spec.home)
+                .map_err(|error| Failure::environment("scratch", "cannot make a scratch folder").because(&error))?;
+            let spawner =
+                Spawner::start().map_err(|error| Failure::environment("spawner", "cannot start a thread").because(&error))?;
+            let read = read_source(asked, scratch.path(), &spawner, cancel)?;
+            let source = read.store(&store)?;
+            check_same_source(&store, &spec.run_id, &source)?;
+            (source, read.closure)
+        } else {
+            let source = stored_source(&store, &spec.run_id, policy)?;
+            let closure = closure_of(&store, &source)?;
+            (source, closure)
         };
         Ok(Self {
             policies: policies(&closure, trust),

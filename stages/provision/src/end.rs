@@ -22,30 +22,24 @@ enum Place {
     /// The runner holds it, and says so in a file.
     File(PathBuf),
     /// It is a pod, and the cluster says so.
-    Pod(BroughtUp),
+    Pod(Box<BroughtUp>),
+}
+
+/// The file in which the runner says how a target ended: one of this call of the stage, because what an earlier call held ends without
+/// being told here.
+pub(crate) fn file_of(ctx: &Context, target: &Target) -> PathBuf {
+    ctx.scratch().join(format!("end-of-{}", target.name))
 }
 
 impl End {
-    /// A file of this call of the stage: what an earlier call held ends without being told here.
-    pub(crate) fn of(ctx: &Context, target: &Target) -> Self {
-        Self::at(target.name.as_str(), &ctx.scratch().join(format!("end-of-{}", target.name)))
-    }
-
+    /// What the runner writes into `file` once a held target has ended.
     pub(crate) fn at(target: &str, file: &Path) -> Self {
         Self { target: target.to_owned(), place: Place::File(file.to_owned()) }
     }
 
     /// The end of a pod.
     pub(crate) fn of_pod(target: &Target, pod: BroughtUp) -> Self {
-        Self { target: target.name.to_string(), place: Place::Pod(pod) }
-    }
-
-    /// The file, where the runner holds the target.
-    pub(crate) fn file(&self) -> Option<&Path> {
-        match &self.place {
-            Place::File(file) => Some(file),
-            Place::Pod(_) => None,
-        }
+        Self { target: target.name.to_string(), place: Place::Pod(Box::new(pod)) }
     }
 
     /// Fails where the target has ended.
@@ -77,7 +71,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let end = End::at("vllm", &folder.path().join("end-of-vllm"));
         assert_eq!(end.check(), Ok(()));
-        std::fs::write(end.file().expect("a file"), "exit code 1; the end of its log:\nno such model\n").expect("written");
+        std::fs::write(folder.path().join("end-of-vllm"), "exit code 1; the end of its log:\nno such model\n").expect("written");
         insta::assert_snapshot!(end.check().expect_err("it ended"), @r"
         error[target_ended]: target `vllm` ended before it was ready: exit code 1; the end of its log:
         no such model

@@ -109,13 +109,15 @@ fn provision(ctx: &Context, plan: &Plan, target: &Target, pods: Option<&Pods>) -
         (TargetKind::Host, _) => Found::unasked(target),
         (TargetKind::Endpoint, _) => Found::ask(ctx, plan, target, address_of(target)?, ready, None)?,
         (TargetKind::Process, None) => {
-            let end = End::of(ctx, target);
-            ctx.emit(Event::Hold(hold(target, target.command.clone(), &end)?));
+            let file = end::file_of(ctx, target);
+            ctx.emit(Event::Hold(hold(target, target.command.clone(), &file)?));
+            let end = End::at(target.name.as_str(), &file);
             Found::ask(ctx, plan, target, address_of(target)?, ready, Some(&end))?
         }
         (TargetKind::Simulator, None) => {
-            let end = End::of(ctx, target);
-            let address = simulator::start(ctx, plan, target, &end, |command| Ok(Event::Hold(hold(target, command, &end)?)))?;
+            let file = end::file_of(ctx, target);
+            let end = End::at(target.name.as_str(), &file);
+            let address = simulator::start(ctx, plan, target, &end, |command| Ok(Event::Hold(hold(target, command, &file)?)))?;
             Found::ask(ctx, plan, target, address, ready.or(Some(simulator::READY_PATH)), Some(&end))?
         }
         (kind, Some(up)) => {
@@ -192,7 +194,7 @@ fn headers_of(target: &Target) -> Result<Headers, Failure> {
 }
 
 /// What the runner holds for the following stages.
-fn hold(target: &Target, command: Vec<String>, end: &End) -> Result<HoldRequest, Failure> {
+fn hold(target: &Target, command: Vec<String>, end_file: &Path) -> Result<HoldRequest, Failure> {
     let pick = |of: fn(&EnvVar) -> Option<&String>| -> BTreeMap<String, String> {
         target.env.iter().filter_map(|variable| Some((variable.name.clone(), of(variable)?.clone()))).collect()
     };
@@ -202,7 +204,7 @@ fn hold(target: &Target, command: Vec<String>, end: &End) -> Result<HoldRequest,
         env: pick(|variable| variable.value.as_ref()),
         env_from: pick(|variable| variable.from_env.as_ref()),
         env_files: pick(|variable| variable.from_file.as_ref()),
-        end_file: path_text(end.file().unwrap_or(Path::new("")))?,
+        end_file: path_text(end_file)?,
     })
 }
 

@@ -17,7 +17,7 @@ const SIMULATOR_PORT: u16 = 8000;
 /// The pause between two looks at a pod.
 const PAUSE: Duration = Duration::from_millis(200);
 /// How long an earlier pod of the same name may take to go.
-const END_LIMIT: Duration = Duration::from_secs(60);
+const END_LIMIT: Duration = Duration::from_mins(1);
 
 /// Brings targets up in the namespace that is for them.
 pub(crate) struct Pods<'a> {

@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// How often it is tried whether the cluster is still there.
 const TRY_EVERY: Duration = Duration::from_secs(10);
 /// How long a cluster that does not answer is waited for.
-const LOST_AFTER: Duration = Duration::from_secs(60);
+const LOST_AFTER: Duration = Duration::from_mins(1);
 /// Lines that may wait to be shown.
 const WAITING_LINES: usize = 4096;
 

@@ -39,14 +39,13 @@ impl Bootstrap {
         make_missing_keys(&config, password.as_encoded_bytes())?;
         let namespace = self.install.namespace.as_str();
 
-        let (made, public) = self.signing_keys(&cluster, namespace)?;
+        let (made, public) = signing_keys(&cluster, namespace)?;
         let store = self.store_secrets(&cluster)?;
-        let trust = match &self.install.trust {
-            Some(path) => read_policy(path)?,
-            None => {
-                let there = site(&cluster, namespace).ok().and_then(|site| policy_of(&site.trust));
-                policy(there, namespace, &public, &LocalKeys::of(&config).public_keys()?).to_yaml()
-            }
+        let trust = if let Some(path) = &self.install.trust {
+            read_policy(path)?
+        } else {
+            let there = site(&cluster, namespace).ok().and_then(|site| policy_of(&site.trust));
+            policy(there, namespace, &public, &LocalKeys::of(&config).public_keys()?).to_yaml()
         };
         let keys = Keys { signing: made.clone(), store };
         let (_, objects) = self.install.objects(trust.clone(), Some(&keys))?;
@@ -61,37 +60,6 @@ impl Bootstrap {
         output::talk("runs of this namespace verify for whoever trusts its keys; a reviewer merges this policy:\n");
         output::line(trust.trim_end());
         Ok(Exit::Done)
-    }
-
-    /// The keys that are missing, and the public keys of all.
-    #[expect(clippy::type_complexity, reason = "two maps that are taken apart at once")]
-    fn signing_keys(
-        &self,
-        cluster: &Cluster,
-        namespace: &str,
-    ) -> Result<(BTreeMap<Role, [String; 3]>, BTreeMap<Role, PublicKey>), Failure> {
-        let (mut made, mut public) = (BTreeMap::new(), BTreeMap::new());
-        for role in Role::RUN {
-            let name = format!("assay-key-{role}");
-            let there: Option<Secret> = cluster.get(&Place::named("Secret", namespace, &name))?;
-            if let Some(pem) = there.and_then(|secret| member(&secret, "cosign.pub")) {
-                let key = PublicKey::from_pem(&pem).map_err(|error| {
-                    Failure::environment("key", format!("`cosign.pub` of the Secret `{name}` is no public key")).because(&error)
-                })?;
-                public.insert(role, key);
-                continue;
-            }
-            let unmade = |error: assay_envelope::KeyError| {
-                Failure::environment("key", format!("cannot make a key for `{role}`")).because(&error)
-            };
-            let key = SecretKey::generate().map_err(unmade)?;
-            // It lies beside the key that it unlocks: what protects both is who may read the Secret.
-            let password = random(&SecretKey::generate().map_err(unmade)?)?;
-            let encrypted = key.encrypt(password.as_bytes(), ScryptCost::default()).map_err(unmade)?;
-            made.insert(role, [encrypted, key.public_key().to_pem(), password]);
-            public.insert(role, key.public_key());
-        }
-        Ok((made, public))
     }
 
     /// What a served store knows each identity by: as it is, or new.
@@ -113,6 +81,35 @@ impl Bootstrap {
             })
             .collect()
     }
+}
+
+/// Keys that were made: encrypted, public, and the password, by role.
+type Made = BTreeMap<Role, [String; 3]>;
+
+/// The keys that are missing, and the public keys of all.
+fn signing_keys(cluster: &Cluster, namespace: &str) -> Result<(Made, BTreeMap<Role, PublicKey>), Failure> {
+    let (mut made, mut public) = (BTreeMap::new(), BTreeMap::new());
+    for role in Role::RUN {
+        let name = format!("assay-key-{role}");
+        let there: Option<Secret> = cluster.get(&Place::named("Secret", namespace, &name))?;
+        if let Some(pem) = there.and_then(|secret| member(&secret, "cosign.pub")) {
+            let key = PublicKey::from_pem(&pem).map_err(|error| {
+                Failure::environment("key", format!("`cosign.pub` of the Secret `{name}` is no public key")).because(&error)
+            })?;
+            public.insert(role, key);
+            continue;
+        }
+        let unmade = |error: assay_envelope::KeyError| {
+            Failure::environment("key", format!("cannot make a key for `{role}`")).because(&error)
+        };
+        let key = SecretKey::generate().map_err(unmade)?;
+        // It lies beside the key that it unlocks: what protects both is who may read the Secret.
+        let password = random(&SecretKey::generate().map_err(unmade)?)?;
+        let encrypted = key.encrypt(password.as_bytes(), ScryptCost::default()).map_err(unmade)?;
+        made.insert(role, [encrypted, key.public_key().to_pem(), password]);
+        public.insert(role, key.public_key());
+    }
+    Ok((made, public))
 }
 
 /// A text that nobody guesses: the digest of a fresh private key, which is forgotten.

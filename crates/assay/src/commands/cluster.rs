@@ -34,17 +34,12 @@ impl InCluster {
 
     /// The options as a person types them, where they are not the usual ones.
     pub(crate) fn options(&self) -> String {
-        let mut options = String::new();
-        if let Some(path) = &self.kubeconfig {
-            options.push_str(&format!(" --kubeconfig {}", assay_report::shell_word(&path.display().to_string())));
-        }
-        if let Some(context) = &self.context {
-            options.push_str(&format!(" --context {}", assay_report::shell_word(context)));
-        }
-        if self.namespace != "assay" {
-            options.push_str(&format!(" --namespace {}", self.namespace));
-        }
-        options
+        let kubeconfig = self.kubeconfig.as_ref().map(|path| path.display().to_string());
+        let namespace = Some(&self.namespace).filter(|namespace| *namespace != "assay");
+        let named = [("kubeconfig", kubeconfig.as_ref()), ("context", self.context.as_ref()), ("namespace", namespace)];
+        let given =
+            named.iter().filter_map(|(name, value)| Some(format!(" --{name} {}", assay_report::shell_word(value.as_ref()?))));
+        given.collect()
     }
 }
 
@@ -59,12 +54,11 @@ pub(crate) fn site(cluster: &Cluster, namespace: &str) -> Result<Site, Failure> 
     Site::read(namespace, &map.data.unwrap_or_default())
 }
 
+/// A root that was found, and its annotations.
+pub(crate) type Found = (Root, BTreeMap<String, String>);
+
 /// The root of a run, with its annotations; none where the cluster has no such run.
-pub(crate) fn find_root(
-    cluster: &Cluster,
-    namespace: &str,
-    run_id: &RunId,
-) -> Result<Option<(Root, BTreeMap<String, String>)>, Failure> {
+pub(crate) fn find_root(cluster: &Cluster, namespace: &str, run_id: &RunId) -> Result<Option<Found>, Failure> {
     let name = root_name(run_id);
     let map: Option<ConfigMap> = cluster.get(&Place::named("ConfigMap", namespace, &name))?;
     // One that is going away is no root to depend on.
@@ -76,7 +70,7 @@ pub(crate) fn find_root(
 }
 
 /// The root of a run, or a failure that names what is missing.
-pub(crate) fn root_of(cluster: &Cluster, namespace: &str, run_id: &RunId) -> Result<(Root, BTreeMap<String, String>), Failure> {
+pub(crate) fn root_of(cluster: &Cluster, namespace: &str, run_id: &RunId) -> Result<Found, Failure> {
     find_root(cluster, namespace, run_id)?.ok_or_else(|| {
         Failure::usage("no_such_run", format!("the namespace `{namespace}` has no run `{run_id}`")).hint(format!(
             "`assay status --namespace {namespace}` lists those that it has; a finished run is in its store ({RUN})"

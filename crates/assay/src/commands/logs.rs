@@ -37,10 +37,8 @@ impl Logs {
         let cluster = self.at.connect()?;
         let namespace = &self.at.namespace;
         root_of(&cluster, namespace, &self.run)?;
-        let mut selector = format!("{RUN}={}", self.run);
-        if let Some(stage) = &self.stage {
-            selector.push_str(&format!(",{STAGE}={stage}"));
-        }
+        let of_stage = self.stage.as_ref().map(|stage| format!(",{STAGE}={stage}")).unwrap_or_default();
+        let selector = format!("{RUN}={}{of_stage}", self.run);
         if !self.follow {
             let mut pods: Vec<Pod> = cluster.list("Pod", namespace, &selector)?;
             pods.sort_by_key(|pod| pod.metadata.creation_timestamp.as_ref().map(|at| at.0));

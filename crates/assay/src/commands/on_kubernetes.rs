@@ -140,7 +140,7 @@ impl OnKubernetes {
                 output::talk("a driver drives the run already; following it");
                 return Ok(());
             }
-            self.remove(cluster, &place)?;
+            remove(cluster, &place)?;
         }
         if annotations.contains_key(assay_cluster::CANCEL) {
             // Whoever runs it again wants it no longer stopped.
@@ -160,18 +160,18 @@ impl OnKubernetes {
         }
         cluster.create(&driver_job(&DriverJob { site, root: &root, run_id: &run.run_id, arguments: &arguments })).map(drop)
     }
+}
 
-    /// Deletes a Job and waits until its name is free.
-    fn remove(&self, cluster: &Cluster, place: &Place<'_>) -> Result<(), Failure> {
-        cluster.delete(place, None)?;
-        for _ in 0..120 {
-            if cluster.get::<serde_json::Value>(place)?.is_none() {
-                return Ok(());
-            }
-            std::thread::sleep(std::time::Duration::from_millis(500));
+/// Deletes a Job and waits until its name is free.
+fn remove(cluster: &Cluster, place: &Place<'_>) -> Result<(), Failure> {
+    cluster.delete(place, None)?;
+    for _ in 0..120 {
+        if cluster.get::<serde_json::Value>(place)?.is_none() {
+            return Ok(());
         }
-        Err(Failure::environment("driver_stays", "the run's last driver is not removed"))
+        std::thread::sleep(std::time::Duration::from_millis(500));
     }
+    Err(Failure::environment("driver_stays", "the run's last driver is not removed"))
 }
 
 /// How this machine reaches the cluster's store.

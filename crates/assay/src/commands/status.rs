@@ -64,7 +64,7 @@ impl Status {
         }
         for line in lines {
             let name = if self.run.is_some() { line.stage } else { line.run };
-            output::line(format!("{name:<40} {:>6}  {:<10} {}", line.pods, line.state, line.why).trim_end().to_owned());
+            output::line(format!("{name:<40} {:>6}  {:<10} {}", line.pods, line.state, line.why).trim_end());
         }
         Ok(Exit::Done)
     }

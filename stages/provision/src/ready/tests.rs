@@ -103,7 +103,7 @@ fn a_target_that_never_is_ready_is_named_with_what_it_said_last() {
 fn a_target_that_has_ended_is_not_taken_for_whoever_answers_in_its_place() {
     let folder = tempfile::tempdir().expect("a folder");
     let end = End::at("vllm", &folder.path().join("end"));
-    std::fs::write(end.file(), "signal 9 (SIGKILL)").expect("written");
+    std::fs::write(folder.path().join("end"), "signal 9 (SIGKILL)").expect("written");
     let (cancel, client) = (Cancel::new().expect("an eventfd"), Client::new(Headers::default()));
     let server = Server::start(|_| Reply::ok(""));
     for url in [server.url(), nobody()] {

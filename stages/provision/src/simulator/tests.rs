@@ -108,7 +108,7 @@ fn whoever_stops_the_run_stops_the_waiting() {
 fn a_simulator_that_ends_is_waited_for_no_longer() {
     let folder = tempfile::tempdir().expect("a folder");
     let end = End::at("sim", &folder.path().join("end"));
-    std::fs::write(end.file(), "exit code 2").expect("written");
+    std::fs::write(folder.path().join("end"), "exit code 2").expect("written");
     let (cancel, port) = (Cancel::new().expect("an eventfd"), folder.path().join("port"));
     let limit = Duration::from_mins(10);
     let failure = wait_for_port(Clock, &cancel, &target(None, &[]), &port, limit, &end).expect_err("it ended");
