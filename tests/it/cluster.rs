@@ -293,6 +293,28 @@ fn three_shards_run_as_jobs_and_their_chain_verifies_from_outside() {
     let image = text(&environment["targets"][0]["image"]["reference"]);
     assert!(at.lab.image.ends_with(image.rsplit('@').next().expect("a digest")), "{image}");
 
+    // And what the cluster says of it is evidence: every pod with its UID and its node, and what was seen of each.
+    let evidence = text(&person.fixture.manifest("shards", "collect")["body"]["evidence"]["digest"]).to_owned();
+    let read = |digest: &str| -> Value {
+        let bytes = std::fs::read(crate::support::blob(&person.fixture.store(), digest)).expect("a blob");
+        serde_json::from_slice(&bytes).expect("JSON")
+    };
+    let evidence = read(&evidence);
+    let of = |name: &str| {
+        let found = list(&evidence).iter().find(|artifact| artifact["name"] == name).expect(name);
+        list(&read(text(&found["digest"]))).clone()
+    };
+    let pods = of("cluster/pods.json");
+    let is_load = |pod: &&Value| pod["metadata"]["labels"]["assay.dev/stage"] == "execute";
+    assert_eq!(pods.iter().filter(is_load).filter(|pod| pod["metadata"]["uid"].is_string()).count(), 3);
+    let target = read(text(
+        &list(&evidence).iter().find(|artifact| artifact["name"] == "readings/pod-simulator.json").expect("a reading")["digest"],
+    ));
+    assert_eq!(target["metadata"]["labels"]["assay.dev/target"], "simulator");
+    assert!(of("cluster/events.json").iter().any(|event| event["reason"] == "Scheduled"));
+    assert_eq!(of("cluster/nodes.json")[0]["metadata"]["name"], pods[0]["spec"]["nodeName"]);
+    assert!(of("cluster/jobs.json").len() > 3);
+
     // One Job for each call, none of them twice; deleting the root takes everything with it.
     let jobs = at.lab.all(&at.namespace, &["jobs", "--selector", "assay.dev/run=shards"]);
     let mut stages: Vec<_> = jobs.iter().map(|job| text(&job["metadata"]["labels"]["assay.dev/stage"])).collect();

@@ -119,7 +119,6 @@ fn rights(site: &Site) -> Vec<Object> {
     objects.extend(granted(targets, "assay-driver", own, "assay-driver", &release));
     objects.extend(granted(targets, "assay-provision", own, "assay-provision", &provision));
     objects.extend(granted(own, "assay-collect", own, "assay-collect", &looks()));
-    objects.extend(granted(targets, "assay-collect", own, "assay-collect", &looks()));
     // For people who start runs: bound to whomever an administrator chooses.
     objects.push(role("Role", Some(own), "assay-user", &person));
     objects
@@ -201,7 +200,7 @@ fn network(site: &Site, store: Option<&str>) -> Vec<Object> {
         Some(store) => json!({"to": [of_namespace(store)], "ports": [port(STORE_PORT)]}),
         None => json!({"ports": [port(443), port(80), port(9000)]}),
     };
-    let to_api = json!({"ports": [port(443), port(6443)]});
+    let to_api = json!({"ports": [port(443), port(6443), port(22)]});
     let mut policies = vec![
         policy(own, "assay-deny", everything.clone(), &["Ingress", "Egress"], &[], &[]),
         policy(own, "assay-store", everything.clone(), &["Egress"], &[], &[dns, to_store]),

@@ -50,7 +50,9 @@ impl Stage for Collect {
                 format!("an execution part ran trial `{extra}`, which is not planned"),
             ));
         }
-        let evidence = evidence(&parts, &recordings, &environments);
+        let mut evidence = evidence(&parts, &recordings, &environments);
+        evidence.extend(crate::cluster::facts(ctx)?);
+        evidence.sort_unstable();
         check_present(ctx, &evidence)?;
         freeze(ctx, plan_digest, trials, drift(&environments), &evidence)
     }

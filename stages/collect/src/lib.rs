@@ -1,5 +1,6 @@
 //! Collect: observes the host while execute runs, and afterwards completes, checks and freezes the raw evidence.
 
+mod cluster;
 mod counters;
 mod coverage;
 mod cross_check;

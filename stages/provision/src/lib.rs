@@ -55,6 +55,10 @@ impl Stage for Provision {
             provisioned.push(provision(ctx, plan, target, pods.as_ref())?);
         }
         let root = Root::host();
+        let mut readings = readings(ctx, &root)?;
+        if let Some(pods) = &pods {
+            readings.extend(pods.readings(ctx)?);
+        }
         let facts = assay_host::facts(&root);
         let is_target = here.as_ref().is_none_or(|here| provisioned.iter().any(|found| found.hosts.contains(&here.node)));
         // What is observed here says something of the target only where it runs here.
@@ -72,7 +76,7 @@ impl Stage for Provision {
             placement: placement(&targets, here.as_ref(), &provisioned),
             targets: provisioned,
             pricing: plan.pricing.clone(),
-            readings: readings(ctx, &root)?,
+            readings,
         })
     }
 }

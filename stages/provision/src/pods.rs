@@ -1,10 +1,11 @@
 //! Targets that are brought up as pods, where the stage itself runs in one.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use assay_cluster::{Cluster, InPod, Place, Pod, TargetPod, image_of, target_pod, trouble_of};
-use assay_manifest::{Block, Image, Plan, RunId, Target, TargetKind};
+use assay_manifest::{Artifact, Block, Image, Plan, RunId, Target, TargetKind};
 use assay_stage::{Context, Failure};
 
 use crate::address_of;
@@ -25,6 +26,8 @@ pub(crate) struct Pods<'a> {
     cluster: Cluster,
     run_id: RunId,
     block: Block,
+    /// What the cluster said of each pod once it ran: it is gone when the evidence is collected.
+    seen: RefCell<Vec<(String, Pod)>>,
 }
 
 /// A pod that is a target.
@@ -43,12 +46,24 @@ pub(crate) struct BroughtUp {
 
 impl<'a> Pods<'a> {
     pub(crate) fn new(here: &'a InPod, run_id: &RunId, block: Block) -> Result<Self, Failure> {
-        Ok(Self { here, cluster: Cluster::around_pod()?, run_id: run_id.clone(), block })
+        Ok(Self { here, cluster: Cluster::around_pod()?, run_id: run_id.clone(), block, seen: RefCell::default() })
     }
 
     /// The node that this stage runs on.
     pub(crate) fn node(&self) -> &str {
         &self.here.node
+    }
+
+    /// Keeps what the cluster said of each target.
+    pub(crate) fn readings(&self, ctx: &Context) -> Result<Vec<Artifact>, Failure> {
+        let keep = |(target, pod): &(String, Pod)| {
+            let mut pod = pod.clone();
+            pod.metadata.managed_fields = None;
+            let bytes = serde_json::to_vec(&pod)
+                .map_err(|error| Failure::unexpected("readings", "what the cluster says cannot be written").because(&error))?;
+            ctx.put(format!("readings/pod-{target}.json"), "application/json", &bytes)
+        };
+        self.seen.borrow().iter().map(keep).collect()
     }
 
     /// Creates the pod of a target and waits until it has an address. Whether it is ready is asked afterwards.
@@ -124,6 +139,7 @@ impl<'a> Pods<'a> {
             }
             let status = pod.status.clone().unwrap_or_default();
             if let (Some("Running"), Some(ip)) = (status.phase.as_deref(), status.pod_ip.filter(|ip| !ip.is_empty())) {
+                self.seen.borrow_mut().push((target.name.to_string(), pod.clone()));
                 let ip = if ip.contains(':') { format!("[{ip}]") } else { ip };
                 return Ok(BroughtUp {
                     cluster: self.cluster.clone(),

@@ -57,6 +57,7 @@ fn files() -> Result<Vec<(PathBuf, String)>, Failure> {
         ));
     }
     files.push((PathBuf::from("docs/tables.md"), assay_warehouse::reference()));
+    files.push((PathBuf::from("deploy/base/assay.yaml"), crate::commands::render::base()?));
     Ok(files)
 }
 

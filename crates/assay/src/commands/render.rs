@@ -13,6 +13,9 @@ use crate::output;
 const NOBODY: &str =
     "# `assay bootstrap` writes the policy of the keys that it makes; or name a TrustPolicy file with `--trust`.\n";
 
+/// The size of a served store's claim.
+const STORE_SIZE: &str = "100Gi";
+
 /// Prints the Kubernetes objects of an installation, and a CronJob for each pipeline that has a schedule.
 #[derive(clap::Args)]
 pub(crate) struct Render {
@@ -60,7 +63,7 @@ pub(crate) struct InstallOptions {
     #[arg(long, value_name = "NAME", conflicts_with = "cluster_store")]
     store_namespace: Option<String>,
     /// The size of the claim of a store that is served in the cluster
-    #[arg(long, value_name = "SIZE", default_value = "100Gi", conflicts_with = "cluster_store")]
+    #[arg(long, value_name = "SIZE", default_value = STORE_SIZE, conflicts_with = "cluster_store")]
     store_size: String,
     /// Do not let stages read nodes: the facts of nodes are unknown then
     #[arg(long)]
@@ -68,6 +71,21 @@ pub(crate) struct InstallOptions {
     /// The TrustPolicy file of the cluster's runs
     #[arg(long, value_name = "FILE")]
     pub(crate) trust: Option<PathBuf>,
+}
+
+/// The installation as it is where nothing else is said, with an image of zeros: the base that agents apply.
+pub(crate) fn base() -> Result<String, Failure> {
+    let options = InstallOptions {
+        image: format!("assay.test/assay@sha256:{}", "0".repeat(64)),
+        namespace: "assay".to_owned(),
+        targets_namespace: None,
+        cluster_store: None,
+        store_namespace: None,
+        store_size: STORE_SIZE.to_owned(),
+        without_nodes: false,
+        trust: None,
+    };
+    to_yaml(&options.objects(NOBODY.to_owned(), None)?.1)
 }
 
 impl InstallOptions {

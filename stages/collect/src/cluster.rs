@@ -1,0 +1,61 @@
+//! What a cluster says of a run: its Jobs and pods with their UIDs and nodes, their events, and the nodes where they may be read.
+//!
+//! Raw, as the API server gives it: when each pod was queued, scheduled, started and ended, what restarted, what was evicted, and why.
+
+use std::collections::BTreeSet;
+
+use assay_cluster::{Cluster, InPod, RUN};
+use assay_manifest::Artifact;
+use assay_stage::{Context, Failure};
+use serde_json::{Value, json};
+
+/// Reads all of it; nothing on one machine. Nodes are a right of their own: where it was not given, that is what is kept of them.
+pub(crate) fn facts(ctx: &Context) -> Result<Vec<Artifact>, Failure> {
+    let Some(here) = InPod::here(|name| std::env::var(name).ok()) else { return Ok(Vec::new()) };
+    let cluster = Cluster::around_pod()?;
+    let of_run = format!("{RUN}={}", ctx.run_id());
+    let mut jobs: Vec<Value> = cluster.list("Job", &here.namespace, &of_run)?;
+    // Targets are released by now: what they were is a reading of provision's.
+    let mut pods: Vec<Value> = cluster.list("Pod", &here.namespace, &of_run)?;
+    let uids: BTreeSet<String> = jobs.iter().chain(&pods).filter_map(|object| text(&object["metadata"]["uid"])).collect();
+    let nodes: BTreeSet<String> = pods.iter().filter_map(|pod| text(&pod["spec"]["nodeName"])).collect();
+    let mut events: Vec<Value> = cluster.list("Event", &here.namespace, "")?;
+    events.retain(|event| text(&event["involvedObject"]["uid"]).is_some_and(|uid| uids.contains(&uid)));
+    let nodes = nodes.iter().map(|name| node(&cluster, name)).collect::<Result<Vec<_>, _>>()?;
+    for object in jobs.iter_mut().chain(&mut pods).chain(&mut events) {
+        without_bookkeeping(object);
+    }
+    [("jobs", jobs), ("pods", pods), ("events", events), ("nodes", nodes)]
+        .into_iter()
+        .map(|(name, objects)| keep(ctx, name, &objects))
+        .collect()
+}
+
+fn node(cluster: &Cluster, name: &str) -> Result<Value, Failure> {
+    match cluster.get::<Value>(&assay_cluster::Place::in_cluster("Node", name)) {
+        Ok(Some(mut node)) => {
+            without_bookkeeping(&mut node);
+            Ok(node)
+        }
+        Ok(None) => Ok(json!({"metadata": {"name": name}, "unknown": "the node has gone"})),
+        Err(failure) if failure.code == "forbidden" => Ok(json!({"metadata": {"name": name}, "unknown": failure.message})),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Who changed which field is of no interest, and is most of an object.
+fn without_bookkeeping(object: &mut Value) {
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.remove("managedFields");
+    }
+}
+
+fn keep(ctx: &Context, name: &str, objects: &[Value]) -> Result<Artifact, Failure> {
+    let bytes = serde_json::to_vec(objects)
+        .map_err(|error| Failure::unexpected("cluster_facts", "what the cluster says cannot be written").because(&error))?;
+    ctx.put(format!("cluster/{name}.json"), "application/json", &bytes)
+}
+
+fn text(value: &Value) -> Option<String> {
+    value.as_str().map(str::to_owned)
+}
