@@ -630,7 +630,7 @@ fn the_api_server_takes_every_rendered_object() {
         &objects,
     );
     let taken = taken.success().stdout;
-    assert!(taken.contains("cronjob.batch/fixture") && taken.lines().count() > 35, "{taken}");
+    assert!(taken.contains("cronjob.batch/fixture") && taken.lines().count() > 30, "{taken}");
 }
 
 /// A schedule's Job finds the branch's commit by itself, and signs its Source with the cluster's own key.

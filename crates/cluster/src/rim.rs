@@ -26,6 +26,8 @@ use crate::Object;
 
 /// How long an API server may be away before a run gives it up: as long as a store may.
 const PATIENCE: Duration = Duration::from_mins(3);
+/// How long a refusal is doubted: an API server that has just started does not know everybody's rights yet.
+const DOUBT: Duration = Duration::from_secs(20);
 /// The pause between two tries.
 const PAUSE: Duration = Duration::from_millis(500);
 /// How long one answer may take.
@@ -93,6 +95,12 @@ impl Cluster {
     #[must_use]
     pub fn patient(&self) -> Self {
         Self { waits: true, ..self.clone() }
+    }
+
+    /// The same, but for one to whom a refusal is an answer.
+    #[must_use]
+    pub fn hasty(&self) -> Self {
+        Self { waits: false, ..self.clone() }
     }
 
     /// An object by its place; none where there is none.
@@ -189,7 +197,12 @@ impl Cluster {
                 Err(_) => away("it did not answer in time".to_owned()),
             };
             // A creation whose answer was lost finds its own object the next time.
-            if !self.waits || failure.code != AWAY || begun.elapsed() > PATIENCE {
+            let patience = match failure.code.as_str() {
+                AWAY => PATIENCE,
+                FORBIDDEN | UNAUTHENTICATED => DOUBT,
+                _ => Duration::ZERO,
+            };
+            if !self.waits || begun.elapsed() >= patience {
                 return Err(failure);
             }
             std::thread::sleep(PAUSE);
@@ -224,6 +237,10 @@ pub(crate) const NOT_FOUND: &str = "not_found";
 const ALREADY_EXISTS: &str = "already_exists";
 /// The word of a failure where somebody was faster.
 pub(crate) const CONFLICT: &str = "conflict";
+/// The word of a failure where somebody may not do it.
+const FORBIDDEN: &str = "forbidden";
+/// The word of a failure where the server does not know who asks.
+const UNAUTHENTICATED: &str = "unauthenticated";
 /// The word of a failure where nobody answers for now.
 const AWAY: &str = "cluster_away";
 
@@ -238,13 +255,13 @@ fn failure_of(error: &kube::Error) -> Failure {
     let kube::Error::Api(status) = error else { return away(texts(error)) };
     let message = status.message.clone();
     match (status.code, status.reason.as_str()) {
-        (401, _) => Failure::environment("unauthenticated", format!("the cluster does not know who asks: {message}"))
+        (401, _) => Failure::environment(UNAUTHENTICATED, format!("the cluster does not know who asks: {message}"))
             .hint("renew the kubeconfig's credentials")
             .lasting(),
         (403, _) if message.contains("exceeded quota") => {
             Failure::environment("quota", format!("the cluster's quota is used up: {message}"))
         }
-        (403, _) => Failure::environment("forbidden", format!("the cluster forbids it: {message}"))
+        (403, _) => Failure::environment(FORBIDDEN, format!("the cluster forbids it: {message}"))
             .hint("docs/kubernetes.md lists the rights that each role needs")
             .lasting(),
         (404, _) => Failure::environment(NOT_FOUND, message),
