@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -16,8 +16,11 @@ use serde_json::{Value, json};
 use crate::pipeline::{list, text};
 use crate::support::{Fixture, PIPELINE, Ran, Running, write_file};
 
+/// Held by every test that needs the API server and the store to stay up; the one that takes them away waits for all others.
+static UP: RwLock<()> = RwLock::new(());
+
 /// The longest that a test waits for the cluster: pods start in seconds, but there are few CPUs.
-const PATIENCE: Duration = Duration::from_mins(4);
+const PATIENCE: Duration = Duration::from_mins(10);
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// A busy machine may keep the client from its sockets: such an attempt is repeated.
@@ -135,20 +138,30 @@ impl Installed {
         let trust = fixture.assay(&bootstrap).success().stdout;
         let store = format!("{namespace}-store");
         lab.kubectl(&["--namespace", &store, "rollout", "status", "deployment/assay-store", "--timeout", "180s"]).success();
+        // An image that no node has, which stages may name all the same.
+        let images = json!({"data": {"images": format!("assay.test/absent@sha256:{}", "0".repeat(64))}});
+        lab.kubectl(&["--namespace", namespace, "patch", "configmap", "assay", "--patch", &images.to_string()]).success();
         let template = "{{.data.AWS_SECRET_ACCESS_KEY | base64decode}}";
         let secret = ["--namespace", namespace, "get", "secret", "assay-store-source", "--template", template];
         let secret = lab.kubectl(&secret).success().stdout;
         Self { lab, namespace: namespace.to_owned(), trust, secret }
     }
 
-    /// A person with a kubeconfig, credentials for the store, and the cluster's trust policy beside their own root.
+    /// A person with a kubeconfig, credentials for the store, and the cluster's trust policy beside their own root. While there is one,
+    /// store and API server stay up.
     fn person(&self) -> Person<'_> {
+        let up = UP.read().unwrap_or_else(PoisonError::into_inner);
+        Person { _up: Some(up), ..self.person_of_an_outage() }
+    }
+
+    /// The same for one who has the cluster alone.
+    fn person_of_an_outage(&self) -> Person<'_> {
         let mut fixture = Fixture::bare();
         fixture.set("KUBECONFIG", &self.lab.kubeconfig);
         fixture.set("AWS_ACCESS_KEY_ID", "source");
         fixture.set("AWS_SECRET_ACCESS_KEY", &self.secret);
         write_file(&fixture.root().join("trust.yaml"), self.trust.as_bytes());
-        Person { fixture, at: self }
+        Person { fixture, at: self, _up: None }
     }
 
     fn targets(&self) -> String {
@@ -160,6 +173,7 @@ impl Installed {
 struct Person<'a> {
     fixture: Fixture,
     at: &'a Installed,
+    _up: Option<RwLockReadGuard<'static, ()>>,
 }
 
 impl Person<'_> {
@@ -413,20 +427,22 @@ fn what_a_cluster_does_to_a_stage_is_named() {
     let absent = format!("retries: 0, image: \"assay.test/absent@sha256:{}\"", "0".repeat(64));
     let cases = [
         // Unlocking its key alone takes 64 MiB.
-        ("memory", "retries: 0, resources: {memory: 40Mi}", "out_of_memory", "killed at its memory limit of 40Mi"),
+        ("memory", "retries: 0, resources: {memory: 40Mi}", "300", "out_of_memory", "killed at its memory limit of 40Mi"),
         (
             "nowhere",
             "retries: 0, placement: {node_selector: {assay.dev/absent: \"true\"}}",
+            "5",
             "unschedulable",
             "0/1 nodes are available",
         ),
-        ("image", &absent, "image_pull", "assay.test/absent@sha256:0000"),
-        ("late", "retries: 0, timeout: 1s", "stage_timeout", "ran into its time limit"),
+        // Other tests may keep the node full for a while, which is another reason to wait.
+        ("image", &absent, "60", "image_pull", "assay.test/absent@sha256:0000"),
+        ("late", "retries: 0, timeout: 1s", "300", "stage_timeout", "ran into its time limit"),
     ];
-    for (run, plan, code, said) in cases {
+    for (run, plan, limit, code, said) in cases {
         let person = at.person();
         person.pipeline("mode: closed, concurrency: [1], requests: 5", 1, &[("plan", plan)]);
-        let ran = person.run(run, &["--start-limit", "5"]).refuses(30, code);
+        let ran = person.run(run, &["--start-limit", limit]).refuses(30, code);
         assert!(ran.stderr.contains(said), "{run}: {}", ran.stderr);
         let status = person.ask(&["status", run]).success().stdout;
         assert!(status.contains("failed") && status.contains(code), "{run}: {status}");
@@ -435,12 +451,37 @@ fn what_a_cluster_does_to_a_stage_is_named() {
     }
 }
 
+/// A run that failed before its first trial has released its target. Whoever takes it up measures another one, and says so.
+#[test]
+fn a_target_that_was_released_is_brought_up_anew() {
+    let Some(at) = installed() else { return };
+    let person = at.person();
+    let label = format!("assay.dev/{}", at.namespace);
+    let load =
+        format!("retries: 0, resources: {{cpu: 100m, memory: 256Mi}}, placement: {{node_selector: {{{label}: \"true\"}}}}");
+    person.pipeline("mode: closed, concurrency: [1], requests: 20", 1, &[("execute", &load)]);
+    person.run("again", &["--start-limit", "5"]).refuses(30, "unschedulable");
+    assert!(at.lab.pods(&at.targets(), "again").is_empty(), "the target is released");
+    let nodes = at.lab.all("default", &["nodes"]);
+    at.lab.kubectl(&["label", "node", name_of(&nodes[0]), &format!("{label}=true")]).success();
+    person.run("again", &["--trust", &person.trust()]).success();
+    let environments = person.fixture.pointers("again", "provision");
+    let mut incarnations: Vec<_> = environments
+        .iter()
+        .map(|pointer| pointer.load(&person.fixture.store())["body"]["block"]["incarnation"].as_u64().expect("a number"))
+        .collect();
+    incarnations.sort_unstable();
+    assert_eq!(incarnations, [0, 1]);
+    person.fixture.assay(&["verify", "again", "--trust", &person.trust()]).success();
+    person.nothing_left("again");
+}
+
 /// A pod that is taken away in a trial is replaced by its Job; the attempt that it was in is no measurement.
 #[test]
 fn a_pod_that_is_lost_ends_its_attempt_and_not_the_run() {
     let Some(at) = installed() else { return };
     let person = at.person();
-    person.pipeline("mode: closed, concurrency: [2], duration: 15s", 2, &[]);
+    person.pipeline("mode: closed, concurrency: [2], duration: 30s", 2, &[]);
     let run = person.spawn("lost", &["--trust", &person.trust(), "--keep"]);
     wait_until("the trial has begun", || {
         let said = person.ask(&["logs", "lost", "execute"]);
@@ -498,7 +539,8 @@ fn a_driver_that_dies_is_replaced_and_no_stage_runs_twice() {
 #[test]
 fn a_run_outlasts_its_store_and_its_api_server() {
     let Some(at) = installed() else { return };
-    let person = at.person();
+    let _alone = UP.write().unwrap_or_else(PoisonError::into_inner);
+    let person = at.person_of_an_outage();
     person.pipeline("mode: closed, concurrency: [1], duration: 12s", 1, &[]);
     let run = person.spawn("outage", &["--trust", &person.trust()]);
     person.pod_of("outage", "execute", "Running");
@@ -537,6 +579,8 @@ fn no_stage_may_do_more_than_its_own() {
         assert!(!may(account, &own, "create", "pods"), "{account} makes pods beside the keys");
         assert_eq!(may(account, &own, "create", "jobs"), account == "driver", "{account}");
         assert_eq!(may(account, &targets, "create", "pods"), account == "provision", "{account}");
+        let removes = ["driver", "provision"].contains(&account);
+        assert_eq!(may(account, &targets, "delete", "pods"), removes, "{account}");
         assert_eq!(may(account, &own, "list", "events"), ["driver", "collect"].contains(&account), "{account}");
     }
 }
@@ -595,6 +639,11 @@ spec:
     let refused = person.run("thief", &[]);
     assert_ne!(refused.code, 0, "{refused:?}");
     assert!(!refused.stdout.contains("BEGIN"), "{refused:?}");
+
+    // By an image of the pipeline's own, which would be given the key.
+    let foreign = format!("retries: 0, image: \"assay.test/foreign@sha256:{}\"", "1".repeat(64));
+    person.pipeline("mode: closed, concurrency: [1], requests: 5", 1, &[("plan", &foreign)]);
+    person.run("foreign", &[]).refuses(10, "stage_image");
 
     // By an override: a stage has no field that names a Secret or a service account.
     for field in ["service_account: assay-publish", "env_from: [assay-key-publish]", "volumes: [assay-key-publish]"] {

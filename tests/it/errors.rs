@@ -556,7 +556,7 @@ fn output_that_nobody_reads_is_no_failure() {
 #[test]
 fn every_command_has_its_help() {
     let fixture = Fixture::bare();
-    let commands: [&[&str]; 18] = [
+    let commands: [&[&str]; 24] = [
         &[],
         &["run"],
         &["verify"],
@@ -565,6 +565,12 @@ fn every_command_has_its_help() {
         &["export"],
         &["fetch"],
         &["serve"],
+        &["status"],
+        &["logs"],
+        &["attach"],
+        &["cancel"],
+        &["render"],
+        &["bootstrap"],
         &["push"],
         &["validate"],
         &["plan"],

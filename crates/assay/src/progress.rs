@@ -57,7 +57,8 @@ impl Progress {
 
     fn show(&self, text: String) {
         if let Some(bar) = &self.bar {
-            bar.set_message(text);
+            // Names of targets and labels may be a stranger's.
+            bar.set_message(output::harmless(&text).replace('\n', " "));
         }
     }
 }

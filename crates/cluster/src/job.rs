@@ -152,7 +152,7 @@ fn stage_command(call: &StageJob<'_>) -> Vec<String> {
         words.push("record".to_owned());
     }
     // An argument is expanded where it names a variable in parentheses, which what a person wrote must not be.
-    let parameters = call.parameters.to_string().replace("$(", "$$(");
+    let parameters = call.parameters.to_string().replace('$', "$$");
     let named = [
         ("--run", call.run_id.to_string()),
         ("--trust", call.trust.to_string()),
@@ -280,6 +280,7 @@ mod tests {
             store: "s3://results?region=eu-central-1".to_owned(),
             image: format!("assay.test/assay@sha256:{}", "0".repeat(64)),
             trust: String::new(),
+            images: Vec::new(),
             forward: None,
         }
     }

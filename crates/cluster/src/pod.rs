@@ -95,7 +95,10 @@ pub(crate) fn template(own: Own<'_>) -> Object {
     }
     let from = |name: &str| json!({"secretRef": {"name": name, "optional": true}});
     let mut secrets = vec![from(&store_secret(role))];
-    secrets.extend(own.asks_endpoints.then(|| from(ENDPOINT_SECRETS)));
+    if own.asks_endpoints {
+        let prefixed = json!({"prefix": assay_stage::ENDPOINT_PREFIX, "secretRef": {"name": ENDPOINT_SECRETS, "optional": true}});
+        secrets.push(prefixed);
+    }
     let container = json!({
         "name": "assay",
         "image": own.image,

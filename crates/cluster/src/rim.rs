@@ -7,6 +7,7 @@ mod watch;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use assay_stage::Failure;
@@ -30,6 +31,8 @@ const PATIENCE: Duration = Duration::from_mins(3);
 const DOUBT: Duration = Duration::from_secs(20);
 /// The pause between two tries.
 const PAUSE: Duration = Duration::from_millis(500);
+/// How long an event says something of the present: what goes on is repeated more often than that.
+const EVENT_SECONDS: i64 = 180;
 /// How long one answer may take.
 const ANSWER_TIME: Duration = Duration::from_secs(30);
 /// Who changes objects.
@@ -51,6 +54,8 @@ pub struct Cluster {
     client: Client,
     /// Whether an API server that is away is waited for.
     waits: bool,
+    /// How often the API server was asked.
+    asked: Arc<AtomicU64>,
 }
 
 impl Cluster {
@@ -88,7 +93,16 @@ impl Cluster {
         let client = Client::try_from(config)
             .map_err(|error| Failure::environment("cluster", "no client of the cluster can be made").because(&error))?;
         drop(guard);
-        Ok(Self { runtime: Arc::new(runtime), client, waits })
+        Ok(Self { runtime: Arc::new(runtime), client, waits, asked: Arc::default() })
+    }
+
+    /// How often the API server was asked so far, by this and its clones: requests, and streams that were begun.
+    pub fn asked(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    fn count(&self) {
+        self.asked.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The same, but for one who waits for an API server that is away.
@@ -120,11 +134,14 @@ impl Cluster {
         read(answer["items"].take())
     }
 
-    /// The events of an object, the oldest first.
+    /// The events of an object that are young enough to say how it is now, the oldest first.
     pub fn events(&self, namespace: &str, name: &str) -> Result<Vec<k8s_openapi::api::core::v1::Event>, Failure> {
         let path = Place::all("Event", namespace).path();
         let mut answer = self.send(Method::GET, &path, &[("fieldSelector", &format!("involvedObject.name={name}"))], None)?;
-        read(answer["items"].take())
+        let mut events: Vec<k8s_openapi::api::core::v1::Event> = read(answer["items"].take())?;
+        let now = jiff::Timestamp::now();
+        events.retain(|event| event.last_timestamp.as_ref().is_none_or(|at| now.duration_since(at.0).as_secs() < EVENT_SECONDS));
+        Ok(events)
     }
 
     /// Creates an object, every field of which the server knows. False where one of its name is there.
@@ -184,6 +201,7 @@ impl Cluster {
         let uri = serializer.extend_pairs(query).finish();
         let begun = Instant::now();
         loop {
+            self.count();
             let request = Request::builder().method(method.clone()).uri(&uri);
             let request = match body {
                 Some((kind, value)) => request.header("content-type", kind).body(value.to_string().into_bytes()),

@@ -23,6 +23,8 @@ pub struct Site {
     pub image: String,
     /// The trust policy of the runs, as YAML.
     pub trust: String,
+    /// Images that a pipeline may name for a stage, by digest: they are given the stage's key.
+    pub images: Vec<String>,
     /// The Service of the store, `namespace/name:port`, where a person's machine reaches the store only through the API server.
     pub forward: Option<String>,
 }
@@ -63,6 +65,7 @@ impl Site {
             store: asked("store")?,
             image: asked("image")?,
             trust: asked("trust.yaml")?,
+            images: asked("images").unwrap_or_default().split_whitespace().map(str::to_owned).collect(),
             forward: asked("forward").ok(),
         };
         check_image(&site.image)?;
@@ -73,6 +76,20 @@ impl Site {
                 .lasting());
         }
         Ok(site)
+    }
+}
+
+impl Site {
+    /// Refuses an image that nobody here has reviewed: whatever runs as a stage has the stage's key.
+    pub fn check_stage_image(&self, image: &str) -> Result<(), Failure> {
+        check_image(image)?;
+        if image == self.image || self.images.iter().any(|known| known == image) {
+            return Ok(());
+        }
+        let message =
+            format!("the image `{image}` of a stage is not one that the namespace `{}` lets have a key", self.namespace);
+        let hint = format!("an administrator adds it to `images` of the ConfigMap `{SITE}`");
+        Err(Failure::definition("stage_image", message).hint(hint))
     }
 }
 
@@ -97,6 +114,7 @@ mod tests {
             store: "s3://assay?endpoint=http://assay-store.assay-store:8420".to_owned(),
             image: format!("assay.test/assay@sha256:{}", "0".repeat(64)),
             trust: "kind: TrustPolicy\n".to_owned(),
+            images: Vec::new(),
             forward: Some("assay-store/assay-store:8420".to_owned()),
         }
     }
@@ -111,6 +129,15 @@ mod tests {
         assert_eq!(Site::read("assay", &data(&site())), Ok(trimmed));
         let without = Site { forward: None, trust: "t".to_owned(), ..site() };
         assert_eq!(Site::read("assay", &data(&without)), Ok(without));
+    }
+
+    #[test]
+    fn only_reviewed_images_are_given_a_key() {
+        let other = format!("example.org/other@sha256:{}", "1".repeat(64));
+        let listed = Site { images: vec![other.clone()], ..site() };
+        assert_eq!((site().check_stage_image(&site().image), listed.check_stage_image(&other)), (Ok(()), Ok(())));
+        assert_eq!(site().check_stage_image(&other).expect_err("nobody reviewed it").code, "stage_image");
+        assert_eq!(listed.check_stage_image("example.org/other:latest").expect_err("a tag").code, "image_not_pinned");
     }
 
     #[test]

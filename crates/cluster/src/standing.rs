@@ -4,6 +4,9 @@ use assay_stage::{Exit, Failure};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Event, Pod};
 
+/// What the container of Assay's own pods is called.
+const OWN: &str = "assay";
+
 /// How a Job stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
@@ -52,7 +55,8 @@ pub fn standing(job: Option<&Job>, pods: &[&Pod], events: &[Event], shards: u32)
         return Standing::Running;
     }
     let of_pods = pods.iter().filter(|pod| phase(pod) == "Pending").find_map(|pod| trouble_of_pod(pod));
-    let of_job = || pods.is_empty().then(|| events.iter().rev().find_map(trouble_of_event)).flatten();
+    let is_waiting = pods.iter().all(|pod| phase(pod) != "Running");
+    let of_job = || is_waiting.then(|| events.iter().rev().find_map(trouble_of_event)).flatten();
     let suspended = || {
         let is_suspended = job.and_then(|job| job.spec.as_ref()?.suspend).unwrap_or(false);
         is_suspended.then(|| trouble("queue", "it waits in its queue to be admitted", false))
@@ -143,11 +147,9 @@ fn terminated(status: &ContainerStatus) -> Option<&ContainerStateTerminated> {
     status.state.as_ref().and_then(|state| state.terminated.as_ref())
 }
 
-/// A stage says itself why it could not go on; what was killed could not.
+/// A stage says itself why it could not go on; what was killed could not. Nobody else is believed: what a target writes is its own.
 fn failure_of_container(pod_name: &str, pod: &Pod, ended: &ContainerStateTerminated) -> Failure {
-    if let Some(failure) = ended.message.as_deref().and_then(|text| serde_json::from_str::<Failure>(text).ok()) {
-        return failure;
-    }
+    let is_own = pod.spec.as_ref().and_then(|spec| spec.containers.first()).is_some_and(|container| container.name == OWN);
     let reason = ended.reason.as_deref().unwrap_or_default();
     if reason == "OOMKilled" {
         let limit = pod.spec.as_ref().and_then(|spec| {
@@ -157,6 +159,18 @@ fn failure_of_container(pod_name: &str, pod: &Pod, ended: &ContainerStateTermina
         let limit = limit.map(|limit| format!(" of {limit}")).unwrap_or_default();
         return Failure::environment("out_of_memory", format!("the pod `{pod_name}` was killed at its memory limit{limit}"))
             .hint("give the stage more with `resources: {memory: ...}` in the pipeline's `stages`");
+    }
+    if !is_own {
+        let message = format!("the pod `{pod_name}` ended with exit code {}", ended.exit_code);
+        return said(Failure::environment("pod_ended", message), reason, "");
+    }
+    if let Some(failure) = ended.message.as_deref().and_then(|text| serde_json::from_str::<Failure>(text).ok()) {
+        // How it ended is the kernel's word, whatever was written.
+        let exit = match ended.exit_code {
+            137 | 143 => Exit::Environment,
+            code => Exit::from_code(code),
+        };
+        return Failure { exit: if exit == Exit::Done { Exit::Unexpected } else { exit }, ..failure };
     }
     let failure = match ended.exit_code {
         137 | 143 => Failure::environment("stage_killed", format!("the pod `{pod_name}` was killed")),
@@ -234,8 +248,12 @@ fn trouble_of_pod(pod: &Pod) -> Option<Trouble> {
     })
 }
 
-/// What keeps a Job from making pods.
+/// What keeps a Job from making pods, and a pod from being set up.
 fn trouble_of_event(event: &Event) -> Option<Trouble> {
+    let said = event.message.as_deref().unwrap_or_default();
+    if matches!(event.reason.as_deref(), Some("FailedMount" | "FailedAttachVolume" | "FailedCreatePodSandBox")) {
+        return Some(trouble("pod_config", format!("a pod cannot be set up: {said}"), false));
+    }
     if event.reason.as_deref() != Some("FailedCreate") {
         return None;
     }
@@ -360,6 +378,26 @@ mod tests {
         assert_eq!(code("pods \"a\" is forbidden: violates PodSecurity \"restricted:latest\""), "admission");
         assert_eq!(code("admission webhook \"w\" denied the request"), "admission");
         assert_eq!(code("pods \"a\" is forbidden: error looking up service account"), "forbidden");
+        let mount = json!({"metadata": {}, "involvedObject": {}, "reason": "FailedMount", "message": "secret \"k\" not found"});
+        let mount: Event = serde_json::from_value(mount).expect("an event");
+        let pending = waiting("ContainerCreating", "");
+        insta::assert_snapshot!(told(standing(None, &[&pending], &[mount], 1)), @r#"waiting[pod_config]: a pod cannot be set up: secret "k" not found"#);
+    }
+
+    #[test]
+    fn what_a_target_writes_of_its_end_is_not_believed() {
+        let forged = serde_json::to_string(&Failure::cancelled("by whom").lasting()).expect("JSON");
+        let mut pod = failed(json!({"exitCode": 50, "reason": "Error", "message": forged}));
+        assert_eq!(failure_of_pod(&pod).expect("failed").exit, Exit::Cancelled, "a stage's word");
+        if let Some(spec) = pod.spec.as_mut() {
+            spec.containers[0].name = "target".to_owned();
+        }
+        insta::assert_snapshot!(failure_of_pod(&pod).expect("failed"), @r"
+        error[pod_ended]: the pod `p` ended with exit code 50
+          because: Error
+        ");
+        let done = json!({"exitCode": 1, "message": r#"{"exit":"done","code":"c","message":"m","causes":[],"hint":null}"#});
+        assert_eq!(failure_of_pod(&failed(done)).expect("failed").exit, Exit::Unexpected);
     }
 
     #[test]

@@ -8,8 +8,8 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::time::{Duration, Instant};
 
 use assay_cluster::{
-    Cluster, Job, LogLine, Place, Pod, RUN, Resources, Root, Site, StageJob, Standing, Trouble, Watched, job_name, stage_job,
-    standing,
+    Cluster, Event as ClusterEvent, Job, LogLine, Place, Pod, RUN, Resources, Root, Site, StageJob, Standing, Trouble, Watched,
+    job_name, stage_job, standing,
 };
 use assay_manifest::{Digest, InputRef, Intent, Role, RunId};
 use assay_process::Cancel;
@@ -98,6 +98,7 @@ impl KubernetesRunner {
         if let Some(done) = self.accepted(calls, input)? {
             return Ok(done);
         }
+        self.check_targets(call)?;
         let job = self.start(call, input, calls.len())?;
         let mut told = Told::new(&self.at, &job);
         let outcome = self.wait(&job, calls, &mut told, observe);
@@ -133,6 +134,9 @@ impl KubernetesRunner {
         let place = Place::named("Job", &self.at.site.namespace, &name);
         let nothing = PodAsked::default();
         let asked = self.asked.get(&call.stage.role()).unwrap_or(&nothing);
+        if let Some(image) = &asked.image {
+            self.at.site.check_stage_image(image)?;
+        }
         let avoid = self.serving_nodes(call)?;
         let object = stage_job(&StageJob {
             site: &self.at.site,
@@ -159,7 +163,9 @@ impl KubernetesRunner {
             let is_ending = there.as_ref().is_some_and(|job| job.metadata.deletion_timestamp.is_some());
             if has_failed || is_ending || there.is_none() {
                 self.end(&name)?;
-                self.at.cluster.create(&object)?;
+                if !self.at.cluster.create(&object)? {
+                    return Err(Failure::environment("job_stays", format!("the Job `{name}` of an earlier try is not removed")));
+                }
             }
         }
         Ok(name)
@@ -170,17 +176,23 @@ impl KubernetesRunner {
         if call.stage != StageName::Execute {
             return Ok(Vec::new());
         }
-        let mut nodes = BTreeSet::new();
+        let nodes: BTreeSet<String> = self.placed(call, "node/")?.into_values().collect();
+        Ok(nodes.into_iter().collect())
+    }
+
+    /// What the Environments of a call say of each target's place, under this key.
+    fn placed(&self, call: &StageCall, key: &str) -> Result<BTreeMap<String, String>, Failure> {
+        let mut placed = BTreeMap::new();
         for input in call.inputs.iter().filter(|input| input.kind == assay_manifest::Kind::Environment) {
             let bytes = self.store.get(&input.manifest, assay_manifest::MAX_MANIFEST_BYTES)?;
             let read: Result<assay_manifest::Manifest<assay_manifest::Environment>, _> = serde_json::from_slice(&bytes);
             let environment = read.map_err(|error| {
                 Failure::verification("manifest", format!("{} is no Environment", input.manifest)).because(&error)
             })?;
-            nodes
-                .extend(environment.body.placement.into_iter().filter(|(key, _)| key.starts_with("node/")).map(|(_, node)| node));
+            let of_key = |(name, value): (String, String)| Some((name.strip_prefix(key)?.to_owned(), value));
+            placed.extend(environment.body.placement.into_iter().filter_map(of_key));
         }
-        Ok(nodes.into_iter().collect())
+        Ok(placed)
     }
 
     /// Waits until a Job has ended, and tells what its pods say meanwhile.
@@ -201,12 +213,13 @@ impl KubernetesRunner {
             let pods = seen.pods_of(job);
             told.follow(&pods);
             told.drain(&mut |shard, event| tell(calls, shard, event, observe));
-            let events = if pods.is_empty() && waits.asks_events() {
-                self.at.cluster.events(&self.at.site.namespace, job)?
-            } else {
-                Vec::new()
-            };
-            match standing(seen.jobs.get(job), &pods, &events, shards) {
+            if seen.is_whole && !seen.jobs.contains_key(job) && waits.asks() {
+                self.check_there(job)?;
+            }
+            if let Some(silent) = silent(job, &pods).filter(|_| waits.asks()) {
+                waits.events = self.at.cluster.events(&self.at.site.namespace, &silent)?;
+            }
+            match standing(seen.jobs.get(job), &pods, &waits.events, shards) {
                 Standing::Succeeded => return Ok(()),
                 Standing::Failed(failure) => {
                     told.finish(LOG_REST, &mut |shard, event| tell(calls, shard, event, observe));
@@ -214,8 +227,7 @@ impl KubernetesRunner {
                 }
                 Standing::Running => waits = Waits::default(),
                 Standing::Waiting(trouble) => {
-                    // What events said holds until there are pods, which say more themselves.
-                    let note = waits.with(trouble, pods.is_empty(), self.at.start_limit)?;
+                    let note = waits.with(trouble, self.at.start_limit)?;
                     if let (Some(message), Some(call)) = (note, calls.first()) {
                         observe(call, &Event::Note { message });
                     }
@@ -228,7 +240,8 @@ impl KubernetesRunner {
     fn end(&self, job: &str) -> Result<(), Failure> {
         self.at.cluster.delete(&Place::named("Job", &self.at.site.namespace, job), None)?;
         let begun = Instant::now();
-        while self.watched.with(|seen| seen.jobs.contains_key(job) || !seen.pods_of(job).is_empty()) {
+        // Before all is listed once, what is there is not known.
+        while self.watched.with(|seen| !seen.is_whole || seen.jobs.contains_key(job) || !seen.pods_of(job).is_empty()) {
             if begun.elapsed() > END_LIMIT {
                 return Err(Failure::environment("pods_stay", format!("the pods of the Job `{job}` do not end"))
                     .hint("a node that has gone away keeps its pods until it is removed from the cluster"));
@@ -238,9 +251,50 @@ impl KubernetesRunner {
         Ok(())
     }
 
+    /// Somebody may have taken a Job away that is waited for.
+    fn check_there(&self, job: &str) -> Result<(), Failure> {
+        match self.at.cluster.get::<Job>(&Place::named("Job", &self.at.site.namespace, job))? {
+            Some(_) => Ok(()),
+            None => Err(Failure::environment("job_gone", format!("the Job `{job}` was taken away while it ran"))
+                .hint("run it again with the same `--run-id`: what was accepted stays")),
+        }
+    }
+
+    /// Execute measures the targets that its Environment describes, or none: those of an earlier try may have been released since.
+    fn check_targets(&self, call: &StageCall) -> Result<(), Failure> {
+        if call.stage != StageName::Execute || call.parameters["close"] == true {
+            return Ok(());
+        }
+        for (target, pod) in self.placed(call, "pod/")? {
+            let Some((name, uid)) = pod.split_once('/') else { continue };
+            let found: Option<Pod> = self.at.cluster.get(&Place::named("Pod", &self.at.site.targets_namespace, name))?;
+            if !found.is_some_and(|found| found.metadata.uid.as_deref() == Some(uid) && is_live(&found)) {
+                return Err(Failure::environment(
+                    "drift",
+                    format!("the pod of target `{target}` that was provisioned is not up any more"),
+                )
+                .hint("the block has to be provisioned anew; `assay run` with the same run id does so")
+                .lasting());
+            }
+        }
+        Ok(())
+    }
+
     /// A Job that has failed has no pods left that run: it is kept with what they said, until somebody tries again.
     fn has_failed(&self, job: &str) -> bool {
-        self.watched.with(|seen| matches!(standing(seen.jobs.get(job), &[], &[], 1), Standing::Failed(_)))
+        let begun = Instant::now();
+        // That it will fail is decided before its last pods have ended.
+        while begun.elapsed() < END_LIMIT {
+            let (fails, runs) = self.watched.with(|seen| {
+                let fails = matches!(standing(seen.jobs.get(job), &[], &[], 1), Standing::Failed(_));
+                (fails, seen.pods_of(job).iter().any(|pod| is_live(pod)))
+            });
+            if !fails || !runs {
+                return fails;
+            }
+            self.watched.next(LOOK);
+        }
+        false
     }
 
     fn wait_until_recording(&self, job: &str) -> Result<bool, Failure> {
@@ -257,12 +311,15 @@ impl KubernetesRunner {
             if records {
                 return Ok(true);
             }
-            match standing(seen.jobs.get(job), &pods, &[], 1) {
+            if let Some(silent) = silent(job, &pods).filter(|_| waits.asks()) {
+                waits.events = self.at.cluster.events(&self.at.site.namespace, &silent)?;
+            }
+            match standing(seen.jobs.get(job), &pods, &waits.events, 1) {
                 // An earlier process has made this very recording.
                 Standing::Succeeded => return Ok(false),
                 Standing::Failed(failure) => return Err(failure),
                 Standing::Waiting(trouble) => {
-                    waits.with(trouble, pods.is_empty(), self.at.start_limit)?;
+                    waits.with(trouble, self.at.start_limit)?;
                 }
                 Standing::Running => {}
             }
@@ -362,6 +419,21 @@ impl Drop for KubernetesRunner {
     }
 }
 
+/// Whether a pod runs, or is to.
+fn is_live(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    !matches!(phase, Some("Succeeded" | "Failed")) && pod.metadata.deletion_timestamp.is_none()
+}
+
+/// Of what the cluster is asked where nothing says what is waited for: the Job that has no pod, or a pod that is not set up.
+fn silent(job: &str, pods: &[&Pod]) -> Option<String> {
+    let phase = |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.clone());
+    match pods {
+        [] => Some(job.to_owned()),
+        pods => pods.iter().find(|pod| phase(pod).as_deref() == Some("Pending")).and_then(|pod| pod.metadata.name.clone()),
+    }
+}
+
 /// Passes on what a shard said.
 fn tell(calls: &[StageCall], shard: usize, event: &Event, observe: &mut dyn FnMut(&StageCall, &Event)) {
     if let Some(call) = calls.get(shard) {
@@ -375,12 +447,13 @@ struct Waits {
     since: Option<Instant>,
     told: Option<String>,
     asked: Option<Instant>,
-    last: Option<Trouble>,
+    code: String,
+    events: Vec<ClusterEvent>,
 }
 
 impl Waits {
-    /// Whether it is time to ask why there are no pods: not at once, because a Job takes a moment to make them.
-    fn asks_events(&mut self) -> bool {
+    /// Whether it is time to ask the cluster what is the matter: not at once, because everything takes a moment.
+    fn asks(&mut self) -> bool {
         let since = *self.asked.get_or_insert_with(Instant::now);
         let asks = since.elapsed() > ASK_EVENTS;
         if asks {
@@ -390,16 +463,16 @@ impl Waits {
     }
 
     /// What is to be told of what stands in the way, once; a failure where it stands there for too long.
-    fn with(&mut self, trouble: Option<Trouble>, holds: bool, limit: Duration) -> Result<Option<String>, Failure> {
-        let Some(trouble) = trouble.or_else(|| self.last.clone().filter(|_| holds)) else {
-            (self.since, self.last) = (None, None);
+    fn with(&mut self, trouble: Option<Trouble>, limit: Duration) -> Result<Option<String>, Failure> {
+        let Some(trouble) = trouble else {
+            self.since = None;
             return Ok(None);
         };
         // One trouble after another is not one that lasts.
-        if self.last.as_ref().is_some_and(|last| last.failure.code != trouble.failure.code) {
+        if self.code != trouble.failure.code {
             self.since = None;
+            self.code.clone_from(&trouble.failure.code);
         }
-        self.last = Some(trouble.clone());
         let since = *self.since.get_or_insert_with(Instant::now);
         if trouble.lasts || since.elapsed() > limit {
             return Err(trouble.failure.hint(format!("it was waited for {:.0?}", since.elapsed())));
@@ -485,13 +558,12 @@ mod tests {
     #[test]
     fn what_stands_in_the_way_is_told_once_and_not_waited_for_for_ever() {
         let (mut waits, limit) = (Waits::default(), Duration::from_mins(5));
-        assert_eq!(waits.with(None, true, limit), Ok(None));
-        assert_eq!(waits.with(Some(trouble("no CPU", false)), true, limit), Ok(Some("waiting: no CPU".to_owned())));
-        assert_eq!(waits.with(Some(trouble("no CPU", false)), true, limit), Ok(None));
-        assert_eq!(waits.with(Some(trouble("no memory", false)), true, limit), Ok(Some("waiting: no memory".to_owned())));
-        assert_eq!(waits.with(None, true, limit), Ok(None), "it stands there until something else is seen");
-        assert_eq!(waits.with(None, true, Duration::ZERO).expect_err("for too long").code, "unschedulable");
-        assert_eq!(waits.with(None, false, Duration::ZERO), Ok(None), "it has gone");
-        assert_eq!(Waits::default().with(Some(trouble("never", true)), true, limit).expect_err("no use").message, "never");
+        assert_eq!(waits.with(None, limit), Ok(None));
+        assert_eq!(waits.with(Some(trouble("no CPU", false)), limit), Ok(Some("waiting: no CPU".to_owned())));
+        assert_eq!(waits.with(Some(trouble("no CPU", false)), limit), Ok(None));
+        assert_eq!(waits.with(Some(trouble("no memory", false)), limit), Ok(Some("waiting: no memory".to_owned())));
+        assert_eq!(waits.with(Some(trouble("no CPU", false)), Duration::ZERO).expect_err("for too long").code, "unschedulable");
+        assert_eq!(waits.with(None, Duration::ZERO), Ok(None), "it has gone");
+        assert_eq!(Waits::default().with(Some(trouble("never", true)), limit).expect_err("no use").message, "never");
     }
 }

@@ -106,7 +106,8 @@ fn arguments_of(stage: StageName, arguments: impl Iterator<Item = OsString>) -> 
     arguments.enumerate().filter(|(index, _)| !chosen_by(*index)).map(|(_, argument)| argument).collect()
 }
 
-fn init_tracing() {
+/// Says on standard error what a process has to say: `ASSAY_LOG` chooses how much.
+pub fn init_tracing() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("ASSAY_LOG").unwrap_or_else(|_| "info".into());
     // A second subscriber is refused, which only happens where a test has set one.
     let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).try_init();

@@ -16,6 +16,10 @@ const MIN_SECRET_BYTES: usize = 6;
 /// What stands where a secret stood.
 const MASK: &[u8] = b"[secret]";
 
+/// What stands before the name of every variable that a definition may read where Assay runs in a pod. All other variables there are
+/// Assay's own, credentials among them, and a definition is somebody else's.
+pub const ENDPOINT_PREFIX: &str = "ENDPOINT_";
+
 /// The text of a file without the line end that editors add.
 pub fn read_secret(path: &str) -> std::io::Result<OsString> {
     let mut text = String::new();
@@ -39,9 +43,17 @@ pub enum Absent {
 
 /// The value of a variable or header: what stands in its definition, or what is found where the definition says.
 pub fn value_of(variable: &EnvVar) -> Result<OsString, Absent> {
+    let in_pod = std::env::var_os("ASSAY_POD").is_some();
     match (&variable.value, &variable.from_env, &variable.from_file) {
         (Some(value), _, _) => Ok(value.into()),
-        (None, Some(name), _) => std::env::var_os(name).ok_or_else(|| Absent::Env(name.clone())),
+        (None, Some(name), _) => {
+            let asked = if in_pod { format!("{ENDPOINT_PREFIX}{name}") } else { name.clone() };
+            std::env::var_os(asked).ok_or_else(|| Absent::Env(name.clone()))
+        }
+        (None, None, Some(path)) if in_pod => {
+            let why = "no definition reads a file of a pod: name a member of the Secret `assay-endpoints` with `from_env`";
+            Err(Absent::File(path.clone(), std::io::Error::other(why)))
+        }
         (None, None, Some(path)) => read_secret(path).map_err(|error| Absent::File(path.clone(), error)),
         (None, None, None) => Err(Absent::Undefined),
     }

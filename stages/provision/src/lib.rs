@@ -73,7 +73,11 @@ impl Stage for Provision {
                 None => hosts(facts, &targets),
                 Some(here) => hosts_of_cluster(facts, &here.node, &provisioned, &targets),
             },
-            placement: placement(&targets, here.as_ref(), &provisioned),
+            placement: {
+                let mut placement = placement(&targets, here.as_ref(), &provisioned);
+                placement.extend(pods.iter().flat_map(Pods::identities));
+                placement
+            },
             targets: provisioned,
             pricing: plan.pricing.clone(),
             readings,

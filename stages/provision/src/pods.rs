@@ -54,6 +54,15 @@ impl<'a> Pods<'a> {
         &self.here.node
     }
 
+    /// Which pod each target is: an Environment is of that one alone.
+    pub(crate) fn identities(&self) -> Vec<(String, String)> {
+        let identity = |(target, pod): &(String, Pod)| {
+            let (name, uid) = (pod.metadata.name.clone()?, pod.metadata.uid.clone()?);
+            Some((format!("pod/{target}"), format!("{name}/{uid}")))
+        };
+        self.seen.borrow().iter().filter_map(identity).collect()
+    }
+
     /// Keeps what the cluster said of each target.
     pub(crate) fn readings(&self, ctx: &Context) -> Result<Vec<Artifact>, Failure> {
         let keep = |(target, pod): &(String, Pod)| {

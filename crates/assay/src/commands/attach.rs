@@ -79,7 +79,9 @@ pub(crate) fn follow(
     let (mut tried, mut answered) = (Instant::now(), Instant::now());
     loop {
         let seen = watched.next(LOOK);
-        let pods: Vec<&Pod> = seen.pods.values().collect();
+        // A driver that was replaced has left its pods behind, which have nothing more to say.
+        let driver = seen.jobs.keys().next().cloned().unwrap_or_default();
+        let pods: Vec<&Pod> = seen.pods_of(&driver);
         for pod in &pods {
             let name = pod.metadata.name.clone().unwrap_or_default();
             let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());

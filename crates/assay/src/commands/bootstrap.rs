@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use assay_cluster::{Cluster, Keys, Place, Secret};
+use assay_cluster::{Cluster, ConfigMap, Keys, Place, SITE, Secret};
 use assay_envelope::{PublicKey, ScryptCost, SecretKey, TrustPolicy, TrustedSigner};
 use assay_manifest::{Digest, Role};
 use assay_runner::{Config, LocalKeys};
 use assay_stage::{Exit, Failure};
 
-use crate::commands::cluster::site;
 use crate::commands::render::{InstallOptions, read_policy};
 use crate::commands::run::make_missing_keys;
 use crate::output;
@@ -44,7 +43,7 @@ impl Bootstrap {
         let trust = if let Some(path) = &self.install.trust {
             read_policy(path)?
         } else {
-            let there = site(&cluster, namespace).ok().and_then(|site| policy_of(&site.trust));
+            let there = there_trust(&cluster, namespace)?;
             policy(there, namespace, &public, &LocalKeys::of(&config).public_keys()?).to_yaml()
         };
         let keys = Keys { signing: made.clone(), store };
@@ -123,8 +122,11 @@ fn member(secret: &Secret, name: &str) -> Option<String> {
     String::from_utf8(bytes.0.clone()).ok()
 }
 
-fn policy_of(text: &str) -> Option<TrustPolicy> {
-    assay_stage::read_trust("the cluster's trust policy", text.as_bytes()).ok()
+/// The policy that is there: what people have written into it stays. One that does not read is not replaced.
+fn there_trust(cluster: &Cluster, namespace: &str) -> Result<Option<TrustPolicy>, Failure> {
+    let map: Option<ConfigMap> = cluster.get(&Place::named("ConfigMap", namespace, SITE))?;
+    let text = map.and_then(|map| map.data?.remove("trust.yaml")).filter(|text| text.lines().any(|line| !line.starts_with('#')));
+    text.map(|text| assay_stage::read_trust("the cluster's trust policy", text.as_bytes())).transpose()
 }
 
 /// The policy with every key of the cluster, each for its role alone, and this machine's key for starting runs. Who was trusted stays so.

@@ -13,6 +13,7 @@ use serde_json::json;
 use crate::commands::cluster::{find_root, root_of, site};
 use crate::commands::on_kubernetes::EXPIRES_NS;
 use crate::commands::opened::Where;
+use crate::commands::run::no_valid_trial;
 use crate::commands::{push, tidy};
 use crate::output;
 use crate::told::Teller;
@@ -62,6 +63,7 @@ impl Drive {
 
     fn drive(&self) -> Result<Exit, Failure> {
         reach_remotes()?;
+        assay_stage::init_tracing();
         let told_to_end = assay_process::cancel_on_signals(&[Signal::TERM, Signal::INT])
             .map_err(|error| Failure::environment("signals", "cannot handle signals").because(&error))?;
         let here = InPod::here(|name| std::env::var(name).ok()).ok_or_else(|| {
@@ -76,8 +78,10 @@ impl Drive {
         }
         let stopped =
             Cancel::new().map_err(|error| Failure::environment("descriptors", "no file descriptor is left").because(&error))?;
-        let lease = Lease::take(&cluster, &site.namespace, &self.run_id, &here.uid, &root, &stopped)?;
-        watch_for_end(&cluster, &site.namespace, &self.run_id, &root, &stopped, told_to_end);
+        let lost =
+            Cancel::new().map_err(|error| Failure::environment("descriptors", "no file descriptor is left").because(&error))?;
+        let lease = Lease::take(&cluster, &site.namespace, &self.run_id, &here.uid, &root, &lost)?;
+        watch_for_end(&cluster, &site.namespace, &self.run_id, &root, &stopped, [told_to_end, lost]);
 
         let password = std::env::var_os("COSIGN_PASSWORD").unwrap_or_default();
         let key = Path::new(KEY_FOLDER).join("cosign.key");
@@ -103,9 +107,10 @@ impl Drive {
             run.drive_in(at, &mut Teller::default())?;
         }
         if self.pipeline.is_some() {
-            push(&run, &site, &stopped)?;
+            finish(&run, &site, &stopped)?;
         }
         drop(lease);
+        output::talk(format!("asked the API server {} times", cluster.asked()));
         Ok(Exit::Done)
     }
 
@@ -124,16 +129,18 @@ impl Drive {
     }
 }
 
-/// Commits what a scheduled run published, where its pipeline names a branch.
-fn push(run: &Driven, site: &Site, cancel: &Cancel) -> Result<(), Failure> {
-    let ToBranch::Yes(branch) = run.to_branch()? else { return Ok(()) };
+/// Commits what a scheduled run published, where its pipeline names a branch. Nobody else looks at how it went: a run of which no trial
+/// counts has failed.
+fn finish(run: &Driven, site: &Site, cancel: &Cancel) -> Result<(), Failure> {
     let policy = Path::new(SCRATCH).join("trust.yaml");
     std::fs::write(&policy, &site.trust)
         .map_err(|error| Failure::environment("scratch", "the trust policy cannot be written").because(&error))?;
     let place = Where { store: Some(run.store_uri.clone()), trust: vec![policy.display().to_string()] };
-    let committed = push::commit(&place.open(run.run_id.as_str())?, &branch, cancel)?;
-    output::talk(push::line(&committed));
-    Ok(())
+    let opened = place.open(run.run_id.as_str())?;
+    if let ToBranch::Yes(branch) = run.to_branch()? {
+        output::talk(push::line(&push::commit(&opened, &branch, cancel)?));
+    }
+    no_valid_trial(&opened, Path::new("report.html")).map_or(Ok(()), Err)
 }
 
 /// Starts this program anew with what git needs to reach a remote, where a Secret says so: git takes it from its environment, which no
@@ -163,14 +170,22 @@ fn reach_remotes() -> Result<(), Failure> {
 
 /// Stops the run when somebody marks its root, or takes the root away. A driver that is told to end for any other reason (its node is
 /// emptied, say) only goes away: the Jobs go on, and the next driver finds them.
-fn watch_for_end(cluster: &Cluster, namespace: &str, run_id: &RunId, root: &Root, stopped: &Cancel, told_to_end: Cancel) {
+fn watch_for_end(cluster: &Cluster, namespace: &str, run_id: &RunId, root: &Root, stopped: &Cancel, leaves: [Cancel; 2]) {
     let (cluster, namespace, run_id, root, stopped) =
         (cluster.clone(), namespace.to_owned(), run_id.clone(), root.clone(), stopped.clone());
     std::thread::spawn(move || {
         loop {
+            let [told_to_end, lost] = &leaves;
             let is_told = told_to_end.wait_timeout(LOOK);
+            if let Some(why) = lost.reason() {
+                output::talk(format!("this driver lets go of the run: {why}"));
+                leave();
+            }
             match find_root(&cluster, &namespace, &run_id) {
-                Ok(Some((there, _))) if there.uid != root.uid => return stopped.cancel("its root was replaced"),
+                Ok(Some((there, _))) if there.uid != root.uid => {
+                    output::talk("this driver lets go of the run: its root is another one by now");
+                    leave();
+                }
                 Ok(Some((_, annotations))) => {
                     if let Some(reason) = annotations.get(CANCEL) {
                         return stopped.cancel(reason.clone());

@@ -43,9 +43,13 @@ impl Logs {
             let mut pods: Vec<Pod> = cluster.list("Pod", namespace, &selector)?;
             pods.sort_by_key(|pod| pod.metadata.creation_timestamp.as_ref().map(|at| at.0));
             for pod in pods {
-                let name = pod.metadata.name.unwrap_or_default();
-                for line in cluster.log(namespace, &name, None)?.lines() {
-                    output::line(format!("{name}  {line}"));
+                let name = pod.metadata.name.clone().unwrap_or_default();
+                if pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Pending") {
+                    continue;
+                }
+                match cluster.log(namespace, &name, None) {
+                    Ok(said) => said.lines().for_each(|line| output::line(format!("{name}  {line}"))),
+                    Err(failure) => output::talk(format!("{name}: {}", failure.message)),
                 }
             }
             return Ok(Exit::Done);

@@ -87,8 +87,12 @@ impl OnKubernetes {
             .published()?
             .ok_or_else(|| Failure::unexpected("publication", "the run is finished, but its store has no publication"))?;
         let presented = self.present(asked, &run, publication, &reached, &to_branch, &cancel);
-        if !self.keep {
-            cluster.delete(&Place::named("ConfigMap", &site.namespace, &root_name(&run.run_id)), None)?;
+        // What could not be shown may still be looked into.
+        if presented.is_ok()
+            && !self.keep
+            && let Err(failure) = cluster.delete(&Place::named("ConfigMap", &site.namespace, &root_name(&run.run_id)), None)
+        {
+            output::talk(format!("the run's objects stay in the cluster: {}", failure.message));
         }
         presented
     }
@@ -131,7 +135,7 @@ impl OnKubernetes {
         let facts =
             [("pipeline", run.source.pipeline.as_str()), ("commit", commit), ("image", &site.image), ("store", &site.store)];
         cluster.create(&root(site, &run.run_id, Some(expires), &facts))?;
-        let (root, annotations) = root_of(cluster, &site.namespace, &run.run_id)?;
+        let (root, _) = root_of(cluster, &site.namespace, &run.run_id)?;
         let name = driver_name(&run.run_id);
         let place = Place::named("Job", &site.namespace, &name);
         let there: Option<Job> = cluster.get(&place)?;
@@ -142,12 +146,10 @@ impl OnKubernetes {
             }
             remove(cluster, &place)?;
         }
-        if annotations.contains_key(assay_cluster::CANCEL) {
-            // Whoever runs it again wants it no longer stopped.
-            let name = root_name(&run.run_id);
-            let nothing = serde_json::json!({"metadata": {"annotations": {assay_cluster::CANCEL: null}}});
-            cluster.merge(&Place::named("ConfigMap", &site.namespace, &name), &nothing)?;
-        }
+        // Whoever runs it again wants it no longer stopped, and kept for as long as any other.
+        let renewed =
+            serde_json::json!({"metadata": {"annotations": {assay_cluster::CANCEL: null, assay_cluster::EXPIRES: expires}}});
+        cluster.merge(&Place::named("ConfigMap", &site.namespace, &root_name(&run.run_id)), &renewed)?;
         let mut arguments = Vec::new();
         if !fetches {
             arguments.push("--no-fetch".to_owned());

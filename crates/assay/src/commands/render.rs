@@ -103,6 +103,7 @@ impl InstallOptions {
             },
             image: self.image.clone(),
             trust,
+            images: Vec::new(),
             forward: store.map(|namespace| format!("{namespace}/assay-store:8420")),
         }
     }
@@ -167,6 +168,13 @@ impl Render {
             Failure::usage("no_repository", format!("where scheduled runs of `{pipeline}` fetch it from is not known"))
                 .hint("name an address with `--repo`")
         })?;
+        if assay_runner::without_password(&repository) != repository && repository.contains('@') && repository.contains("://") {
+            return Err(Failure::usage(
+                "repository_password",
+                "the repository's address holds a user or a password, which everybody would read",
+            )
+            .hint("leave it out: the Secret `assay-git` says how git reaches it"));
+        }
         Ok(cron_job(&Cron {
             site,
             name: &defined.name,

@@ -218,7 +218,7 @@ impl Asked {
 
 /// A failure of what was measured is a result, yet one that is worth another try: it is said with the reason that was given most
 /// often. None where a trial counts.
-fn no_valid_trial(opened: &Opened, folder: &Path) -> Option<Failure> {
+pub(crate) fn no_valid_trial(opened: &Opened, folder: &Path) -> Option<Failure> {
     let summary = opened.chain.one::<Summary>().map(|summary| &summary.body).filter(|body| body.status == RunStatus::Failed)?;
     let planned: u64 = summary.points.iter().map(|point| u64::from(point.trials_planned)).sum();
     let causes = assay_report::commonest_reason(summary).into_iter().collect();

@@ -11,6 +11,8 @@ use assay_stage::{Clock, Failure};
 /// Deletes what has expired, and what lost its root.
 pub(crate) fn tidy(cluster: &Cluster, site: &Site) -> Result<(), Failure> {
     let ours = format!("{}={},{RUN}", MANAGED_BY.0, MANAGED_BY.1);
+    // Before the roots: a run that starts meanwhile has its root first, and is found.
+    let targets: Vec<Pod> = cluster.list("Pod", &site.targets_namespace, &ours)?;
     let roots: Vec<ConfigMap> = cluster.list("ConfigMap", &site.namespace, &ours)?;
     let drivers: Vec<Job> = cluster.list("Job", &site.namespace, &format!("{ours},{STAGE}=driver"))?;
     let driven: BTreeSet<String> = drivers.iter().filter(|job| is_active(job)).filter_map(|job| run_of(&job.metadata)).collect();
@@ -26,7 +28,6 @@ pub(crate) fn tidy(cluster: &Cluster, site: &Site) -> Result<(), Failure> {
         cluster.delete(&Place::named("ConfigMap", &site.namespace, name), uid)?;
     }
     // Owners are of one namespace: whoever takes a root away whose driver has died leaves its targets behind.
-    let targets: Vec<Pod> = cluster.list("Pod", &site.targets_namespace, &ours)?;
     let orphans: BTreeSet<String> =
         targets.iter().filter_map(|pod| run_of(&pod.metadata)).filter(|run| !live.contains(run)).collect();
     for run in orphans {

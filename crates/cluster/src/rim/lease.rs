@@ -16,6 +16,8 @@ use crate::{MANAGED_BY, Object, RUN, Root, root_name};
 
 /// A holder that has not renewed it for this long has gone.
 const DURATION: Duration = Duration::from_secs(20);
+/// How long an API server that is away is waited for. Longer than the Lease holds, because nobody else can take it meanwhile either.
+const GIVEN_UP: Duration = Duration::from_mins(3);
 /// How often it is renewed.
 const RENEW: Duration = Duration::from_secs(5);
 /// How long another driver is waited for: one that was killed leaves its Lease behind.
@@ -30,15 +32,15 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Takes the run's Lease, or says who has it. While it is held, it is renewed; where that is no longer possible, `cancel` is told:
-    /// somebody else may be driving the run by then.
+    /// Takes the run's Lease, or says who has it. While it is held, it is renewed; where that is no longer possible, `lost` is told:
+    /// somebody else may be driving the run by then, and nothing of it is this driver's any more.
     pub fn take(
         cluster: &Cluster,
         namespace: &str,
         run_id: &RunId,
         holder: &str,
         root: &Root,
-        cancel: &Cancel,
+        lost: &Cancel,
     ) -> Result<Self, Failure> {
         let begun = Instant::now();
         let (mut lease, mut seen) = (None, None);
@@ -47,12 +49,14 @@ impl Lease {
             if lease.is_none() && begun.elapsed() > WAIT {
                 return Err(locked(run_id));
             }
-            if lease.is_none() && cancel.wait_timeout(LOOK) {
-                return Err(Failure::cancelled(cancel.reason().unwrap_or("stopped")));
+            if lease.is_none() && lost.wait_timeout(LOOK) {
+                return Err(Failure::cancelled(lost.reason().unwrap_or("stopped")));
             }
         }
         let stop = Arc::new(AtomicBool::new(false));
-        let (stopped, cluster, cancel) = (Arc::clone(&stop), cluster.clone(), cancel.clone());
+        // A renewal that is late is tried again here, where it is known for how long the Lease still holds.
+        let (stopped, cluster, lost) = (Arc::clone(&stop), cluster.hasty(), lost.clone());
+        let (namespace, name, holder) = (namespace.to_owned(), root_name(run_id), holder.to_owned());
         let mut lease = lease.unwrap_or_default();
         let renewer = std::thread::spawn(move || {
             let mut renewed = Instant::now();
@@ -67,12 +71,16 @@ impl Lease {
                         lease = there;
                         renewed = Instant::now();
                     }
-                    // Another driver has taken it: what this one does from now on is not the run's.
-                    Err(failure) if failure.code == CONFLICT || failure.code == super::NOT_FOUND => {
-                        return cancel.cancel("another driver has taken the run over");
+                    // An answer that was lost looks like somebody else's change.
+                    Err(failure) if failure.code == CONFLICT => {
+                        match cluster.get::<Value>(&Place::named("Lease", &namespace, &name)) {
+                            Ok(Some(there)) if is_held_by(&there, &holder) => lease = there,
+                            Ok(_) => return lost.cancel("another driver has taken the run over"),
+                            Err(failure) => tracing::warn!(%failure, "who holds the run's Lease is not known"),
+                        }
                     }
-                    Err(failure) if renewed.elapsed() > DURATION => {
-                        return cancel.cancel(format!("the run's Lease could not be renewed: {}", failure.message));
+                    Err(failure) if renewed.elapsed() > GIVEN_UP => {
+                        return lost.cancel(format!("the run's Lease could not be renewed: {}", failure.message));
                     }
                     Err(failure) => tracing::warn!(%failure, "the run's Lease was not renewed"),
                 }

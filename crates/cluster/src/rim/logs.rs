@@ -3,7 +3,7 @@
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-use futures::{AsyncBufReadExt as _, AsyncReadExt as _, StreamExt as _};
+use futures::{AsyncBufRead, AsyncBufReadExt as _};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::LogParams;
@@ -13,8 +13,12 @@ use super::Cluster;
 
 /// The pause before a stream that broke off is taken up again.
 const PAUSE: Duration = Duration::from_millis(300);
-/// The longest stream that is read at once: beyond it, it is taken up again where it was.
-const MAX_STREAM_BYTES: u64 = 1 << 30;
+/// The longest line that is passed on: what it has beyond that is read and dropped.
+const MAX_LINE_BYTES: usize = 64 << 10;
+/// The most of a log that is read at once.
+const MAX_LOG_BYTES: i64 = 64 << 20;
+/// The most of the end of a log.
+const MAX_TAIL_BYTES: i64 = 16 << 10;
 
 /// A line that a pod said.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,8 +48,8 @@ impl Cluster {
                 };
                 let parameters = LogParams { follow: true, timestamps: true, ..LogParams::default() };
                 if let Ok(stream) = pods.log_stream(&pod, &parameters).await {
-                    let mut lines = stream.take(MAX_STREAM_BYTES).lines();
-                    while let Some(Ok(line)) = lines.next().await {
+                    let mut stream = std::pin::pin!(stream);
+                    while let Some(line) = next_line(&mut stream).await {
                         let Some((at, text)) = line.split_once(' ') else { continue };
                         if at <= last.as_str() {
                             continue;
@@ -71,8 +75,28 @@ impl Cluster {
     /// All that a pod has said, or its last lines.
     pub fn log(&self, namespace: &str, pod: &str, tail: Option<i64>) -> Result<String, assay_stage::Failure> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
-        let parameters = LogParams { tail_lines: tail, ..LogParams::default() };
+        let limit = if tail.is_some() { MAX_TAIL_BYTES } else { MAX_LOG_BYTES };
+        let parameters = LogParams { tail_lines: tail, limit_bytes: Some(limit), ..LogParams::default() };
         self.runtime.block_on(pods.logs(pod, &parameters)).map_err(|error| super::failure_of(&error))
+    }
+}
+
+/// The next line, whatever bytes are in it; none at the end of the stream.
+async fn next_line(stream: &mut (impl AsyncBufRead + Unpin)) -> Option<String> {
+    let mut line = Vec::new();
+    loop {
+        let chunk = stream.fill_buf().await.ok()?;
+        if chunk.is_empty() {
+            return (!line.is_empty()).then(|| String::from_utf8_lossy(&line).into_owned());
+        }
+        let end = chunk.iter().position(|byte| *byte == b'\n');
+        let said = end.unwrap_or(chunk.len());
+        let room = MAX_LINE_BYTES.saturating_sub(line.len()).min(said);
+        line.extend_from_slice(chunk.get(..room).unwrap_or_default());
+        stream.consume_unpin(said + usize::from(end.is_some()));
+        if end.is_some() {
+            return Some(String::from_utf8_lossy(&line).into_owned());
+        }
     }
 }
 

@@ -32,11 +32,14 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// The pods of a Job.
+    /// The pods of a Job. Those of an earlier Job of the same name are not its own, as far as the Job is known.
     pub fn pods_of(&self, job: &str) -> Vec<&Pod> {
+        let uid = self.jobs.get(job).and_then(|job| job.metadata.uid.as_deref());
         let is_its = |pod: &&Pod| {
             let labels = pod.metadata.labels.as_ref();
-            labels.and_then(|labels| labels.get("batch.kubernetes.io/job-name")).is_some_and(|name| name == job)
+            let label = |key: &str| labels.and_then(|labels| labels.get(key)).map(String::as_str);
+            label("batch.kubernetes.io/job-name") == Some(job)
+                && (uid.is_none() || label("batch.kubernetes.io/controller-uid") == uid)
         };
         self.pods.values().filter(is_its).collect()
     }
@@ -122,13 +125,16 @@ impl Cluster {
     {
         let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
         let config = watcher::Config::default().labels(selector);
-        let shared = Arc::clone(shared);
+        let (shared, cluster) = (Arc::clone(shared), self.clone());
         self.runtime.spawn(async move {
             let mut events = watcher(api, config).default_backoff().boxed();
             let mut listing = BTreeMap::new();
             while let Some(event) = events.next().await {
                 match event {
-                    Ok(Event::Init) => listing.clear(),
+                    Ok(Event::Init) => {
+                        cluster.count();
+                        listing.clear();
+                    }
                     Ok(Event::InitApply(object)) => {
                         listing.insert(object.name_any(), object);
                     }
