@@ -13,7 +13,7 @@ use crate::{KEY_FOLDER, MANAGED_BY, Object, RUN, Root, SCRATCH, STAGE, Site, dri
 /// How long a stage has to end in order once it is told to.
 const STAGE_GRACE: u32 = 30;
 /// How long the recorder has to sign what it has seen.
-pub const RECORDER_GRACE: u32 = 60;
+const RECORDER_GRACE: u32 = 60;
 /// How long the driver has to end its stages, and to say so, signed.
 const DRIVER_GRACE: u32 = 120;
 /// How often a driver that was killed is started again. It takes the run up where it was.

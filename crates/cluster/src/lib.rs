@@ -17,14 +17,14 @@ mod target;
 
 pub use cron::{Cron, cron_job};
 pub use install::{Install, Keys, identities, installation};
-pub use job::{DriverJob, RECORDER_GRACE, Resources, StageJob, driver_job, stage_job};
+pub use job::{DriverJob, Resources, StageJob, driver_job, stage_job};
 pub use names::{MANAGED_BY, RUN, STAGE, TARGET, driver_name, job_name, root_name};
 pub use pod::{FAILURE_FILE, InPod, KEY_FOLDER, SCRATCH};
 pub use render::to_yaml;
 pub use rim::{Cluster, Connect, Forward, Lease, LogLine, Place, Seen, Watched};
 pub use root::{CANCEL, EXPIRES, Root, root};
 pub use site::{SITE, Site};
-pub use standing::{Standing, Trouble, failure_of_pod, image_of, standing, trouble_of};
+pub use standing::{Standing, Trouble, failure_of_pod, has_begun, has_ended, image_of, phase, standing, trouble_of};
 pub use target::{TargetPod, target_pod};
 
 pub use k8s_openapi::api::batch::v1::Job;

@@ -161,12 +161,6 @@ impl Cluster {
         self.send(Method::PATCH, &Place::of(object).path(), &query, Some((APPLY, object)))
     }
 
-    /// Whether the server would take an object: nothing is changed.
-    pub fn check(&self, object: &Object) -> Result<(), Failure> {
-        let query: Vec<_> = strict().into_iter().chain([("force", "true"), ("dryRun", "All")]).collect();
-        self.send(Method::PATCH, &Place::of(object).path(), &query, Some((APPLY, object))).map(drop)
-    }
-
     /// Replaces members of an object.
     pub fn merge(&self, place: &Place<'_>, patch: &Value) -> Result<Value, Failure> {
         self.send(Method::PATCH, &place.path(), &strict(), Some((MERGE, patch)))

@@ -64,7 +64,8 @@ pub fn standing(job: Option<&Job>, pods: &[&Pod], events: &[Event], shards: u32)
     Standing::Waiting(of_pods.or_else(of_job).or_else(suspended))
 }
 
-fn phase(pod: &Pod) -> &str {
+/// Where a pod is in its life, empty where nothing says so yet.
+pub fn phase(pod: &Pod) -> &str {
     pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
 }
 
@@ -78,6 +79,16 @@ fn distinct_indexes(pods: &[&Pod], in_phase: &str) -> usize {
     indexes.sort();
     indexes.dedup();
     indexes.len()
+}
+
+/// Whether a pod runs or has run, so that it may have said something.
+pub fn has_begun(pod: &Pod) -> bool {
+    matches!(phase(pod), "Running" | "Succeeded" | "Failed")
+}
+
+/// Whether a Job is over, one way or the other.
+pub fn has_ended(job: &Job) -> bool {
+    matches!(standing(Some(job), &[], &[], 1), Standing::Succeeded | Standing::Failed(_))
 }
 
 /// What keeps a pod that is no Job's from running: that it has ended, or that it cannot start. None where nothing is known to.

@@ -108,7 +108,7 @@ struct Blocks {
 impl Driver<'_> {
     fn drive(&mut self, source: InputRef, plan_parameters: Value) -> Result<Finished, Failure> {
         let plan_ref = self.stage(StageName::Plan, vec![source], plan_parameters, "")?;
-        let plan: Manifest<Plan> = self.load(plan_ref)?;
+        let plan: Manifest<Plan> = load(self.store, plan_ref)?;
         self.announce(&plan.body)?;
 
         let mut blocks = Blocks::default();
@@ -213,7 +213,7 @@ impl Driver<'_> {
     fn valid_trials(&self, parts: &[InputRef]) -> Result<Vec<TrialId>, Failure> {
         let mut tries: BTreeMap<TrialId, Vec<Try>> = BTreeMap::new();
         for part in parts {
-            let part: Manifest<ExecutionPart> = self.load(*part)?;
+            let part: Manifest<ExecutionPart> = load(self.store, *part)?;
             let ExecutionPart { block, shard, attempts, .. } = part.body;
             for attempt in attempts {
                 let tried = Try { block, attempt: attempt.attempt, shard, valid: attempt.validity.valid };
@@ -310,15 +310,15 @@ impl Driver<'_> {
         let (run_id, policy) = (self.run_id.clone(), self.policies.of(stage));
         StageCall { stage, run_id, inputs, parameters, shard, policy, label: label.to_owned() }
     }
+}
 
-    /// Loads a manifest that a stage has just given; its digest is checked by the store, its signature by whoever takes it.
-    fn load<B: Body>(&self, reference: InputRef) -> Result<Manifest<B>, Failure> {
-        let bytes = self.store.get(&reference.manifest, MAX_MANIFEST_BYTES)?;
-        let document = Document::parse(&bytes).map_err(|error| Failure::of(Exit::Verification, "manifest", &error))?;
-        B::of(&document).cloned().ok_or_else(|| {
-            Failure::verification("other_kind", format!("{} is a {}, not a {}", reference.manifest, document.kind(), B::KIND))
-        })
-    }
+/// Loads a manifest that a stage has given; its digest is checked by the store, its signature by whoever takes it.
+pub(crate) fn load<B: Body>(store: &Store, reference: InputRef) -> Result<Manifest<B>, Failure> {
+    let bytes = store.get(&reference.manifest, MAX_MANIFEST_BYTES)?;
+    let document = Document::parse(&bytes).map_err(|error| Failure::of(Exit::Verification, "manifest", &error))?;
+    B::of(&document).cloned().ok_or_else(|| {
+        Failure::verification("other_kind", format!("{} is a {}, not a {}", reference.manifest, document.kind(), B::KIND))
+    })
 }
 
 fn execute_parameters(block: &Value, close: bool, except: &BTreeSet<TrialId>) -> Value {

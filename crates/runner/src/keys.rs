@@ -141,15 +141,24 @@ fn read_trust_root(path: &Path) -> Result<Option<TrustPolicy>, Failure> {
 
 /// The policy with each key that it does not name yet. A key that was replaced stays: it signed the runs of its time.
 fn naming_all(policy: Option<TrustPolicy>, keys: &[(Role, PublicKey)]) -> TrustPolicy {
-    let mut policy = policy.unwrap_or_else(|| TrustPolicy { name: "local".to_owned(), digest: None, signers: Vec::new() });
-    for (role, key) in keys {
-        if policy.signers.iter().any(|signer| signer.key == *key && signer.signs.contains(role)) {
+    naming(policy, "local", keys.iter().map(|(role, key)| (format!("local-{role}"), *role, key)))
+}
+
+/// The policy with every signer that it does not name yet, each for its role alone; a new one of this name where there is none. Whom
+/// somebody has written into it stays.
+pub fn naming<'a>(
+    policy: Option<TrustPolicy>,
+    name: &str,
+    signers: impl IntoIterator<Item = (String, Role, &'a PublicKey)>,
+) -> TrustPolicy {
+    let mut policy = policy.unwrap_or_else(|| TrustPolicy { name: name.to_owned(), digest: None, signers: Vec::new() });
+    for (plain, role, key) in signers {
+        if policy.signers.iter().any(|signer| signer.key == *key && signer.signs.contains(&role)) {
             continue;
         }
-        let plain = format!("local-{role}");
         let is_taken = policy.signers.iter().any(|signer| signer.name == plain);
         let name = if is_taken { format!("{plain}-{}", key.fingerprint().short()) } else { plain };
-        policy.signers.push(TrustedSigner::new(name, key.clone(), [*role]));
+        policy.signers.push(TrustedSigner::new(name, key.clone(), [role]));
     }
     policy
 }

@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 
 use assay_cluster::{
     Cluster, Event as ClusterEvent, Job, LogLine, Place, Pod, RUN, Resources, Root, Site, StageJob, Standing, Trouble, Watched,
-    job_name, stage_job, standing,
+    has_begun, job_name, phase, stage_job, standing,
 };
-use assay_manifest::{Digest, InputRef, Intent, Role, RunId};
+use assay_manifest::{Digest, Environment, InputRef, Intent, Kind, Manifest, Role, RunId};
 use assay_process::Cancel;
 use assay_stage::{Accepted, Event, Failure, Layout, StageName, input_digest};
 use assay_store::Store;
 
+use crate::driver::load;
 use crate::{Runner, StageCall};
 
 /// How often a Job is looked at where nothing is said to have changed.
@@ -183,12 +184,8 @@ impl KubernetesRunner {
     /// What the Environments of a call say of each target's place, under this key.
     fn placed(&self, call: &StageCall, key: &str) -> Result<BTreeMap<String, String>, Failure> {
         let mut placed = BTreeMap::new();
-        for input in call.inputs.iter().filter(|input| input.kind == assay_manifest::Kind::Environment) {
-            let bytes = self.store.get(&input.manifest, assay_manifest::MAX_MANIFEST_BYTES)?;
-            let read: Result<assay_manifest::Manifest<assay_manifest::Environment>, _> = serde_json::from_slice(&bytes);
-            let environment = read.map_err(|error| {
-                Failure::verification("manifest", format!("{} is no Environment", input.manifest)).because(&error)
-            })?;
+        for input in call.inputs.iter().filter(|input| input.kind == Kind::Environment) {
+            let environment: Manifest<Environment> = load(&self.store, *input)?;
             let of_key = |(name, value): (String, String)| Some((name.strip_prefix(key)?.to_owned(), value));
             placed.extend(environment.body.placement.into_iter().filter_map(of_key));
         }
@@ -421,16 +418,14 @@ impl Drop for KubernetesRunner {
 
 /// Whether a pod runs, or is to.
 fn is_live(pod: &Pod) -> bool {
-    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-    !matches!(phase, Some("Succeeded" | "Failed")) && pod.metadata.deletion_timestamp.is_none()
+    !matches!(phase(pod), "Succeeded" | "Failed") && pod.metadata.deletion_timestamp.is_none()
 }
 
 /// Of what the cluster is asked where nothing says what is waited for: the Job that has no pod, or a pod that is not set up.
 fn silent(job: &str, pods: &[&Pod]) -> Option<String> {
-    let phase = |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.clone());
     match pods {
         [] => Some(job.to_owned()),
-        pods => pods.iter().find(|pod| phase(pod).as_deref() == Some("Pending")).and_then(|pod| pod.metadata.name.clone()),
+        pods => pods.iter().find(|pod| phase(pod) == "Pending").and_then(|pod| pod.metadata.name.clone()),
     }
 }
 
@@ -504,9 +499,8 @@ impl<'a> Told<'a> {
     /// Listens to every pod that has begun to speak.
     fn follow(&mut self, pods: &[&Pod]) {
         for pod in pods {
-            let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
             let Some(name) = pod.metadata.name.as_deref() else { continue };
-            if !matches!(phase, Some("Running" | "Succeeded" | "Failed")) || self.followed.contains_key(name) {
+            if !has_begun(pod) || self.followed.contains_key(name) {
                 continue;
             }
             let index = pod.metadata.labels.as_ref().and_then(|labels| labels.get("batch.kubernetes.io/job-completion-index"));

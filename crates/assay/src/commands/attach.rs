@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
-use assay_cluster::{CANCEL, Cluster, Place, Pod, RUN, STAGE, Standing, root_name, standing};
+use assay_cluster::{CANCEL, Cluster, Place, Pod, RUN, STAGE, Standing, has_begun, root_name, standing};
 use assay_manifest::RunId;
 use assay_process::{Cancel, Signal};
 use assay_runner::Observer;
@@ -84,8 +84,7 @@ pub(crate) fn follow(
         let pods: Vec<&Pod> = seen.pods_of(&driver);
         for pod in &pods {
             let name = pod.metadata.name.clone().unwrap_or_default();
-            let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-            if matches!(phase, Some("Running" | "Succeeded" | "Failed")) && followed.insert(name.clone()) {
+            if has_begun(pod) && followed.insert(name.clone()) {
                 cluster.follow(namespace, &name, sender.clone());
             }
         }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use assay_cluster::{Cluster, ConfigMap, Keys, Place, SITE, Secret};
-use assay_envelope::{PublicKey, ScryptCost, SecretKey, TrustPolicy, TrustedSigner};
+use assay_envelope::{PublicKey, ScryptCost, SecretKey, TrustPolicy};
 use assay_manifest::{Digest, Role};
-use assay_runner::{Config, LocalKeys};
+use assay_runner::{Config, LocalKeys, naming};
 use assay_stage::{Exit, Failure};
 
 use crate::commands::render::{InstallOptions, read_policy};
@@ -136,19 +136,10 @@ fn policy(
     cluster: &BTreeMap<Role, PublicKey>,
     local: &[(Role, PublicKey)],
 ) -> TrustPolicy {
-    let mut policy = there.unwrap_or_else(|| TrustPolicy { name: namespace.to_owned(), digest: None, signers: Vec::new() });
     let own = local
         .iter()
         .filter(|(role, _)| *role == Role::Source)
         .map(|(role, key)| (format!("person-{}", key.fingerprint().short()), *role, key));
     let of_cluster = cluster.iter().map(|(role, key)| (format!("{namespace}-{role}"), *role, key));
-    for (name, role, key) in of_cluster.chain(own) {
-        if policy.signers.iter().any(|signer| signer.key == *key && signer.signs.contains(&role)) {
-            continue;
-        }
-        let is_taken = policy.signers.iter().any(|signer| signer.name == name);
-        let name = if is_taken { format!("{name}-{}", key.fingerprint().short()) } else { name };
-        policy.signers.push(TrustedSigner::new(name, key.clone(), [role]));
-    }
-    policy
+    naming(there, namespace, of_cluster.chain(own))
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use assay_cluster::{Job, RUN, STAGE, Standing, standing};
+use assay_cluster::{Job, RUN, STAGE, has_ended};
 use assay_manifest::RunId;
 use assay_stage::{Exit, Failure};
 
@@ -36,17 +36,17 @@ impl Cancel {
         let namespace = &self.at.namespace;
         root_of(&cluster, namespace, &self.run)?;
         let selector = format!("{RUN}={},{STAGE}=driver", self.run);
-        let has_ended = || -> Result<bool, Failure> {
+        let is_over = || -> Result<bool, Failure> {
             let jobs: Vec<Job> = cluster.list("Job", namespace, &selector)?;
-            Ok(jobs.iter().all(|job| matches!(standing(Some(job), &[], &[], 1), Standing::Succeeded | Standing::Failed(_))))
+            Ok(jobs.iter().all(has_ended))
         };
-        if has_ended()? {
+        if is_over()? {
             output::line(format!("the run `{}` has ended already", self.run));
             return Ok(Exit::Done);
         }
         mark_cancelled(&cluster, namespace, &self.run, &self.reason)?;
         let begun = Instant::now();
-        while !self.no_wait && !has_ended()? {
+        while !self.no_wait && !is_over()? {
             if begun.elapsed() > LIMIT {
                 return Err(Failure::environment("not_ended", format!("the run `{}` has not ended within {LIMIT:?}", self.run))
                     .hint("its driver may be gone: `assay status` shows it"));

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
-use assay_cluster::{Pod, RUN, STAGE};
+use assay_cluster::{Pod, RUN, STAGE, has_begun, has_ended, phase};
 use assay_manifest::RunId;
 use assay_stage::{Exit, Failure};
 
@@ -44,7 +44,7 @@ impl Logs {
             pods.sort_by_key(|pod| pod.metadata.creation_timestamp.as_ref().map(|at| at.0));
             for pod in pods {
                 let name = pod.metadata.name.clone().unwrap_or_default();
-                if pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Pending") {
+                if phase(&pod) == "Pending" {
                     continue;
                 }
                 match cluster.log(namespace, &name, None) {
@@ -63,19 +63,14 @@ impl Logs {
                 let labels = pod.metadata.labels.as_ref();
                 let stage = labels.and_then(|labels| labels.get(STAGE));
                 let is_asked = self.stage.is_none() || self.stage.as_ref() == stage;
-                let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-                let speaks = matches!(phase, Some("Running" | "Succeeded" | "Failed"));
-                if is_asked && speaks && followed.insert(name.clone()) {
+                if is_asked && has_begun(pod) && followed.insert(name.clone()) {
                     cluster.follow(namespace, name, sender.clone());
                 }
             }
             while let Ok(line) = lines.try_recv() {
                 output::line(format!("{}  {}", line.pod, line.text));
             }
-            let is_live = |pod: &Pod| {
-                let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-                !matches!(phase, Some("Succeeded" | "Failed"))
-            };
+            let is_live = |pod: &Pod| !matches!(phase(pod), "Succeeded" | "Failed");
             if seen.is_whole && !seen.pods.values().any(is_live) && seen.jobs.values().all(has_ended) {
                 while let Ok(line) = lines.recv_timeout(LOOK) {
                     output::line(format!("{}  {}", line.pod, line.text));
@@ -84,9 +79,4 @@ impl Logs {
             }
         }
     }
-}
-
-fn has_ended(job: &assay_cluster::Job) -> bool {
-    use assay_cluster::{Standing, standing};
-    matches!(standing(Some(job), &[], &[], 1), Standing::Succeeded | Standing::Failed(_))
 }

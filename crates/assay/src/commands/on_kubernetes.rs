@@ -2,9 +2,7 @@
 
 use std::io::IsTerminal as _;
 
-use assay_cluster::{
-    Cluster, DriverJob, Forward, Job, Place, Site, Standing, driver_job, driver_name, root, root_name, standing,
-};
+use assay_cluster::{Cluster, DriverJob, Forward, Job, Place, Site, driver_job, driver_name, has_ended, root, root_name};
 use assay_manifest::{InputRef, Instant};
 use assay_process::{Cancel, Signal};
 use assay_runner::{Config, Run as Driven, RunSpec, ToBranch};
@@ -140,7 +138,7 @@ impl OnKubernetes {
         let place = Place::named("Job", &site.namespace, &name);
         let there: Option<Job> = cluster.get(&place)?;
         if let Some(job) = &there {
-            if !matches!(standing(Some(job), &[], &[], 1), Standing::Succeeded | Standing::Failed(_)) {
+            if !has_ended(job) {
                 output::talk("a driver drives the run already; following it");
                 return Ok(());
             }

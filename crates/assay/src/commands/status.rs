@@ -1,6 +1,6 @@
 //! `assay status`: which runs a cluster has, and how they stand.
 
-use assay_cluster::{ConfigMap, Job, MANAGED_BY, Pod, RUN, STAGE, Standing, standing};
+use assay_cluster::{ConfigMap, Job, MANAGED_BY, Pod, RUN, STAGE, Standing, phase, standing};
 use assay_manifest::RunId;
 use assay_stage::{Exit, Failure};
 use serde_json::json;
@@ -79,8 +79,7 @@ fn line(job: &Job, pods: &[Pod]) -> Line {
     };
     let pods: Vec<&Pod> = pods.iter().filter(is_its).collect();
     let wanted = job.spec.as_ref().and_then(|spec| spec.completions).unwrap_or(1);
-    let running =
-        pods.iter().filter(|pod| pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running")).count();
+    let running = pods.iter().filter(|pod| phase(pod) == "Running").count();
     let (state, why) = match standing(Some(job), &pods, &[], u32::try_from(wanted).unwrap_or(1)) {
         Standing::Waiting(trouble) => ("waiting", trouble.map(|trouble| trouble.failure.message)),
         Standing::Running => ("running", None),

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use assay_cluster::{Cluster, ConfigMap, EXPIRES, Job, MANAGED_BY, Place, Pod, RUN, STAGE, Site, Standing, standing};
+use assay_cluster::{Cluster, ConfigMap, EXPIRES, Job, MANAGED_BY, Place, Pod, RUN, STAGE, Site, has_ended};
 use assay_manifest::Instant;
 use assay_stage::{Clock, Failure};
 
@@ -15,7 +15,7 @@ pub(crate) fn tidy(cluster: &Cluster, site: &Site) -> Result<(), Failure> {
     let targets: Vec<Pod> = cluster.list("Pod", &site.targets_namespace, &ours)?;
     let roots: Vec<ConfigMap> = cluster.list("ConfigMap", &site.namespace, &ours)?;
     let drivers: Vec<Job> = cluster.list("Job", &site.namespace, &format!("{ours},{STAGE}=driver"))?;
-    let driven: BTreeSet<String> = drivers.iter().filter(|job| is_active(job)).filter_map(|job| run_of(&job.metadata)).collect();
+    let driven: BTreeSet<String> = drivers.iter().filter(|job| !has_ended(job)).filter_map(|job| run_of(&job.metadata)).collect();
     let mut live = BTreeSet::new();
     for root in &roots {
         let Some(run) = run_of(&root.metadata) else { continue };
@@ -35,10 +35,6 @@ pub(crate) fn tidy(cluster: &Cluster, site: &Site) -> Result<(), Failure> {
         cluster.delete_all("Pod", &site.targets_namespace, &format!("{RUN}={run}"))?;
     }
     Ok(())
-}
-
-fn is_active(job: &Job) -> bool {
-    !matches!(standing(Some(job), &[], &[], 1), Standing::Succeeded | Standing::Failed(_))
 }
 
 fn run_of(metadata: &assay_cluster::ObjectMeta) -> Option<String> {

@@ -10,6 +10,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use super::{Cluster, Place};
+use crate::phase;
 
 /// A port that leads to a Service, until it is dropped.
 pub struct Forward {
@@ -68,6 +69,5 @@ impl Cluster {
 }
 
 fn is_running(pod: &Pod) -> bool {
-    let is_leaving = pod.metadata.deletion_timestamp.is_some();
-    !is_leaving && pod.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Running"))
+    pod.metadata.deletion_timestamp.is_none() && phase(pod) == "Running"
 }

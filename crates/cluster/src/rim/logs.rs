@@ -10,6 +10,7 @@ use kube::api::LogParams;
 use tokio::task::JoinHandle;
 
 use super::Cluster;
+use crate::phase;
 
 /// The pause before a stream that broke off is taken up again.
 const PAUSE: Duration = Duration::from_millis(300);
@@ -101,6 +102,5 @@ async fn next_line(stream: &mut (impl AsyncBufRead + Unpin)) -> Option<String> {
 }
 
 fn has_ended(pod: &Pod) -> bool {
-    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-    matches!(phase, Some("Succeeded" | "Failed"))
+    matches!(phase(pod), "Succeeded" | "Failed")
 }

@@ -76,11 +76,6 @@ impl Shared {
 }
 
 impl Watched {
-    /// What is there now.
-    pub fn seen(&self) -> Seen {
-        self.shared.lock().clone()
-    }
-
     /// What is there after a change, or after `limit`.
     pub fn next(&self, limit: Duration) -> Seen {
         let seen = self.shared.lock();
