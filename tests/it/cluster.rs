@@ -451,6 +451,92 @@ fn what_a_cluster_does_to_a_stage_is_named() {
     }
 }
 
+/// A namespace that is not there is made for a run where that is asked for, and goes with it; what was there before stays.
+#[test]
+fn a_namespace_that_was_made_for_a_run_goes_with_it() {
+    let Some(at) = installed() else { return };
+    let mut person = at.person();
+    // Whoever installs may read what the store knows a person by.
+    person.fixture.unset("AWS_ACCESS_KEY_ID");
+    person.fixture.unset("AWS_SECRET_ACCESS_KEY");
+    person.pipeline("mode: closed, concurrency: [1], requests: 5", 1, &[]);
+    let own = format!("{}-brief", at.namespace);
+    let (targets, store) = (format!("{own}-targets"), format!("{}-store", at.namespace));
+    let run = |id: &str, more: &[&str]| {
+        let mut words = vec!["run", PIPELINE, "--on", "kubernetes", "--namespace", &own, "--run-id", id];
+        words.extend(["--bootstrap", "--image", &at.lab.image]);
+        words.extend(more);
+        person.fixture.assay(&words)
+    };
+    let is_there = |what: &[&str]| {
+        let mut words = vec!["get", "--ignore-not-found", "--output", "name"];
+        words.extend(what);
+        !at.lab.kubectl(&words).success().stdout.is_empty()
+    };
+
+    // Its results may not go with it.
+    run("brief", &[]).refuses(2, "temporary_store");
+    assert!(!is_there(&["namespace", &own]), "nothing is made for a run that is refused");
+
+    at.lab.kubectl(&["create", "namespace", &targets]).success();
+    let ran = run("brief", &["--store-namespace", &store]).exits(21);
+    assert!(ran.stderr.contains(&format!("namespace  {own} was not there")), "{}", ran.stderr);
+    assert!(ran.stderr.contains("kind: TrustPolicy"), "its policy is shown: {}", ran.stderr);
+    wait_until("what was made has gone", || {
+        let (nodes, removal) = (format!("assay-nodes-{own}"), format!("assay-remove-{own}"));
+        let policy = format!("assay-store-{own}");
+        let gone = !is_there(&["namespace", &own])
+            && !is_there(&["clusterrole,clusterrolebinding", &nodes, &removal])
+            && !is_there(&["--namespace", &store, "networkpolicy", &policy])
+            && !is_there(&["--namespace", &targets, "role,rolebinding", "assay-driver", "assay-provision"]);
+        gone.then_some(())
+    });
+    assert!(is_there(&["namespace", &targets]), "what was there before stays");
+
+    // Nobody need wait for it: its driver removes it as its last act, once the run has failed as well.
+    at.lab.kubectl(&["delete", "namespace", &targets]).success();
+    person.pipeline("mode: closed, concurrency: [1], requests: 5", 1, &[("plan", "retries: 0, timeout: 1s")]);
+    let left = run("briefly", &["--store-namespace", &store, "--detach"]).success();
+    assert!(left.stdout.contains("assay attach briefly"), "{}", left.stdout);
+    wait_until("the driver has removed what was made", || {
+        (!is_there(&["namespace", &own]) && !is_there(&["namespace", &targets])).then_some(())
+    });
+
+    // A store of its own goes as well, once the run is here.
+    person.pipeline("mode: closed, concurrency: [1], requests: 5", 1, &[]);
+    let to = person.fixture.root().join("fetched").display().to_string();
+    run("whole", &["--fetch-to", &to, "--store-size", "1Gi"]).exits(21);
+    wait_until("the store has gone too", || {
+        let names = [own.clone(), format!("{own}-targets"), format!("{own}-store")];
+        names.iter().all(|name| !is_there(&["namespace", name])).then_some(())
+    });
+    person.fixture.assay(&["verify", "whole", "--store", &to]).refuses(20, "unknown_key");
+}
+
+/// What a namespace's quota forbids is named, in a namespace that somebody else has made and keeps.
+#[test]
+fn a_quota_that_is_used_up_is_named() {
+    let Some(at) = installed() else { return };
+    let person = at.person();
+    person.pipeline("mode: closed, concurrency: [1], requests: 5", 1, &[]);
+    let (own, store) = (format!("{}-full", at.namespace), format!("{}-store", at.namespace));
+    at.lab.kubectl(&["create", "namespace", &own]).success();
+    at.lab.kubectl(&["--namespace", &own, "create", "quota", "drivers-alone", "--hard=pods=1"]).success();
+    let words = ["run", PIPELINE, "--on", "kubernetes", "--namespace", &own, "--run-id", "full", "--start-limit", "5"];
+    let made = ["--bootstrap", "--image", &at.lab.image, "--store-namespace", &store];
+    let ran = person.fixture.assay(&[&words[..], &made[..]].concat()).refuses(30, "quota");
+    assert!(ran.stderr.contains("drivers-alone"), "{}", ran.stderr);
+    at.lab.kubectl(&["get", "namespace", &own]).success();
+    wait_until("what was made for the run has gone", || {
+        let targets = format!("{own}-targets");
+        at.lab.kubectl(&["get", "namespace", &targets, "--ignore-not-found"]).success().stdout.is_empty().then_some(())
+    });
+    at.lab.kubectl(&["delete", "namespace", &own, "--wait=false"]).success();
+    at.lab
+        .kubectl(&["delete", "clusterrole,clusterrolebinding", &format!("assay-nodes-{own}"), &format!("assay-remove-{own}")])
+        .success();
+}
+
 /// A run that failed before its first trial has released its target. Whoever takes it up measures another one, and says so.
 #[test]
 fn a_target_that_was_released_is_brought_up_anew() {

@@ -40,6 +40,11 @@ pub(crate) enum Told {
         /// Why.
         failure: Failure,
     },
+    /// The run is over, and its driver with it.
+    Ended {
+        /// Why before its time.
+        failure: Option<Failure>,
+    },
 }
 
 /// Of which call something is told.
@@ -75,7 +80,8 @@ pub(crate) struct Teller {
     loads: BTreeMap<u32, Instant>,
 }
 
-fn tell(told: &Told) {
+/// Tells something on standard output.
+pub(crate) fn tell(told: &Told) {
     match serde_json::to_string(told) {
         Ok(line) => output::line(line),
         Err(error) => tracing::warn!(%error, "something cannot be told"),
@@ -107,15 +113,17 @@ impl Observer for Teller {
     }
 }
 
-/// Shows a line that a driver told; what is none is not shown.
-pub(crate) fn hear(line: &str, run_id: &RunId, observer: &mut dyn Observer) {
+/// Shows a line that a driver told; what is none is not shown. Where it is the last one, how the run ended.
+pub(crate) fn hear(line: &str, run_id: &RunId, observer: &mut dyn Observer) -> Option<Result<(), Failure>> {
     match serde_json::from_str(line) {
         Ok(Told::StageStarted(of)) => observer.stage_started(&of.stage_call(run_id)),
         Ok(Told::Said { of, event }) => observer.event(&of.stage_call(run_id), &event),
         Ok(Told::StageFinished { of, result }) => observer.stage_finished(&of.stage_call(run_id), Ok(result)),
         Ok(Told::StageFailed { of, failure }) => observer.stage_finished(&of.stage_call(run_id), Err(&failure)),
+        Ok(Told::Ended { failure }) => return Some(failure.map_or(Ok(()), Err)),
         Err(error) => tracing::debug!(%error, line, "the driver said something else"),
     }
+    None
 }
 
 #[cfg(test)]

@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 use crate::pod::{container_security, key_secret, pod_security, store_secret};
 use crate::{MANAGED_BY, Object, Site};
 
+/// What a namespace is labelled with that was made for one run, and is removed after it.
+pub const TEMPORARY: (&str, &str) = ("assay.dev/temporary", "true");
+
 /// The port of a served store.
 const STORE_PORT: u16 = 8420;
 /// The Deployment, Service and claim of a served store.
@@ -17,10 +20,19 @@ const STORE: &str = "assay-store";
 pub struct Install<'a> {
     /// What pods are told.
     pub site: &'a Site,
-    /// The namespace of a served store and the size of its claim; none where the cluster has an object store.
-    pub served_store: Option<(&'a str, &'a str)>,
+    /// The store that is served in the cluster; none where it has an object store.
+    pub served_store: Option<ServedStore<'a>>,
     /// Whether the stages that record hosts may read nodes.
     pub reads_nodes: bool,
+}
+
+/// A store that is served in the cluster.
+#[derive(Clone, Copy, Debug)]
+pub struct ServedStore<'a> {
+    /// Its namespace.
+    pub namespace: &'a str,
+    /// The size of its claim; none where the store is another installation's, and is only to be reached.
+    pub size: Option<&'a str>,
 }
 
 /// Secrets of an installation, made elsewhere.
@@ -39,24 +51,40 @@ pub fn identities() -> impl Iterator<Item = (String, Role)> {
 
 /// All objects, in the order in which they can be applied.
 pub fn installation(install: &Install<'_>, keys: Option<&Keys>) -> Vec<Object> {
-    let Install { site, .. } = install;
+    let Install { site, served_store: served, .. } = install;
+    let own_store = served.and_then(|served| Some((served.namespace, served.size?)));
     let mut objects = vec![namespace(&site.namespace), namespace(&site.targets_namespace)];
-    objects.extend(install.served_store.map(|(name, _)| namespace(name)));
+    objects.extend(own_store.map(|(name, _)| namespace(name)));
     objects.extend(identities().map(|(name, _)| service_account(&site.namespace, &name)));
     objects.extend(rights(site));
-    objects.extend(install.served_store.map(|(name, _)| store_rights(name)));
+    objects.extend(own_store.map(|(name, _)| store_rights(name)));
     if install.reads_nodes {
         objects.extend(node_rights(site));
     }
-    objects.extend(network(site, install.served_store.map(|(namespace, _)| namespace)));
+    objects.extend(network(site, served.map(|served| served.namespace)));
     objects.push(site.config_map());
     if let Some(keys) = keys {
         objects.extend(secrets(site, keys));
     }
-    if let Some((store, size)) = install.served_store {
+    if let Some((store, size)) = own_store {
         objects.extend(served_store(site, store, size, keys));
     }
     objects
+}
+
+/// The right of a run's driver to remove the namespaces that were made for the run, and no others.
+pub fn removal_rights(site: &Site, namespaces: &[&str]) -> Vec<Object> {
+    let named = json!({"apiGroups": [""], "resources": ["namespaces"], "resourceNames": namespaces, "verbs": ["get", "delete"]});
+    granted_everywhere(&format!("assay-remove-{}", site.namespace), &site.namespace, &["assay-driver"], &[named])
+}
+
+/// Has everything outside of a namespace that was made for one run go with that namespace, whose UID this is.
+pub fn go_with(site: &Site, uid: &str, objects: &mut [Object]) {
+    let owner = json!([{"apiVersion": "v1", "kind": "Namespace", "name": site.namespace, "uid": uid}]);
+    let is_outside = |object: &&mut Object| object["kind"] != "Namespace" && object["metadata"]["namespace"] != *site.namespace;
+    for object in objects.iter_mut().filter(is_outside) {
+        object["metadata"]["ownerReferences"] = owner.clone();
+    }
 }
 
 fn metadata(namespace: &str, name: &str) -> Value {
@@ -160,16 +188,21 @@ fn granted(namespace: &str, name: &str, accounts: &str, account: &str, rules: &[
 
 /// Reading nodes is a right of the whole cluster, so it is the one thing that can be left out: facts of nodes are unknown then.
 fn node_rights(site: &Site) -> Vec<Object> {
-    let name = format!("assay-nodes-{}", site.namespace);
-    let subject = |account: &str| json!({"kind": "ServiceAccount", "name": account, "namespace": site.namespace});
+    let reads = [rule("", &["nodes"], &["get", "list"])];
+    granted_everywhere(&format!("assay-nodes-{}", site.namespace), &site.namespace, &["assay-provision", "assay-collect"], &reads)
+}
+
+/// A right of the whole cluster, given to service accounts of ours.
+fn granted_everywhere(name: &str, accounts: &str, names: &[&str], rules: &[Value]) -> Vec<Object> {
+    let subject = |name: &&str| json!({"kind": "ServiceAccount", "name": name, "namespace": accounts});
     vec![
-        role("ClusterRole", None, &name, &[rule("", &["nodes"], &["get", "list"])]),
+        role("ClusterRole", None, name, rules),
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "ClusterRoleBinding",
             "metadata": {"name": name, "labels": {MANAGED_BY.0: MANAGED_BY.1}},
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
-            "subjects": [subject("assay-provision"), subject("assay-collect")],
+            "subjects": names.iter().map(subject).collect::<Vec<_>>(),
         }),
     ]
 }
@@ -232,7 +265,8 @@ fn network(site: &Site, store: Option<&str>) -> Vec<Object> {
     ];
     if let Some(store) = store {
         let from = json!({"from": [of_namespace(own)], "ports": [port(STORE_PORT)]});
-        policies.push(policy(store, "assay-store", everything, &["Ingress", "Egress"], &[from], &[]));
+        // One for each installation that the store serves: policies add up.
+        policies.push(policy(store, &format!("assay-store-{own}"), everything, &["Ingress", "Egress"], &[from], &[]));
     }
     policies
 }
@@ -341,7 +375,8 @@ mod tests {
     }
 
     fn all() -> Vec<Object> {
-        installation(&Install { site: &site(), served_store: Some(("assay-store", "10Gi")), reads_nodes: true }, None)
+        let served_store = Some(ServedStore { namespace: "assay-store", size: Some("10Gi") });
+        installation(&Install { site: &site(), served_store, reads_nodes: true }, None)
     }
 
     #[test]
@@ -376,6 +411,22 @@ mod tests {
             }
         }
         rights
+    }
+
+    #[test]
+    fn what_is_made_for_one_run_goes_with_its_namespace() {
+        let served_store = Some(ServedStore { namespace: "assay-store", size: None });
+        let mut objects = installation(&Install { site: &site(), served_store, reads_nodes: true }, None);
+        objects.extend(removal_rights(&site(), &["assay-targets", "assay"]));
+        go_with(&site(), "u", &mut objects);
+        let of_store = objects.iter().filter(|object| object["metadata"]["namespace"] == "assay-store");
+        let of_store: Vec<_> = of_store.map(|object| object["kind"].as_str().expect("a kind")).collect();
+        assert_eq!(of_store, ["NetworkPolicy"], "another installation's store is only reached");
+        for object in &objects {
+            let owner = object["metadata"]["ownerReferences"][0]["uid"].as_str();
+            let lies_within = object["kind"] == "Namespace" || object["metadata"]["namespace"] == "assay";
+            assert_eq!(owner, (!lies_within).then_some("u"), "{object}");
+        }
     }
 
     #[test]

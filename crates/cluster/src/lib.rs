@@ -16,7 +16,7 @@ mod standing;
 mod target;
 
 pub use cron::{Cron, cron_job};
-pub use install::{Install, Keys, identities, installation};
+pub use install::{Install, Keys, ServedStore, TEMPORARY, go_with, identities, installation, removal_rights};
 pub use job::{DriverJob, Resources, StageJob, driver_job, stage_job};
 pub use names::{MANAGED_BY, RUN, STAGE, TARGET, driver_name, job_name, root_name};
 pub use pod::{FAILURE_FILE, InPod, KEY_FOLDER, SCRATCH};
@@ -28,7 +28,7 @@ pub use standing::{Standing, Trouble, failure_of_pod, has_begun, has_ended, imag
 pub use target::{TargetPod, target_pod};
 
 pub use k8s_openapi::api::batch::v1::Job;
-pub use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod, Secret};
+pub use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Pod, Secret};
 pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 /// An object as the API server takes it.

@@ -235,7 +235,11 @@ impl KubernetesRunner {
 
     /// Ends a Job with its pods, each of which has its grace to end in order.
     fn end(&self, job: &str) -> Result<(), Failure> {
-        self.at.cluster.delete(&Place::named("Job", &self.at.site.namespace, job), None)?;
+        let place = Place::named("Job", &self.at.site.namespace, job);
+        // One of the same name that another driver makes meanwhile is not this one.
+        if let Some(there) = self.at.cluster.get::<Job>(&place)? {
+            self.at.cluster.delete(&place, there.metadata.uid.as_deref())?;
+        }
         let begun = Instant::now();
         // Before all is listed once, what is there is not known.
         while self.watched.with(|seen| !seen.is_whole || seen.jobs.contains_key(job) || !seen.pods_of(job).is_empty()) {

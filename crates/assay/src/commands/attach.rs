@@ -77,6 +77,7 @@ pub(crate) fn follow(
     let (sender, lines) = sync_channel(WAITING_LINES);
     let (mut followed, mut told, mut asked) = (BTreeSet::new(), String::new(), false);
     let (mut tried, mut answered) = (Instant::now(), Instant::now());
+    let mut ended = None;
     loop {
         let seen = watched.next(LOOK);
         // A driver that was replaced has left its pods behind, which have nothing more to say.
@@ -89,7 +90,7 @@ pub(crate) fn follow(
             }
         }
         while let Ok(line) = lines.try_recv() {
-            hear(&line.text, run_id, observer);
+            ended = hear(&line.text, run_id, observer).or(ended);
         }
         if cancel.is_cancelled() && interrupt == Interrupt::Leaves {
             return Ok(false);
@@ -106,8 +107,9 @@ pub(crate) fn follow(
                     return Ok(true);
                 }
                 Standing::Failed(failure) => {
-                    drain(&lines, run_id, observer);
-                    return Err(failure);
+                    // A driver that takes its own namespace away does not live to end well.
+                    let ended = drain(&lines, run_id, observer).or(ended);
+                    return ended.unwrap_or(Err(failure)).map(|()| true);
                 }
                 Standing::Waiting(Some(trouble)) if trouble.failure.message != told => {
                     output::talk(format!("  waiting for the driver: {}", trouble.failure.message));
@@ -116,6 +118,9 @@ pub(crate) fn follow(
                 Standing::Waiting(_) | Standing::Running => {}
             },
             None if seen.is_whole => {
+                if let Some(ended) = drain(&lines, run_id, observer).or(ended) {
+                    return ended.map(|()| true);
+                }
                 return Err(Failure::environment("driver_gone", format!("the run `{run_id}` has no driver any more"))
                     .hint("run it again with the same `--run-id` to take it up"));
             }
@@ -136,10 +141,16 @@ pub(crate) fn follow(
 }
 
 /// What was said last comes a moment after the end is seen.
-fn drain(lines: &std::sync::mpsc::Receiver<assay_cluster::LogLine>, run_id: &RunId, observer: &mut dyn Observer) {
+fn drain(
+    lines: &std::sync::mpsc::Receiver<assay_cluster::LogLine>,
+    run_id: &RunId,
+    observer: &mut dyn Observer,
+) -> Option<Result<(), Failure>> {
+    let mut ended = None;
     while let Ok(line) = lines.recv_timeout(Duration::from_millis(500)) {
-        hear(&line.text, run_id, observer);
+        ended = hear(&line.text, run_id, observer).or(ended);
     }
+    ended
 }
 
 /// Asks the driver of a run to stop it.

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use assay_cluster::{Cluster, ConfigMap, Keys, Place, SITE, Secret};
+use assay_cluster::{Cluster, ConfigMap, Keys, Object, Place, SITE, Secret, Site, TEMPORARY, go_with, removal_rights};
 use assay_envelope::{PublicKey, ScryptCost, SecretKey, TrustPolicy};
 use assay_manifest::{Digest, Role};
 use assay_runner::{Config, LocalKeys, naming};
 use assay_stage::{Exit, Failure};
 
-use crate::commands::render::{InstallOptions, read_policy};
+use crate::commands::cluster::temporary;
+use crate::commands::render::{InstallOptions, Makes, read_policy};
 use crate::commands::run::make_missing_keys;
 use crate::output;
 
@@ -32,54 +33,98 @@ pub(crate) struct Bootstrap {
 impl Bootstrap {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let connect = assay_cluster::Connect { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() };
-        let cluster = Cluster::of_person(&connect)?;
-        let config = Config::find()?;
-        let password = std::env::var_os("COSIGN_PASSWORD").unwrap_or_default();
-        make_missing_keys(&config, password.as_encoded_bytes())?;
-        let namespace = self.install.namespace.as_str();
-
-        let (made, public) = signing_keys(&cluster, namespace)?;
-        let store = self.store_secrets(&cluster)?;
-        let trust = if let Some(path) = &self.install.trust {
-            read_policy(path)?
-        } else {
-            let there = there_trust(&cluster, namespace)?;
-            policy(there, namespace, &public, &LocalKeys::of(&config).public_keys()?).to_yaml()
-        };
-        let keys = Keys { signing: made.clone(), store };
-        let (_, objects) = self.install.objects(trust.clone(), Some(&keys))?;
-        for object in &objects {
-            cluster.apply(object)?;
-        }
-        let roles: Vec<_> = made.keys().map(|role| role.as_str()).collect();
-        output::talk(format!("installed  Assay in namespace {namespace}: {} objects", objects.len()));
-        if !roles.is_empty() {
-            output::talk(format!("keys       made for {}", roles.join(", ")));
-        }
+        let trust = install(&Cluster::of_person(&connect)?, &self.install, For::Good)?;
         output::talk("runs of this namespace verify for whoever trusts its keys; a reviewer merges this policy:\n");
         output::line(trust.trim_end());
         Ok(Exit::Done)
     }
+}
 
-    /// What a served store knows each identity by: as it is, or new.
-    fn store_secrets(&self, cluster: &Cluster) -> Result<BTreeMap<String, String>, Failure> {
-        let Some((namespace, _)) = self.install.served_store() else { return Ok(BTreeMap::new()) };
-        let there: Option<Secret> = cluster.get(&Place::named("Secret", &namespace, "assay-store-credentials"))?;
-        let names = Role::RUN.iter().map(|role| role.as_str()).chain(PEOPLE);
-        names
-            .map(|name| {
-                let known = there.as_ref().and_then(|secret| member(secret, name));
-                let secret = match known {
-                    Some(known) => known,
-                    None => random(
-                        &SecretKey::generate()
-                            .map_err(|error| Failure::environment("random", "no secret can be made").because(&error))?,
-                    )?,
-                };
-                Ok((name.to_owned(), secret))
-            })
-            .collect()
+/// How long what is installed is to stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum For {
+    /// Until an administrator removes it.
+    Good,
+    /// Where there was no namespace, until the one run is over; a store that is there serves it.
+    OneRun,
+}
+
+/// Installs Assay as a person, and gives the trust policy of its runs.
+pub(crate) fn install(cluster: &Cluster, options: &InstallOptions, lasts: For) -> Result<String, Failure> {
+    let config = Config::find()?;
+    let password = std::env::var_os("COSIGN_PASSWORD").unwrap_or_default();
+    make_missing_keys(&config, password.as_encoded_bytes())?;
+    let namespace = options.namespace.as_str();
+
+    let makes = if lasts == For::OneRun && serves_already(cluster, options)? { Makes::NoStore } else { Makes::Store };
+    let (made, public) = signing_keys(cluster, namespace)?;
+    let store = store_secrets(cluster, options, makes)?;
+    let trust = if let Some(path) = &options.trust {
+        read_policy(path)?
+    } else {
+        let there = there_trust(cluster, namespace)?;
+        policy(there, namespace, &public, &LocalKeys::of(&config).public_keys()?).to_yaml()
+    };
+    let keys = Keys { signing: made.clone(), store };
+    let (site, mut objects) = options.objects(trust.clone(), Some(&keys), makes)?;
+    if lasts == For::OneRun {
+        make_namespaces(cluster, &site, &mut objects)?;
     }
+    for object in &objects {
+        cluster.apply(object)?;
+    }
+    let roles: Vec<_> = made.keys().map(|role| role.as_str()).collect();
+    output::talk(format!("installed  Assay in namespace {namespace}: {} objects", objects.len()));
+    if !roles.is_empty() {
+        output::talk(format!("keys       made for {}", roles.join(", ")));
+    }
+    Ok(trust)
+}
+
+/// Whether the store that an installation would serve is there already.
+pub(crate) fn serves_already(cluster: &Cluster, options: &InstallOptions) -> Result<bool, Failure> {
+    let Some((namespace, _)) = options.served_store() else { return Ok(false) };
+    Ok(cluster.get::<serde_json::Value>(&Place::named("Deployment", &namespace, "assay-store"))?.is_some())
+}
+
+/// Makes the namespaces that are not there, marked as made for one run, and has what lies outside of them go with them.
+fn make_namespaces(cluster: &Cluster, site: &Site, objects: &mut Vec<Object>) -> Result<(), Failure> {
+    let mut names = Vec::new();
+    for namespace in objects.iter().filter(|object| object["kind"] == "Namespace") {
+        let mut namespace = namespace.clone();
+        namespace["metadata"]["labels"][TEMPORARY.0] = TEMPORARY.1.into();
+        let name = namespace["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        if cluster.create(&namespace)? {
+            output::talk(format!("namespace  {name} was not there: made for this run, and removed after it"));
+        }
+        names.push(name);
+    }
+    let temporary = temporary(cluster, names.iter().map(String::as_str))?;
+    if !temporary.is_empty() {
+        let named: Vec<&str> = temporary.iter().map(|made| made.name.as_str()).collect();
+        objects.extend(removal_rights(site, &named));
+    }
+    if let Some(own) = temporary.iter().find(|made| made.name == site.namespace) {
+        go_with(site, &own.uid, objects);
+    }
+    Ok(())
+}
+
+/// What a served store knows each identity by: as it is, or new.
+fn store_secrets(cluster: &Cluster, options: &InstallOptions, makes: Makes) -> Result<BTreeMap<String, String>, Failure> {
+    let Some((namespace, _)) = options.served_store() else { return Ok(BTreeMap::new()) };
+    let there: Option<Secret> = cluster.get(&Place::named("Secret", &namespace, "assay-store-credentials"))?;
+    let unmade = |error: assay_envelope::KeyError| Failure::environment("random", "no secret can be made").because(&error);
+    let names = Role::RUN.iter().map(|role| role.as_str()).chain(PEOPLE);
+    let secret_of = |name: &str| match there.as_ref().and_then(|secret| member(secret, name)) {
+        Some(known) => Ok((name.to_owned(), known)),
+        None if makes == Makes::NoStore => Err(Failure::environment(
+            "store_credentials",
+            format!("the store of namespace `{namespace}` does not know `{name}`: its Secret `assay-store-credentials` lacks it"),
+        )),
+        None => Ok((name.to_owned(), random(&SecretKey::generate().map_err(unmade)?)?)),
+    };
+    names.map(secret_of).collect()
 }
 
 /// Keys that were made: encrypted, public, and the password, by role.

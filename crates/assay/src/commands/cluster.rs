@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use assay_cluster::{Cluster, ConfigMap, Connect, Place, RUN, Root, SITE, Site, root_name};
+use assay_cluster::{Cluster, ConfigMap, Connect, Namespace, Place, RUN, Root, SITE, Site, TEMPORARY, root_name};
 use assay_manifest::RunId;
 use assay_stage::Failure;
 
@@ -48,10 +48,65 @@ pub(crate) fn site(cluster: &Cluster, namespace: &str) -> Result<Site, Failure> 
     let map: Option<ConfigMap> = cluster.get(&Place::named("ConfigMap", namespace, SITE))?;
     let map = map.ok_or_else(|| {
         Failure::environment("not_installed", format!("Assay is not installed in the namespace `{namespace}`"))
-            .hint("an administrator installs it with `assay bootstrap`, or from `assay render kubernetes`")
+            .hint(format!(
+                "an administrator installs it with `assay bootstrap --namespace {namespace}`, or from `assay render kubernetes`; `assay run --bootstrap` makes what is missing"
+            ))
             .lasting()
     })?;
     Site::read(namespace, &map.data.unwrap_or_default())
+}
+
+/// A namespace that was made for one run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Temporary {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its UID: one of the same name that was made later is somebody else's.
+    pub(crate) uid: String,
+}
+
+impl std::fmt::Display for Temporary {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}={}", self.name, self.uid)
+    }
+}
+
+impl std::str::FromStr for Temporary {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (name, uid) = text.split_once('=').ok_or("it is written NAME=UID")?;
+        Ok(Self { name: name.to_owned(), uid: uid.to_owned() })
+    }
+}
+
+/// Those of these namespaces that were made for one run.
+pub(crate) fn temporary<'a>(cluster: &Cluster, names: impl Iterator<Item = &'a str>) -> Result<Vec<Temporary>, Failure> {
+    let mut all = Vec::new();
+    for name in names {
+        let there: Option<Namespace> = cluster.get(&Place::in_cluster("Namespace", name))?;
+        all.extend(there.as_ref().and_then(made_for_one_run));
+    }
+    Ok(all)
+}
+
+/// What marks a namespace as made for one run; one that is going away is nobody's.
+fn made_for_one_run(namespace: &Namespace) -> Option<Temporary> {
+    let metadata = &namespace.metadata;
+    let is_marked = metadata.labels.as_ref().and_then(|labels| labels.get(TEMPORARY.0)).is_some_and(|value| value == TEMPORARY.1);
+    let is_there = metadata.deletion_timestamp.is_none();
+    let (name, uid) = (metadata.name.clone()?, metadata.uid.clone()?);
+    (is_marked && is_there).then_some(Temporary { name, uid })
+}
+
+/// Removes namespaces that were made for one run, as far as they still are what was made; one that has gone is well.
+pub(crate) fn remove(cluster: &Cluster, namespaces: &[Temporary]) -> Result<(), Failure> {
+    for made in namespaces {
+        if temporary(cluster, std::iter::once(made.name.as_str()))?.contains(made) {
+            cluster.delete(&Place::in_cluster("Namespace", &made.name), Some(&made.uid))?;
+        }
+    }
+    Ok(())
 }
 
 /// A root that was found, and its annotations.
@@ -76,4 +131,24 @@ pub(crate) fn root_of(cluster: &Cluster, namespace: &str, run_id: &RunId) -> Res
             "`assay status --namespace {namespace}` lists those that it has; a finished run is in its store ({RUN})"
         ))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_namespace_that_was_made_for_a_run_is_removed() {
+        let of = |metadata: serde_json::Value| {
+            let namespace = serde_json::from_value(serde_json::json!({"metadata": metadata})).expect("a namespace");
+            made_for_one_run(&namespace).map(|made| made.to_string())
+        };
+        let marked = serde_json::json!({"name": "a", "uid": "u", "labels": {TEMPORARY.0: TEMPORARY.1}});
+        assert_eq!(of(marked.clone()), Some("a=u".to_owned()));
+        assert_eq!("a=u".parse(), Ok(Temporary { name: "a".to_owned(), uid: "u".to_owned() }));
+        assert_eq!(of(serde_json::json!({"name": "a", "uid": "u"})), None, "somebody else's");
+        let mut going = marked;
+        going["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+        assert_eq!(of(going), None);
+    }
 }

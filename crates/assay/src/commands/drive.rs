@@ -10,13 +10,13 @@ use assay_runner::{DriverSpec, InCluster, KeyRing, Run as Driven, SourceSpec, To
 use assay_stage::{Clock, Exit, Failure, write_failure};
 use serde_json::json;
 
-use crate::commands::cluster::{find_root, root_of, site};
+use crate::commands::cluster::{Temporary, find_root, remove, root_of, site};
 use crate::commands::on_kubernetes::EXPIRES_NS;
 use crate::commands::opened::Where;
 use crate::commands::run::no_valid_trial;
 use crate::commands::{push, tidy};
 use crate::output;
-use crate::told::Teller;
+use crate::told::{Teller, Told, tell};
 
 /// How often it is looked for whether somebody wants the run stopped.
 const LOOK: Duration = Duration::from_secs(1);
@@ -47,6 +47,9 @@ pub(crate) struct Drive {
     /// How long a pod that cannot start is waited for
     #[arg(long, value_name = "SECONDS", default_value_t = START_LIMIT_SECONDS)]
     start_limit: u64,
+    /// A namespace that was made for this run, and is removed once it is over; its own comes last
+    #[arg(long, value_name = "NAME=UID")]
+    remove: Vec<Temporary>,
 }
 
 impl Drive {
@@ -83,6 +86,27 @@ impl Drive {
         let lease = Lease::take(&cluster, &site.namespace, &self.run_id, &here.uid, &root, &lost)?;
         watch_for_end(&cluster, &site.namespace, &self.run_id, &root, &stopped, [told_to_end, lost]);
 
+        let at = InCluster {
+            cluster: cluster.clone(),
+            site,
+            root,
+            queue: self.queue.clone(),
+            start_limit: Duration::from_secs(self.start_limit),
+        };
+        let driven = self.drive_in(at, &stopped);
+        tell(&Told::Ended { failure: driven.as_ref().err().cloned() });
+        output::talk(format!("asked the API server {} times", cluster.asked()));
+        // The last act: this pod goes with its namespace.
+        let removed = remove(&cluster, &self.remove);
+        drop(lease);
+        driven?;
+        removed?;
+        Ok(Exit::Done)
+    }
+
+    /// Drives the run to its end, as the only one who does.
+    fn drive_in(&self, at: InCluster, stopped: &Cancel) -> Result<(), Failure> {
+        let site = at.site.clone();
         let password = std::env::var_os("COSIGN_PASSWORD").unwrap_or_default();
         let key = Path::new(KEY_FOLDER).join("cosign.key");
         let keys = KeyRing::of_file(Role::Source, &key, password.as_encoded_bytes())?;
@@ -100,18 +124,14 @@ impl Drive {
             plan: json!({"fetch": !self.no_fetch}),
             home: PathBuf::from(SCRATCH),
         };
-        let run = Driven::of_driver(&spec, keys, &stopped)?;
+        let run = Driven::of_driver(&spec, keys, stopped)?;
         if run.published()?.is_none() {
-            let start_limit = Duration::from_secs(self.start_limit);
-            let at = InCluster { cluster: cluster.clone(), site: site.clone(), root, queue: self.queue.clone(), start_limit };
             run.drive_in(at, &mut Teller::default())?;
         }
         if self.pipeline.is_some() {
-            finish(&run, &site, &stopped)?;
+            finish(&run, &site, stopped)?;
         }
-        drop(lease);
-        output::talk(format!("asked the API server {} times", cluster.asked()));
-        Ok(Exit::Done)
+        Ok(())
     }
 
     /// The root that whoever started the run has made. A schedule has made none, and its Job does not say yet of which run it is.

@@ -1,23 +1,31 @@
 //! `assay run --on kubernetes`: the run's Source goes into the store, a driver into the cluster, and what it tells comes back here.
 
+use std::ffi::OsString;
 use std::io::IsTerminal as _;
+use std::os::unix::ffi::OsStringExt as _;
+use std::time::{Duration, Instant};
 
-use assay_cluster::{Cluster, DriverJob, Forward, Job, Place, Site, driver_job, driver_name, has_ended, root, root_name};
-use assay_manifest::{InputRef, Instant};
+use assay_cluster::{Cluster, DriverJob, Forward, Job, Place, Secret, Site, driver_job, driver_name, has_ended, root, root_name};
+use assay_manifest::InputRef;
 use assay_process::{Cancel, Signal};
 use assay_runner::{Config, Run as Driven, RunSpec, ToBranch};
 use assay_stage::{Clock, Exit, Failure};
 
 use crate::commands::attach::{Interrupt, follow};
-use crate::commands::cluster::{InCluster, root_of};
+use crate::commands::bootstrap::{For, install, serves_already};
+use crate::commands::cluster::{InCluster, Temporary, remove, root_of, temporary};
 use crate::commands::fetch::fetch;
 use crate::commands::opened::Where;
+use crate::commands::render::InstallOptions;
 use crate::commands::run::{Asked, make_missing_keys};
 use crate::output;
 use crate::progress::Progress;
 
 /// How long the objects of a run that nobody took down may stay.
 pub(crate) const EXPIRES_NS: i64 = 24 * 3600 * 1_000_000_000;
+/// How long a store that was just made may take: its volume has to be found, and its image.
+const STORE_LIMIT: Duration = Duration::from_mins(3);
+const LOOK: Duration = Duration::from_millis(500);
 
 /// What matters in a cluster only.
 #[derive(clap::Args)]
@@ -31,9 +39,24 @@ pub(crate) struct OnKubernetes {
     /// Start the run and leave it to itself
     #[arg(long)]
     detach: bool,
-    /// Keep the run's objects once it is finished
+    /// Keep the run's objects once it is finished, and the namespaces that were made for it
     #[arg(long)]
     keep: bool,
+    /// Install what is missing; namespaces that are made for it are removed after the run
+    #[arg(long, requires = "image")]
+    bootstrap: bool,
+    /// The image of all stages, by digest, for --bootstrap
+    #[arg(long, value_name = "IMAGE", requires = "bootstrap")]
+    image: Option<String>,
+    /// The artifact store, as pods reach it, for --bootstrap; one that is served in the cluster if left out
+    #[arg(long, value_name = "URI", requires = "bootstrap")]
+    cluster_store: Option<String>,
+    /// The namespace of a store that is served in the cluster, for --bootstrap; `<namespace>-store` if left out
+    #[arg(long, value_name = "NAME", requires = "bootstrap", conflicts_with = "cluster_store")]
+    store_namespace: Option<String>,
+    /// The size of the claim of a store that is made, for --bootstrap; 100Gi if left out
+    #[arg(long, value_name = "SIZE", requires = "bootstrap", conflicts_with = "cluster_store")]
+    store_size: Option<String>,
     /// The store to copy the finished run to; where the cluster's store is reached only through its API server, the usual one
     #[arg(long, value_name = "URI")]
     fetch_to: Option<String>,
@@ -48,11 +71,66 @@ pub(crate) struct OnKubernetes {
 impl OnKubernetes {
     /// Runs a pipeline in the cluster, to its end unless it is to be left to itself.
     pub(crate) fn run(&self, asked: &Asked, pushes: bool, fetches: bool) -> Result<Exit, Failure> {
+        let cluster = self.at.connect()?;
+        let made = self.make_missing(&cluster)?;
+        let site = self.at.site(&cluster)?;
+        ask_as_source(&cluster, &site)?;
         let cancel = assay_process::cancel_on_signals(&[Signal::INT, Signal::TERM])
             .map_err(|error| Failure::environment("signals", "cannot handle signals").because(&error))?;
-        let cluster = self.at.connect()?;
-        let site = self.at.site(&cluster)?;
-        let reached = Reached::of(&cluster, &site, asked.store.as_deref())?;
+        let place = There { cluster, site, made };
+        let ran = self.run_at(&place, asked, pushes, fetches, &cancel);
+        if !self.keep && !self.detach {
+            place.remove_made(ran.as_ref().err());
+        }
+        ran
+    }
+
+    /// Installs what is missing, if that is asked for.
+    fn make_missing(&self, cluster: &Cluster) -> Result<Made, Failure> {
+        let Some(image) = self.image.as_deref().filter(|_| self.bootstrap) else { return Ok(Made::default()) };
+        let mut options = InstallOptions::usual(image, &self.at.namespace);
+        options.cluster_store.clone_from(&self.cluster_store);
+        options.store_namespace.clone_from(&self.store_namespace);
+        if let Some(size) = &self.store_size {
+            options.store_size.clone_from(size);
+        }
+        let is_installed = match self.at.site(cluster) {
+            Err(failure) if failure.code == "not_installed" => false,
+            found => found.map(|_| true)?,
+        };
+        let store = options.served_store().map(|(namespace, _)| namespace);
+        if !is_installed {
+            self.check_store_outlasts(cluster, &options, store.as_deref())?;
+            let trust = install(cluster, &options, For::OneRun)?;
+            store.as_deref().map_or(Ok(()), |store| wait_for_store(cluster, store))?;
+            output::talk(format!(
+                "runs of this namespace verify for whoever trusts its keys; a reviewer merges this policy:\n\n{}\n",
+                trust.trim_end()
+            ));
+        }
+        let site = self.at.site(cluster)?;
+        let with_driver = temporary(cluster, [site.targets_namespace.as_str(), site.namespace.as_str()].into_iter())?;
+        let store = temporary(cluster, store.as_deref().into_iter())?;
+        Ok(Made { with_driver, store })
+    }
+
+    /// A store whose namespace goes with the run takes the results along, unless they were fetched before.
+    fn check_store_outlasts(&self, cluster: &Cluster, options: &InstallOptions, store: Option<&str>) -> Result<(), Failure> {
+        let Some(namespace) = store else { return Ok(()) };
+        let is_there = serves_already(cluster, options)?
+            || cluster.get::<serde_json::Value>(&Place::in_cluster("Namespace", namespace))?.is_some();
+        if is_there || self.keep || (self.fetch_to.is_some() && !self.detach) {
+            return Ok(());
+        }
+        let message = format!("the store would be served in the namespace `{namespace}`, which is removed after the run");
+        Err(Failure::usage("temporary_store", message).hint(
+            "name one that stays with `--store-namespace` or `--cluster-store`, or fetch the run before: `--fetch-to` without `--detach`",
+        ))
+    }
+
+    fn run_at(&self, there: &There, asked: &Asked, pushes: bool, fetches: bool, cancel: &Cancel) -> Result<Exit, Failure> {
+        let There { cluster, site, .. } = there;
+        let reached = Reached::of(cluster, site, asked.store.as_deref())?;
         let config = Config::find()?;
         let password = std::env::var_os("COSIGN_PASSWORD").unwrap_or_default();
         make_missing_keys(&config, password.as_encoded_bytes())?;
@@ -64,13 +142,13 @@ impl OnKubernetes {
             binaries: std::path::PathBuf::new(),
             trust: Some(site.trust.clone().into_bytes()),
         };
-        let run = Driven::open(&spec, &config, password.as_encoded_bytes(), &cancel)?;
+        let run = Driven::open(&spec, &config, password.as_encoded_bytes(), cancel)?;
         let to_branch = if pushes { run.to_branch()? } else { ToBranch::No };
         if run.published()?.is_none() {
             run.sign_source()?;
             let mut progress = Progress::new(asked.json, std::io::stderr().is_terminal());
             progress.begin(&run);
-            self.start(&cluster, &site, &run, fetches)?;
+            self.start(there, &run, fetches)?;
             if self.detach {
                 drop(progress);
                 let (run, options) = (&run.run_id, self.at.options());
@@ -79,12 +157,12 @@ impl OnKubernetes {
                 output::line(format!("stop      assay cancel {run}{options}"));
                 return Ok(Exit::Done);
             }
-            follow(&cluster, &self.at, &run.run_id, &mut progress, &cancel, Interrupt::Stops)?;
+            follow(cluster, &self.at, &run.run_id, &mut progress, cancel, Interrupt::Stops)?;
         }
         let publication = run
             .published()?
             .ok_or_else(|| Failure::unexpected("publication", "the run is finished, but its store has no publication"))?;
-        let presented = self.present(asked, &run, publication, &reached, &to_branch, &cancel);
+        let presented = self.present(asked, &run, publication, &reached, &to_branch, cancel);
         // What could not be shown may still be looked into.
         if presented.is_ok()
             && !self.keep
@@ -127,8 +205,9 @@ impl OnKubernetes {
     }
 
     /// Has a driver drive the run, unless one does. One that has ended is replaced.
-    fn start(&self, cluster: &Cluster, site: &Site, run: &Driven, fetches: bool) -> Result<(), Failure> {
-        let expires = Instant::from_unix_ns(Clock.now().unix_ns().saturating_add(EXPIRES_NS));
+    fn start(&self, there: &There, run: &Driven, fetches: bool) -> Result<(), Failure> {
+        let There { cluster, site, made } = there;
+        let expires = assay_manifest::Instant::from_unix_ns(Clock.now().unix_ns().saturating_add(EXPIRES_NS));
         let commit = run.source.commit.as_deref().unwrap_or("none");
         let facts =
             [("pipeline", run.source.pipeline.as_str()), ("commit", commit), ("image", &site.image), ("store", &site.store)];
@@ -142,7 +221,7 @@ impl OnKubernetes {
                 output::talk("a driver drives the run already; following it");
                 return Ok(());
             }
-            remove(cluster, &place)?;
+            free(cluster, &place)?;
         }
         // Whoever runs it again wants it no longer stopped, and kept for as long as any other.
         let renewed =
@@ -158,20 +237,69 @@ impl OnKubernetes {
         if let Some(limit) = self.start_limit {
             arguments.extend(["--start-limit".to_owned(), limit.to_string()]);
         }
+        // Where the store goes as well, it is this command that knows when it may.
+        if !self.keep && made.store.is_empty() {
+            arguments.extend(made.with_driver.iter().flat_map(|made| ["--remove".to_owned(), made.to_string()]));
+        }
         cluster.create(&driver_job(&DriverJob { site, root: &root, run_id: &run.run_id, arguments: &arguments })).map(drop)
     }
 }
 
 /// Deletes a Job and waits until its name is free.
-fn remove(cluster: &Cluster, place: &Place<'_>) -> Result<(), Failure> {
+fn free(cluster: &Cluster, place: &Place<'_>) -> Result<(), Failure> {
     cluster.delete(place, None)?;
     for _ in 0..120 {
         if cluster.get::<serde_json::Value>(place)?.is_none() {
             return Ok(());
         }
-        std::thread::sleep(std::time::Duration::from_millis(500));
+        std::thread::sleep(LOOK);
     }
     Err(Failure::environment("driver_stays", "the run's last driver is not removed"))
+}
+
+/// Where a run takes place.
+struct There {
+    cluster: Cluster,
+    site: Site,
+    made: Made,
+}
+
+impl There {
+    /// Removes what the driver has not. A store goes only once all that was wanted of it is here.
+    fn remove_made(&self, failure: Option<&Failure>) {
+        let made = &self.made;
+        let goes_on = failure.is_some_and(|failure| failure.code == "connection_lost");
+        if made.is_empty() || goes_on {
+            return;
+        }
+        let all: Vec<Temporary> = made.store.iter().chain(&made.with_driver).cloned().collect();
+        let names = all.iter().map(|made| made.name.as_str()).collect::<Vec<_>>().join(" ");
+        if failure.is_some() && !made.store.is_empty() {
+            output::talk(format!(
+                "the namespaces that were made for this run stay, because their store has what is known of it; then:\n  kubectl delete namespace {names}"
+            ));
+            return;
+        }
+        match remove(&self.cluster, &all) {
+            Ok(()) => output::talk(format!("removed    {names}, which were made for this run")),
+            Err(failure) => output::talk(format!("the namespaces {names} stay: {}", failure.message)),
+        }
+    }
+}
+
+/// What was made for the run, and goes with it.
+#[derive(Debug, Default)]
+struct Made {
+    /// Namespaces whose removal is the driver's last act, its own as the last one.
+    with_driver: Vec<Temporary>,
+    /// The namespace of the store, where that goes too.
+    store: Vec<Temporary>,
+}
+
+impl Made {
+    fn is_empty(&self) -> bool {
+        self.with_driver.is_empty() && self.store.is_empty()
+    }
 }
 
 /// How this machine reaches the cluster's store.
@@ -194,19 +322,48 @@ impl Reached {
                 (format!("{place}?endpoint=http://{}", forward.address), Some(forward))
             }
         };
-        tell_credentials(site, &uri);
         Ok(Self { uri, called: site.store.clone(), forward })
     }
 }
 
-/// A store of the cluster knows a person who starts runs as `source`.
-fn tell_credentials(site: &Site, uri: &str) {
+/// Waits until a store that was just made serves.
+fn wait_for_store(cluster: &Cluster, namespace: &str) -> Result<(), Failure> {
+    let begun = Instant::now();
+    while begun.elapsed() < STORE_LIMIT {
+        let store: Option<serde_json::Value> = cluster.get(&Place::named("Deployment", namespace, "assay-store"))?;
+        if store.is_some_and(|store| store["status"]["readyReplicas"].as_u64() > Some(0)) {
+            return Ok(());
+        }
+        std::thread::sleep(LOOK);
+    }
+    Err(Failure::environment("store", format!("the store of namespace `{namespace}` does not serve after {STORE_LIMIT:?}"))
+        .hint(format!("kubectl --namespace {namespace} get pods,persistentvolumeclaims,events")))
+}
+
+/// A served store knows whoever starts runs as `source`. Whoever may read that Secret need not be told it: this program starts anew with
+/// it, because a store takes its credentials from the environment, which no list of processes shows.
+fn ask_as_source(cluster: &Cluster, site: &Site) -> Result<(), Failure> {
     let is_given = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    if uri.starts_with("s3://") && !is_given("AWS_ACCESS_KEY_ID") && site.forward.is_some() {
-        let secret = "secret assay-store-source --template '{{.data.AWS_SECRET_ACCESS_KEY | base64decode}}'";
+    if site.forward.is_none() || is_given("AWS_ACCESS_KEY_ID") {
+        return Ok(());
+    }
+    let name = "assay-store-source";
+    let secret: Option<Secret> = cluster
+        .get(&Place::named("Secret", &site.namespace, name))
+        .or_else(|failure| if failure.code == "forbidden" { Ok(None) } else { Err(failure) })?;
+    let Some([id, key]) = secret.and_then(|secret| {
+        let member = |name: &str| secret.data.as_ref()?.get(name).map(|bytes| OsString::from_vec(bytes.0.clone()));
+        Some([member("AWS_ACCESS_KEY_ID")?, member("AWS_SECRET_ACCESS_KEY")?])
+    }) else {
+        let template = "--template '{{.data.AWS_SECRET_ACCESS_KEY | base64decode}}'";
         output::talk(format!(
-            "the cluster's store asks who you are; an administrator gives you these:\n  export AWS_ACCESS_KEY_ID=source AWS_SECRET_ACCESS_KEY=\"$(kubectl --namespace {} get {secret})\"",
+            "the cluster's store asks who you are; an administrator gives you these:\n  export AWS_ACCESS_KEY_ID=source AWS_SECRET_ACCESS_KEY=\"$(kubectl --namespace {} get secret {name} {template})\"",
             site.namespace
         ));
-    }
+        return Ok(());
+    };
+    let mut command = std::process::Command::new("/proc/self/exe");
+    command.args(std::env::args_os().skip(1)).env("AWS_ACCESS_KEY_ID", id).env("AWS_SECRET_ACCESS_KEY", key);
+    let error = std::os::unix::process::CommandExt::exec(&mut command);
+    Err(Failure::environment("binaries", "this program cannot be started anew").because(&error))
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use assay_cluster::{Cron, Install, Object, Site, cron_job, installation, to_yaml};
+use assay_cluster::{Cron, Install, Object, ServedStore, Site, cron_job, installation, to_yaml};
 use assay_process::{Cancel, Spawner};
 use assay_runner::{SourceSpec, read_source};
 use assay_stage::{Exit, Failure};
@@ -58,13 +58,13 @@ pub(crate) struct InstallOptions {
     targets_namespace: Option<String>,
     /// The artifact store, as pods reach it; one that is served in the cluster if left out
     #[arg(long, value_name = "URI")]
-    cluster_store: Option<String>,
+    pub(crate) cluster_store: Option<String>,
     /// The namespace of a store that is served in the cluster; `<namespace>-store` if left out
     #[arg(long, value_name = "NAME", conflicts_with = "cluster_store")]
-    store_namespace: Option<String>,
+    pub(crate) store_namespace: Option<String>,
     /// The size of the claim of a store that is served in the cluster
     #[arg(long, value_name = "SIZE", default_value = STORE_SIZE, conflicts_with = "cluster_store")]
-    store_size: String,
+    pub(crate) store_size: String,
     /// Do not let stages read nodes: the facts of nodes are unknown then
     #[arg(long)]
     without_nodes: bool,
@@ -75,20 +75,34 @@ pub(crate) struct InstallOptions {
 
 /// The installation as it is where nothing else is said, with an image of zeros: the base that agents apply.
 pub(crate) fn base() -> Result<String, Failure> {
-    let options = InstallOptions {
-        image: format!("assay.test/assay@sha256:{}", "0".repeat(64)),
-        namespace: "assay".to_owned(),
-        targets_namespace: None,
-        cluster_store: None,
-        store_namespace: None,
-        store_size: STORE_SIZE.to_owned(),
-        without_nodes: false,
-        trust: None,
-    };
-    to_yaml(&options.objects(NOBODY.to_owned(), None)?.1)
+    let options = InstallOptions::usual(&format!("assay.test/assay@sha256:{}", "0".repeat(64)), "assay");
+    to_yaml(&options.objects(NOBODY.to_owned(), None, Makes::Store)?.1)
+}
+
+/// Whether a served store is part of an installation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Makes {
+    /// It is.
+    Store,
+    /// Another installation's is used as it is.
+    NoStore,
 }
 
 impl InstallOptions {
+    /// What is installed in a namespace where nothing else is said.
+    pub(crate) fn usual(image: &str, namespace: &str) -> Self {
+        Self {
+            image: image.to_owned(),
+            namespace: namespace.to_owned(),
+            targets_namespace: None,
+            cluster_store: None,
+            store_namespace: None,
+            store_size: STORE_SIZE.to_owned(),
+            without_nodes: false,
+            trust: None,
+        }
+    }
+
     /// What pods are told.
     pub(crate) fn site(&self, trust: String) -> Site {
         let store = self.served_store().map(|(namespace, _)| namespace);
@@ -115,7 +129,12 @@ impl InstallOptions {
     }
 
     /// All objects, with keys where there are any.
-    pub(crate) fn objects(&self, trust: String, keys: Option<&assay_cluster::Keys>) -> Result<(Site, Vec<Object>), Failure> {
+    pub(crate) fn objects(
+        &self,
+        trust: String,
+        keys: Option<&assay_cluster::Keys>,
+        makes: Makes,
+    ) -> Result<(Site, Vec<Object>), Failure> {
         let site = self.site(trust);
         // What is refused later is refused before anything is applied.
         let data = serde_json::from_value(site.config_map()["data"].clone()).unwrap_or_default();
@@ -123,7 +142,9 @@ impl InstallOptions {
         let served = self.served_store();
         let install = Install {
             site: &site,
-            served_store: served.as_ref().map(|(namespace, size)| (namespace.as_str(), size.as_str())),
+            served_store: served
+                .as_ref()
+                .map(|(namespace, size)| ServedStore { namespace, size: (makes == Makes::Store).then_some(size) }),
             reads_nodes: !self.without_nodes,
         };
         let objects = installation(&install, keys);
@@ -138,7 +159,7 @@ impl Render {
             None => NOBODY.to_owned(),
             Some(path) => read_policy(path)?,
         };
-        let (site, mut objects) = self.install.objects(trust, None)?;
+        let (site, mut objects) = self.install.objects(trust, None, Makes::Store)?;
         if self.only_schedules {
             objects.clear();
         }
