@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::docs::{Reader, blocks};
 use crate::pipeline::{list, text};
 use crate::support::{Fixture, PIPELINE, Ran, Running, write_file};
 
@@ -449,6 +450,40 @@ fn what_a_cluster_does_to_a_stage_is_named() {
         at.lab.kubectl(&["--namespace", &at.namespace, "delete", "configmap", &format!("assay-{run}")]).success();
         person.nothing_left(run);
     }
+}
+
+/// The page's first run, in namespaces of the test's own.
+#[test]
+fn the_first_run_of_the_page_is_followed_to_its_end() {
+    let Some(lab) = lab() else { return };
+    let up = UP.read().unwrap_or_else(PoisonError::into_inner);
+    let own = format!("it-page-{}", std::process::id());
+    let page = include_str!("../../docs/kubernetes.md");
+    let here = |page: String, words: &str| page.replace(&format!("\n{words} "), &format!("\n{words} --namespace {own} "));
+    let page = ["assay bootstrap", "assay status", "assay cancel"].into_iter().fold(page.to_owned(), here);
+    let page = page.replace("--on kubernetes --run-id", &format!("--on kubernetes --namespace {own} --run-id"));
+    let page = page.replace("--namespace assay-store rollout", &format!("--namespace {own}-store rollout"));
+    let blocks: Vec<_> =
+        blocks(&page).into_iter().filter(|block| block.what == "run" || block.what.starts_with("file=")).collect();
+    assert!(blocks.len() >= 7, "the page has its steps");
+    let mut fixture = Fixture::bare();
+    fixture.set("KUBECONFIG", &lab.kubeconfig);
+    fixture.set("image", &lab.image);
+    for name in ["GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"] {
+        fixture.set(name, "reader@example.org");
+    }
+    let mut reader = Reader::new(&fixture);
+    let tools = lab.kubectl.parent().expect("kubectl lies in a folder").to_owned();
+    reader.tools = Some(tools);
+    for block in &blocks {
+        reader.follow(block);
+    }
+    assert!(reader.folder.join("first/.assay/runs/first/source").is_file(), "the finished run is here");
+    for name in [own.clone(), format!("{own}-targets"), format!("{own}-store")] {
+        lab.kubectl(&["delete", "namespace", &name, "--wait=false"]).success();
+    }
+    lab.kubectl(&["delete", "clusterrole,clusterrolebinding", &format!("assay-nodes-{own}")]).success();
+    drop(up);
 }
 
 /// A namespace that is not there is made for a run where that is asked for, and goes with it; what was there before stays.

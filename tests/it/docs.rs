@@ -12,12 +12,12 @@ use crate::pipeline::{list, text};
 use crate::support::{Fixture, Ran, binary, files_under};
 
 /// A fenced block that says what is to be done with it: `sh run`, `sh beside`, `sql ask` or `yaml file=PATH`.
-struct Block {
-    what: String,
+pub(crate) struct Block {
+    pub(crate) what: String,
     body: String,
 }
 
-fn blocks(page: &str) -> Vec<Block> {
+pub(crate) fn blocks(page: &str) -> Vec<Block> {
     let mut blocks = Vec::new();
     let mut lines = page.lines();
     while let Some(line) = lines.next() {
@@ -29,21 +29,23 @@ fn blocks(page: &str) -> Vec<Block> {
 }
 
 /// Somebody who does what a page says, in a folder of their own.
-struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     fixture: &'a Fixture,
-    folder: PathBuf,
+    pub(crate) folder: PathBuf,
+    /// A folder of programs that the page expects to be installed.
+    pub(crate) tools: Option<PathBuf>,
     /// What runs in a terminal of its own: it ends when the reader has done with the page.
     beside: Vec<Child>,
 }
 
 impl<'a> Reader<'a> {
-    fn new(fixture: &'a Fixture) -> Self {
+    pub(crate) fn new(fixture: &'a Fixture) -> Self {
         let folder = fixture.root().join("reader");
         std::fs::create_dir(&folder).expect("a folder for the reader");
-        Self { fixture, folder, beside: Vec::new() }
+        Self { fixture, folder, tools: None, beside: Vec::new() }
     }
 
-    fn follow(&mut self, block: &Block) {
+    pub(crate) fn follow(&mut self, block: &Block) {
         match block.what.as_str() {
             "run" => self.run(&block.body),
             "beside" => {
@@ -64,9 +66,10 @@ impl<'a> Reader<'a> {
     /// A shell that ends at the first failure, with this workspace's binaries on its path.
     fn shell(&self, commands: &str) -> Command {
         let binaries = binary("assay").parent().expect("binaries lie in a folder").to_owned();
-        let path = format!("{}:{}", binaries.display(), std::env::var("PATH").expect("a PATH"));
+        let folders = std::iter::once(binaries).chain(self.tools.clone());
+        let path = std::env::join_paths(folders.chain(std::env::split_paths(&std::env::var_os("PATH").expect("a PATH"))));
         let mut shell = self.fixture.command(Path::new("sh"));
-        shell.args(["-euc", commands]).current_dir(&self.folder).env("PATH", path);
+        shell.args(["-euc", commands]).current_dir(&self.folder).env("PATH", path.expect("paths"));
         shell
     }
 
