@@ -12,6 +12,9 @@ use std::process::{Command, Stdio};
 use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
+use assay_cluster::{Resources, Root, Site, StageJob, stage_job};
+use assay_manifest::{Digest, Role};
+use assay_stage::StageName;
 use serde_json::{Value, json};
 
 use crate::docs::{Reader, blocks};
@@ -109,6 +112,14 @@ impl Lab {
         self.all(namespace, &["pods", "--selector", &format!("assay.dev/run={run}")])
     }
 
+    /// An image on the nodes that holds nothing of Assay's: the one that keeps a pod's namespaces, where the nodes say that they have it.
+    fn other_image(&self) -> Option<String> {
+        let nodes = self.all("default", &["nodes"]);
+        let images = nodes.iter().flat_map(|node| list(&node["status"]["images"]));
+        let mut names = images.flat_map(|image| list(&image["names"])).map(text);
+        names.find(|name| name.contains("/pause@sha256:")).map(str::to_owned)
+    }
+
     /// All objects that kubectl finds.
     fn all(&self, namespace: &str, what: &[&str]) -> Vec<Value> {
         list(&self.get(namespace, what)["items"]).clone()
@@ -160,8 +171,9 @@ impl Installed {
         if lab.has_node {
             lab.kubectl(&["--namespace", &store, "rollout", "status", "deployment/assay-store", "--timeout", "180s"]).success();
         }
-        // An image that no node has, which stages may name all the same.
-        let images = json!({"data": {"images": format!("assay.test/absent@sha256:{}", "0".repeat(64))}});
+        // Images that stages may name: one that no node has, and one that is not Assay's.
+        let reviewed = [Some(format!("assay.test/absent@sha256:{}", "0".repeat(64))), lab.other_image()];
+        let images = json!({"data": {"images": reviewed.into_iter().flatten().collect::<Vec<_>>().join("\n")}});
         lab.kubectl(&["--namespace", namespace, "patch", "configmap", "assay", "--patch", &images.to_string()]).success();
         let template = "{{.data.AWS_SECRET_ACCESS_KEY | base64decode}}";
         let secret = ["--namespace", namespace, "get", "secret", "assay-store-source", "--template", template];
@@ -244,6 +256,14 @@ spec:
             ),
         );
         self.fixture.commit("a pipeline");
+    }
+
+    /// Has the workload name an image of its own.
+    fn in_image(&self, image: &str) {
+        let path = "workloads/chat/workload.yaml";
+        let workload = std::fs::read_to_string(self.fixture.repo().join(path)).expect("a workload");
+        self.fixture.write(path, &format!("{workload}  image: \"{image}\"\n"));
+        self.fixture.commit("an image of its own");
     }
 
     fn arguments<'b>(&'b self, run: &'b str, more: &[&'b str]) -> Vec<&'b str> {
@@ -593,6 +613,74 @@ fn a_quota_that_is_used_up_is_named() {
         .success();
 }
 
+/// What execute's pods are to have besides, in a pipeline.
+const POD: &str = "env: [{name: GREETING, value: \"$(ASSAY_STORE)\"}], \
+    tolerations: [{key: assay.dev/taint, operator: Exists, effect: NoSchedule}], \
+    affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [\
+        {key: kubernetes.io/os, operator: In, values: [linux]}]}]}}}, \
+    volumes: [{name: data, emptyDir: {}}], volumeMounts: [{name: data, mountPath: /data}], \
+    securityContext: {runAsUser: 1000, runAsGroup: 1000, fsGroup: 2000}";
+
+/// Execute runs in an image that holds nothing of Assay's, because its workload names it. Its programs are put into it, and its pods
+/// have what the pipeline asks for.
+#[test]
+fn a_workload_runs_in_an_image_of_its_own() {
+    let Some(at) = installed() else { return };
+    let Some(image) = at.lab.other_image() else {
+        println!("the nodes name no other image: no workload ran in one of its own");
+        return;
+    };
+    let person = at.person();
+    let asked = format!("resources: {{cpu: 100m, memory: 256Mi}}, pod: {{{POD}}}");
+    person.pipeline("mode: closed, concurrency: [1], requests: 20", 1, &[("execute", &asked)]);
+    person.in_image(&image);
+    person.run("own-image", &["--trust", &person.trust(), "--keep"]).success();
+    let pod = person.pod_of("own-image", "execute", "Succeeded");
+    let spec = &pod["spec"];
+    let (before, container) = (&spec["initContainers"][0], &spec["containers"][0]);
+    assert_eq!((text(&container["image"]), text(&before["image"])), (image.as_str(), at.lab.image.as_str()));
+    assert!(list(&before["volumeMounts"]).iter().all(|mount| mount["name"] == "programs"), "it has no key: {before}");
+    assert!(list(&container["env"]).contains(&json!({"name": "GREETING", "value": "$$(ASSAY_STORE)"})), "{container}");
+    assert!(list(&container["volumeMounts"]).iter().any(|mount| mount["mountPath"] == "/data"), "{container}");
+    assert_eq!((&spec["securityContext"]["runAsUser"], &spec["securityContext"]["runAsNonRoot"]), (&json!(1000), &json!(true)));
+    assert!(list(&spec["tolerations"]).iter().any(|toleration| toleration["key"] == "assay.dev/taint"), "{spec}");
+    let affinity = &spec["affinity"]["nodeAffinity"];
+    assert!(affinity["requiredDuringSchedulingIgnoredDuringExecution"].is_object(), "what is asked for: {affinity}");
+    assert!(affinity["preferredDuringSchedulingIgnoredDuringExecution"].is_array(), "and away from the target: {affinity}");
+    person.fixture.assay(&["verify", "own-image", "--trust", &person.trust()]).success();
+
+    // Where it runs is no part of what is measured: on this machine the plan is the same.
+    person.fixture.run("own-here").success();
+    let plan = |run: &str| person.fixture.manifest(run, "plan")["body"].clone();
+    assert_eq!(plan("own-image"), plan("own-here"));
+    at.lab.kubectl(&["--namespace", &at.namespace, "delete", "configmap", "assay-own-image"]).success();
+    person.nothing_left("own-image");
+}
+
+/// One block has one image, and execute's key goes to none that nobody has reviewed: both are said before a target is brought up.
+#[test]
+fn an_image_that_cannot_be_is_refused_before_anything_is_brought_up() {
+    let Some(at) = installed() else { return };
+    let absent = format!("assay.test/absent@sha256:{}", "0".repeat(64));
+    let of_stage = format!("image: \"{absent}\"");
+    let unreviewed = format!("assay.test/foreign@sha256:{}", "1".repeat(64));
+    for (run, of_stage, of_workload, code) in [
+        ("two-images", of_stage.as_str(), &unreviewed, "workload_image"),
+        ("unreviewed", "retries: 1", &unreviewed, "stage_image"),
+    ] {
+        let person = at.person();
+        person.pipeline("mode: closed, concurrency: [1], requests: 5", 1, &[("execute", of_stage)]);
+        person.in_image(of_workload);
+        person.run(run, &[]).refuses(10, code);
+        let jobs = at.lab.all(&at.namespace, &["jobs", "--selector", &format!("assay.dev/run={run}")]);
+        let mut stages: Vec<_> = jobs.iter().map(|job| text(&job["metadata"]["labels"]["assay.dev/stage"])).collect();
+        stages.sort_unstable();
+        assert_eq!(stages, ["driver", "plan"], "{run}");
+        at.lab.kubectl(&["--namespace", &at.namespace, "delete", "configmap", &format!("assay-{run}")]).success();
+        person.nothing_left(run);
+    }
+}
+
 /// A run that failed before its first trial has released its target. Whoever takes it up measures another one, and says so.
 #[test]
 fn a_target_that_was_released_is_brought_up_anew() {
@@ -727,7 +815,7 @@ fn no_stage_may_do_more_than_its_own() {
     }
 }
 
-/// Four ways to publish's key, none of which leads there.
+/// Ways to publish's key, none of which leads there.
 #[test]
 fn the_key_of_publish_is_out_of_reach() {
     let Some(at) = installed_in_part() else { return };
@@ -791,10 +879,17 @@ spec:
     person.pipeline("mode: closed, concurrency: [1], requests: 5", 1, &[("plan", &foreign)]);
     person.run("foreign", &[]).refuses(10, "stage_image");
 
-    // By an override: a stage has no field that names a Secret or a service account.
-    for field in ["service_account: assay-publish", "env_from: [assay-key-publish]", "volumes: [assay-key-publish]"] {
-        person.pipeline("mode: closed, concurrency: [1], requests: 5", 1, &[("execute", field)]);
+    // By an override: what a stage may ask of its pods names nothing of Assay's.
+    for asked in [
+        "serviceAccountName: assay-publish",
+        "env: [{name: KEY, valueFrom: {secretKeyRef: {name: assay-key-publish, key: cosign.key}}}]",
+        "envFrom: [{secretRef: {name: assay-key-publish}}]",
+        "volumes: [{name: key-of-publish, secret: {secretName: assay-key-publish}}]",
+        "volumes: [{name: node, hostPath: {path: /}}]",
+    ] {
+        person.pipeline("mode: closed, concurrency: [1], requests: 5", 1, &[("execute", &format!("pod: {{{asked}}}"))]);
         person.run("override", &[]).refuses(10, "definition_invalid");
+        person.fixture.assay(&["validate"]).exits(10);
     }
 }
 
@@ -826,6 +921,74 @@ fn the_api_server_takes_every_rendered_object() {
     );
     let taken = taken.success().stdout;
     assert!(taken.contains("cronjob.batch/fixture") && taken.lines().count() > 30, "{taken}");
+}
+
+/// The Jobs of every stage with everything that a pipeline may ask of it, as the API server takes them; and their pods, which keep to
+/// Pod Security `restricted`.
+#[test]
+fn the_api_server_takes_every_job_with_all_that_a_stage_may_ask_for() {
+    let Some(at) = installed_in_part() else { return };
+    let objects: Vec<Value> = StageName::ALL.iter().flat_map(|stage| job_and_pod(at, *stage)).collect();
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+    let create = ["create", "--dry-run=server", "--validate=strict", "--filename", "-"];
+    let taken = at.lab.kubectl_with(&create, &list.to_string()).success().stdout;
+    assert_eq!(taken.lines().count(), 2 * StageName::ALL.len(), "{taken}");
+}
+
+/// The Job of a stage in an image of its own, with all overrides, and a pod of it.
+fn job_and_pod(at: &Installed, stage: StageName) -> [Value; 2] {
+    let account = if [Role::Provision, Role::Collect].contains(&stage.role()) { "" } else { ", serviceAccountName: default" };
+    let pod = format!(
+        "{POD}, envFrom: [{{prefix: TEAM_, secretRef: {{name: team, optional: true}}}}, {{configMapRef: {{name: team}}}}], \
+         priorityClassName: benchmarks{account}"
+    );
+    let pipeline = Role::STAGES.map(|role| {
+        let asked = if role == stage.role() { format!(", pod: {{{pod}}}") } else { String::new() };
+        format!("{{name: {role}{asked}}}")
+    });
+    let pipeline = format!(
+        "apiVersion: assay.dev/v1alpha1\nkind: Pipeline\nmetadata: {{name: p}}\nspec:\n  workloads: [w]\n  \
+         targets: [{{name: h, kind: host}}]\n  stages: [{}]\n",
+        pipeline.join(", ")
+    );
+    let pipeline = assay_spec::Pipeline::parse("p.yaml", pipeline.as_bytes()).unwrap_or_else(|problems| panic!("{problems:#?}"));
+    let asked = pipeline.spec.stages.iter().find(|asked| asked.role == stage.role()).expect("the stage");
+    let site = Site {
+        namespace: at.namespace.clone(),
+        targets_namespace: at.targets(),
+        store: "s3://results".to_owned(),
+        image: at.lab.image.clone(),
+        trust: String::new(),
+        images: Vec::new(),
+        forward: None,
+    };
+    let (digest, run_id) = (Digest::of(b""), "dry".parse().expect("a run id"));
+    let job = stage_job(&StageJob {
+        site: &site,
+        root: &Root { name: "assay-dry".to_owned(), uid: "0a4ad3ce-1c0e-4c4b-9f4e-3f3f6f2b8f10".to_owned() },
+        run_id: &run_id,
+        stage,
+        input: digest,
+        inputs: &[],
+        parameters: &json!({}),
+        trust: digest,
+        shards: if stage == StageName::Execute { 3 } else { 1 },
+        timeout: Some(Duration::from_mins(1)),
+        retries: 1,
+        resources: &Resources::default(),
+        node_selector: &BTreeMap::new(),
+        avoid: &["node".to_owned()],
+        must_avoid: true,
+        image: Some(&format!("example.org/own@sha256:{}", "1".repeat(64))),
+        asked: &asked.pod,
+        queue: Some("queue"),
+    });
+    // A pod is admitted only where its priority and its account are there.
+    let mut spec = job["spec"]["template"]["spec"].clone();
+    let members = spec.as_object_mut().expect("members");
+    members.remove("priorityClassName");
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("dry-{stage}"), "namespace": at.namespace}, "spec": spec});
+    [job, pod]
 }
 
 /// A schedule's Job finds the branch's commit by itself, and signs its Source with the cluster's own key.

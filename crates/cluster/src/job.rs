@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use assay_manifest::{Digest, InputRef, Role, RunId};
+use assay_spec::PodOverride;
 use assay_stage::StageName;
 use serde_json::{Map, Value, json};
 
+use crate::affinity::keep_off;
 use crate::pod::{Own, template};
 use crate::{KEY_FOLDER, MANAGED_BY, Object, RUN, Root, SCRATCH, STAGE, Site, driver_name, job_name};
 
@@ -85,8 +87,10 @@ pub struct StageJob<'a> {
     pub avoid: &'a [String],
     /// Whether load must be kept off them.
     pub must_avoid: bool,
-    /// Another image with the stage's program, from the pipeline.
+    /// Another image than the installed one that it runs in.
     pub image: Option<&'a str>,
+    /// What its pipeline asks of its pods besides.
+    pub asked: &'a PodOverride,
     /// The queue that it waits in, where the cluster has queues.
     pub queue: Option<&'a str>,
 }
@@ -101,6 +105,7 @@ pub fn stage_job(call: &StageJob<'_>) -> Object {
         role,
         account: format!("assay-{role}"),
         asks_api: matches!(stage, StageName::Provision | StageName::Collect),
+        installed: &site.image,
         image: call.image.unwrap_or(&site.image),
         store: &site.store,
         targets_namespace: &site.targets_namespace,
@@ -113,6 +118,7 @@ pub fn stage_job(call: &StageJob<'_>) -> Object {
         more: Vec::new(),
         affinity: (*stage == StageName::Execute).then(|| keep_off(call.avoid, call.must_avoid)).flatten(),
         spread: (call.shards > 1).then(|| spread(call.run_id)),
+        asked: call.asked,
     });
     let mut spec = json!({
         // Each shard may be tried again so often.
@@ -182,20 +188,6 @@ fn labels(run_id: &RunId, stage: &str) -> Map<String, Value> {
     pairs.into_iter().map(|(key, value)| (key.to_owned(), json!(value))).collect()
 }
 
-/// Load that shares a node with what it measures measures itself as well.
-fn keep_off(nodes: &[String], must: bool) -> Option<Value> {
-    if nodes.is_empty() {
-        return None;
-    }
-    let is_other = |node: &String| json!({"key": "metadata.name", "operator": "NotIn", "values": [node]});
-    let term = json!({"matchFields": nodes.iter().map(is_other).collect::<Vec<_>>()});
-    Some(json!({"nodeAffinity": if must {
-        json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}})
-    } else {
-        json!({"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "preference": term}]})
-    }}))
-}
-
 fn spread(run_id: &RunId) -> Value {
     json!([{
         "maxSkew": 1,
@@ -249,6 +241,7 @@ pub(crate) fn driver_spec(site: &Site, labels: Map<String, Value>, command: Vec<
             role: Role::Source,
             account: "assay-driver".to_owned(),
             asks_api: true,
+            installed: &site.image,
             image: &site.image,
             store: &site.store,
             targets_namespace: &site.targets_namespace,
@@ -264,6 +257,7 @@ pub(crate) fn driver_spec(site: &Site, labels: Map<String, Value>, command: Vec<
             )],
             affinity: None,
             spread: None,
+            asked: &PodOverride::default(),
         }),
     })
 }
@@ -292,7 +286,7 @@ mod tests {
         let root = Root { name: "assay-nightly-1".to_owned(), uid: "u".to_owned() };
         let inputs = [InputRef { kind: Kind::Plan, manifest: digest, bundle: digest }];
         let parameters = json!({"block": 0, "text": "$(KEY)"});
-        let (resources, none) = (Resources::default(), BTreeMap::new());
+        let (resources, none, nothing) = (Resources::default(), BTreeMap::new(), PodOverride::default());
         let mut call = StageJob {
             site: &site,
             root: &root,
@@ -310,6 +304,7 @@ mod tests {
             avoid: &["gpu-1".to_owned()],
             must_avoid: false,
             image: None,
+            asked: &nothing,
             queue: None,
         };
         change(&mut call);
@@ -356,6 +351,48 @@ mod tests {
         let words: Vec<_> = container(&job)["command"].as_array().expect("words").iter().filter_map(Value::as_str).collect();
         assert!(words.contains(&r#"{"block":0,"text":"$$(KEY)"}"#), "{words:?}");
         assert!(words.contains(&"$(JOB_COMPLETION_INDEX)/3"), "{words:?}");
+    }
+
+    const OWN: &str = "example.org/own@sha256:1111111111111111111111111111111111111111111111111111111111111111";
+
+    /// Everything that a stage may ask of its pods.
+    const ASKED: &str = "\
+        env: [{name: NCCL_DEBUG, value: $(KEY)}, {name: HF_TOKEN, valueFrom: {secretKeyRef: {name: hugging-face, key: token}}}], \
+        envFrom: [{configMapRef: {name: proxies, optional: true}}], \
+        tolerations: [{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}], \
+        affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [\
+            {key: pool, operator: In, values: [load]}]}]}}, \
+          podAntiAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 10, podAffinityTerm: {\
+            topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: noisy}}}}]}}, \
+        volumes: [{name: cache, persistentVolumeClaim: {claimName: models, readOnly: true}}, {name: shared, emptyDir: {medium: Memory}}, \
+          {name: authorities, configMap: {name: authorities, items: [{key: ca.crt, path: ca.crt}]}}, {name: login, secret: {secretName: login}}], \
+        volumeMounts: [{name: cache, mountPath: /models, subPath: llama, readOnly: true}, {name: shared, mountPath: /dev/shm}, \
+          {name: authorities, mountPath: /etc/authorities, readOnly: true}, {name: login, mountPath: /login}], \
+        priorityClassName: benchmarks, serviceAccountName: load, \
+        securityContext: {runAsUser: 1000, runAsGroup: 1000, fsGroup: 2000, supplementalGroups: [3000]}";
+
+    #[test]
+    fn an_execute_with_everything_that_a_pipeline_may_ask_for() {
+        let asked = crate::asked::of_stage(Role::Execute, ASKED).unwrap_or_else(|problems| panic!("{problems:#?}"));
+        let job = execute(|call| {
+            call.asked = Box::leak(Box::new(asked));
+            (call.image, call.must_avoid) = (Some(OWN), true);
+        });
+        insta::assert_snapshot!(crate::to_yaml(&[job["spec"]["template"]["spec"].clone()]).expect("YAML"));
+    }
+
+    #[test]
+    fn programs_are_laid_only_where_the_image_is_another() {
+        let site = site();
+        let job = execute(|call| call.image = Some(&call.site.image));
+        assert_eq!(job["spec"]["template"]["spec"].get("initContainers"), None);
+        let publish = execute(|call| (call.stage, call.shards, call.image) = (StageName::Publish, 1, Some(OWN)));
+        let laid = &publish["spec"]["template"]["spec"]["initContainers"][0];
+        assert_eq!(laid["command"], json!(["/assay/assay", "lay", "--to", "/programs", "assay-publish", "assay-sql"]));
+        assert_eq!(laid["image"], json!(site.image));
+        assert_eq!(container(&publish)["image"], json!(OWN));
+        let variables = container(&publish)["env"].as_array().expect("a list");
+        assert!(variables.contains(&json!({"name": "ASSAY_IMAGE", "value": site.image})), "targets run in the installed one");
     }
 
     #[test]

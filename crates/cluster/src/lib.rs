@@ -3,7 +3,11 @@
 //! Objects are plain JSON, as the API server takes them: what is rendered for people is what is sent, and the server checks every
 //! field of it strictly. What the server answers is read into types.
 
+mod affinity;
+#[cfg(test)]
+mod asked;
 mod cron;
+mod image;
 mod install;
 mod job;
 mod names;
@@ -16,6 +20,7 @@ mod standing;
 mod target;
 
 pub use cron::{Cron, cron_job};
+pub use image::by_digest;
 pub use install::{Install, Keys, ServedStore, TEMPORARY, go_with, identities, installation, removal_rights};
 pub use job::{DriverJob, Resources, StageJob, driver_job, stage_job};
 pub use names::{MANAGED_BY, RUN, STAGE, TARGET, driver_name, job_name, root_name};

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use assay_manifest::Role;
+use assay_spec::PodOverride;
 use serde_json::{Map, Value, json};
 
 use crate::Object;
+use crate::affinity::both;
 
 /// Where a stage writes why it could not go on: Kubernetes shows it in the pod's status.
 pub const FAILURE_FILE: &str = "/dev/termination-log";
@@ -13,11 +15,17 @@ pub const FAILURE_FILE: &str = "/dev/termination-log";
 pub const KEY_FOLDER: &str = "/keys";
 /// Where scratch files go.
 pub const SCRATCH: &str = "/scratch";
+/// Where Assay's programs are, in whatever image.
+const PROGRAMS: &str = "/assay";
+/// Where they are laid for a container of another image.
+const LAID: &str = "/programs";
 
 /// The user that everything runs as.
 const USER: u32 = 65532;
 /// The most that a pod may leave in its scratch folder.
 const SCRATCH_LIMIT: &str = "64Gi";
+/// Room for the programs of one stage: those of the dev profile have a few hundred MiB.
+const PROGRAMS_LIMIT: &str = "2Gi";
 
 /// Variables that tell a process in which pod it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +67,9 @@ pub(crate) struct Own<'a> {
     pub(crate) account: String,
     /// Whether it asks the API server anything.
     pub(crate) asks_api: bool,
+    /// The image that is installed, which holds all programs.
+    pub(crate) installed: &'a str,
+    /// The image that it runs in.
     pub(crate) image: &'a str,
     pub(crate) store: &'a str,
     pub(crate) targets_namespace: &'a str,
@@ -75,11 +86,13 @@ pub(crate) struct Own<'a> {
     /// Where it would rather run.
     pub(crate) affinity: Option<Value>,
     pub(crate) spread: Option<Value>,
+    /// What its pipeline asks for besides.
+    pub(crate) asked: &'a PodOverride,
 }
 
 /// The template of a pod.
 pub(crate) fn template(own: Own<'_>) -> Object {
-    let role = own.role;
+    let (role, asked) = (own.role, own.asked);
     let mut volumes = vec![
         json!({"name": "key", "secret": {"secretName": key_secret(role), "defaultMode": 0o440}}),
         json!({"name": "scratch", "emptyDir": {"sizeLimit": SCRATCH_LIMIT}}),
@@ -89,23 +102,34 @@ pub(crate) fn template(own: Own<'_>) -> Object {
         json!({"name": "scratch", "mountPath": SCRATCH}),
         json!({"name": "scratch", "mountPath": "/tmp", "subPath": "tmp"}),
     ];
+    let laid = (own.image != own.installed).then(|| lay(&own));
+    if laid.is_some() {
+        volumes.push(json!({"name": "programs", "emptyDir": {"sizeLimit": PROGRAMS_LIMIT}}));
+        mounts.push(json!({"name": "programs", "mountPath": PROGRAMS, "readOnly": true}));
+    }
     for (volume, mount) in own.more {
         volumes.push(volume);
         mounts.push(mount);
     }
+    volumes.extend_from_slice(asked.volumes());
+    mounts.extend_from_slice(asked.volume_mounts());
     let from = |name: &str| json!({"secretRef": {"name": name, "optional": true}});
-    let mut secrets = vec![from(&store_secret(role))];
+    // Of two sources of one variable the last one counts.
+    let mut sources = asked.env_from().to_vec();
+    sources.push(from(&store_secret(role)));
     if own.asks_endpoints {
         let prefixed = json!({"prefix": assay_stage::ENDPOINT_PREFIX, "secretRef": {"name": ENDPOINT_SECRETS, "optional": true}});
-        secrets.push(prefixed);
+        sources.push(prefixed);
     }
+    let mut env = environment(own.store, own.installed, own.targets_namespace, role);
+    env.extend(asked.env().iter().map(literal));
     let container = json!({
         "name": "assay",
         "image": own.image,
         "imagePullPolicy": "IfNotPresent",
         "command": own.command,
-        "env": environment(own.store, own.image, own.targets_namespace, role),
-        "envFrom": secrets,
+        "env": env,
+        "envFrom": sources,
         "resources": own.resources,
         "securityContext": container_security(),
         "terminationMessagePath": FAILURE_FILE,
@@ -117,21 +141,66 @@ pub(crate) fn template(own: Own<'_>) -> Object {
         "containers": [container],
         "enableServiceLinks": false,
         "restartPolicy": "Never",
-        "securityContext": pod_security(),
-        "serviceAccountName": own.account,
+        "securityContext": security(asked),
+        "serviceAccountName": asked.service_account().unwrap_or(&own.account),
         "terminationGracePeriodSeconds": own.grace_seconds,
         "volumes": volumes,
     });
-    if !own.node_selector.is_empty() {
-        spec["nodeSelector"] = json!(own.node_selector);
-    }
-    if let Some(affinity) = own.affinity {
-        spec["affinity"] = affinity;
-    }
-    if let Some(spread) = own.spread {
-        spec["topologySpreadConstraints"] = spread;
+    let optional = [
+        ("initContainers", laid.map(|container| json!([container]))),
+        ("nodeSelector", (!own.node_selector.is_empty()).then(|| json!(own.node_selector))),
+        ("affinity", both(own.affinity, asked.affinity())),
+        ("topologySpreadConstraints", own.spread),
+        ("tolerations", (!asked.tolerations().is_empty()).then(|| json!(asked.tolerations()))),
+        ("priorityClassName", asked.priority_class().map(|class| json!(class))),
+    ];
+    for (field, value) in optional {
+        if let Some(value) = value {
+            spec[field] = value;
+        }
     }
     json!({"metadata": {"labels": own.labels}, "spec": spec})
+}
+
+/// Puts a stage's programs where a container of another image finds them. It has neither key nor credentials. A pod asks for the most of
+/// what its containers ask for, so that what the stage has costs nothing here, and the pod keeps its class.
+fn lay(own: &Own<'_>) -> Value {
+    let mut command = [&format!("{PROGRAMS}/assay"), "lay", "--to", LAID].map(str::to_owned).to_vec();
+    command.extend(programs(own.role));
+    json!({
+        "name": "programs",
+        "image": own.installed,
+        "imagePullPolicy": "IfNotPresent",
+        "command": command,
+        "resources": own.resources,
+        "securityContext": container_security(),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [{"name": "programs", "mountPath": LAID}],
+    })
+}
+
+/// The programs that a stage consists of.
+fn programs(role: Role) -> Vec<String> {
+    let stage = format!("assay-{role}");
+    if role == Role::Publish { vec![stage, "assay-sql".to_owned()] } else { vec![stage] }
+}
+
+/// A variable as it was written: a value is expanded where it names another variable in parentheses.
+fn literal(variable: &Value) -> Value {
+    let mut variable = variable.clone();
+    if let Some(value) = variable["value"].as_str() {
+        variable["value"] = json!(value.replace('$', "$$"));
+    }
+    variable
+}
+
+/// What Pod Security asks of a pod, run as whom its pipeline says.
+fn security(asked: &PodOverride) -> Value {
+    let mut security = pod_security();
+    for (field, value) in asked.security_context().and_then(Value::as_object).into_iter().flatten() {
+        security[field] = value.clone();
+    }
+    security
 }
 
 /// The Secret whose members become variables of stages that ask endpoints: an API key of a target's, for example. An administrator
@@ -148,10 +217,10 @@ pub(crate) fn store_secret(role: Role) -> String {
     format!("assay-store-{role}")
 }
 
-fn environment(store: &str, image: &str, targets_namespace: &str, role: Role) -> Value {
+fn environment(store: &str, image: &str, targets_namespace: &str, role: Role) -> Vec<Value> {
     let field = |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
     let text = |name: &str, value: &str| json!({"name": name, "value": value});
-    json!([
+    vec![
         text("ASSAY_STORE", store),
         text("ASSAY_IMAGE", image),
         text("ASSAY_TARGETS_NAMESPACE", targets_namespace),
@@ -159,9 +228,9 @@ fn environment(store: &str, image: &str, targets_namespace: &str, role: Role) ->
         field("ASSAY_NODE", "spec.nodeName"),
         field("ASSAY_POD", "metadata.name"),
         field("ASSAY_POD_UID", "metadata.uid"),
-        {"name": "COSIGN_PASSWORD", "valueFrom": {"secretKeyRef": {"name": key_secret(role), "key": "cosign.password"}}},
+        json!({"name": "COSIGN_PASSWORD", "valueFrom": {"secretKeyRef": {"name": key_secret(role), "key": "cosign.password"}}}),
         text("TMPDIR", SCRATCH),
-    ])
+    ]
 }
 
 /// What Pod Security `restricted` asks of a pod.
@@ -187,6 +256,63 @@ pub(crate) fn container_security() -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A pipeline that names one of these would take it from Assay: what may be named is decided where pipelines are read.
+    #[test]
+    fn no_override_is_read_that_names_what_pods_have_anyway() {
+        let site = "assay.test/assay@sha256:0";
+        let (none, nothing) = (BTreeMap::new(), PodOverride::default());
+        for role in Role::STAGES {
+            let pod = template(Own {
+                role,
+                account: format!("assay-{role}"),
+                asks_api: false,
+                installed: site,
+                image: "example.org/own@sha256:0",
+                store: "s3://results",
+                targets_namespace: "assay-targets",
+                labels: Map::new(),
+                command: Vec::new(),
+                asks_endpoints: true,
+                resources: json!({}),
+                node_selector: &none,
+                grace_seconds: 30,
+                more: Vec::new(),
+                affinity: None,
+                spread: None,
+                asked: &nothing,
+            });
+            let container = &pod["spec"]["containers"][0];
+            let texts = |list: &Value, field: &str| -> Vec<String> {
+                let list = list.as_array().expect("a list").iter();
+                list.filter_map(|item| item[field].as_str()).map(str::to_owned).collect()
+            };
+            for name in texts(&container["env"], "name") {
+                assert!(is_refused(role, &format!("env: [{{name: {name}, value: x}}]")), "{name}");
+            }
+            for prefix in texts(&container["envFrom"], "prefix") {
+                assert!(is_refused(role, &format!("envFrom: [{{prefix: {prefix}, secretRef: {{name: x}}}}]")), "{prefix}");
+            }
+            for name in texts(&pod["spec"]["volumes"], "name") {
+                assert!(is_refused(role, &format!("volumes: [{{name: {name}, emptyDir: {{}}}}]")), "{name}");
+            }
+            for path in texts(&container["volumeMounts"], "mountPath") {
+                let mount = format!("volumes: [{{name: x, emptyDir: {{}}}}], volumeMounts: [{{name: x, mountPath: {path}}}]");
+                assert!(is_refused(role, &mount), "{path}");
+            }
+            for secret in [key_secret(role), store_secret(role), ENDPOINT_SECRETS.to_owned(), crate::SITE.to_owned()] {
+                assert!(is_refused(role, &format!("envFrom: [{{secretRef: {{name: {secret}}}}}]")), "{secret}");
+            }
+            for (account, _) in crate::identities().filter(|(account, _)| *account != format!("assay-{role}")) {
+                assert!(is_refused(role, &format!("serviceAccountName: {account}")), "{account}");
+            }
+        }
+        assert!(!is_refused(Role::Execute, "env: [{name: NCCL_DEBUG, value: INFO}]"));
+    }
+
+    fn is_refused(role: Role, pod: &str) -> bool {
+        crate::asked::of_stage(role, pod).is_err()
+    }
 
     #[test]
     fn a_process_knows_its_pod_only_where_all_is_said() {

@@ -23,7 +23,7 @@ pub struct Site {
     pub image: String,
     /// The trust policy of the runs, as YAML.
     pub trust: String,
-    /// Images that a pipeline may name for a stage, by digest: they are given the stage's key.
+    /// Images that a pipeline may name for a stage, and a workload for itself, by digest: they are given the stage's key.
     pub images: Vec<String>,
     /// The Service of the store, `namespace/name:port`, where a person's machine reaches the store only through the API server.
     pub forward: Option<String>,
@@ -86,8 +86,10 @@ impl Site {
         if image == self.image || self.images.iter().any(|known| known == image) {
             return Ok(());
         }
-        let message =
-            format!("the image `{image}` of a stage is not one that the namespace `{}` lets have a key", self.namespace);
+        let message = format!(
+            "the image `{image}` of a stage or workload is not one that the namespace `{}` lets have a key",
+            self.namespace
+        );
         let hint = format!("an administrator adds it to `images` of the ConfigMap `{SITE}`");
         Err(Failure::definition("stage_image", message).hint(hint))
     }

@@ -2,7 +2,7 @@
 
 use assay_stage::{Exit, Failure};
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Event, Pod};
+use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Event, Pod, PodStatus};
 
 /// What the container of Assay's own pods is called.
 const OWN: &str = "assay";
@@ -136,10 +136,18 @@ pub fn failure_of_pod(pod: &Pod) -> Option<Failure> {
         let failure = Failure::environment("disrupted", format!("the pod `{name}` was taken away by the cluster"));
         return Some(said(failure, reason.unwrap_or_default(), message.unwrap_or_default()));
     }
-    Some(match terminated {
-        Some(ended) => failure_of_container(name, pod, ended),
+    Some(match terminated.map(|ended| failure_of_container(name, pod, ended)).or_else(|| failure_of_setup(name, status)) {
+        Some(failure) => failure,
         None => Failure::environment("pod_lost", format!("the pod `{name}` failed, and nothing says why")),
     })
+}
+
+/// Why a pod's container was never started: what comes before it has failed.
+fn failure_of_setup(pod_name: &str, status: &PodStatus) -> Option<Failure> {
+    let ended = status.init_container_statuses.iter().flatten().filter_map(terminated).find(|ended| ended.exit_code != 0)?;
+    let message = format!("the pod `{pod_name}` could not be given the programs of its stage: exit code {}", ended.exit_code);
+    let (reason, message_of) = (ended.reason.as_deref().unwrap_or_default(), ended.message.as_deref().unwrap_or_default().trim());
+    Some(said(Failure::environment("programs", message), reason, message_of))
 }
 
 fn said(mut failure: Failure, reason: &str, message: &str) -> Failure {
@@ -240,10 +248,17 @@ fn trouble_of_pod(pod: &Pod) -> Option<Trouble> {
         let why = condition.message.as_deref().unwrap_or("the scheduler does not say why");
         return Some(trouble("unschedulable", format!("no node takes the pod `{name}`: {why}"), false));
     }
-    let waiting = container(pod)?.state.as_ref()?.waiting.as_ref()?;
+    let mut containers = [&status.init_container_statuses, &status.container_statuses].into_iter().flatten().flatten();
+    containers.find_map(|container| trouble_of_container(name, pod, container))
+}
+
+fn trouble_of_container(name: &str, pod: &Pod, container: &ContainerStatus) -> Option<Trouble> {
+    let waiting = container.state.as_ref()?.waiting.as_ref()?;
     let reason = waiting.reason.as_deref().unwrap_or_default();
     let why = waiting.message.as_deref().unwrap_or(reason);
-    let image = pod.spec.as_ref().and_then(|spec| spec.containers.first()?.image.clone()).unwrap_or_default();
+    let spec = pod.spec.as_ref();
+    let all = spec.into_iter().flat_map(|spec| spec.init_containers.iter().flatten().chain(&spec.containers));
+    let image = all.filter(|known| known.name == container.name).find_map(|known| known.image.clone()).unwrap_or_default();
     Some(match reason {
         "ErrImageNeverPull" | "InvalidImageName" => {
             trouble("image_pull", format!("the image `{image}` of the pod `{name}` cannot be had: {why}"), true)
@@ -373,6 +388,32 @@ mod tests {
         insta::assert_snapshot!(of(&[waiting("CreateContainerConfigError", "secret \"k\" not found")]), @r#"waiting[pod_config]: the pod `p` cannot be set up: secret "k" not found"#);
         assert_eq!(of(&[waiting("ContainerCreating", "")]), "waiting");
         assert_eq!(of(&[]), "waiting");
+    }
+
+    #[test]
+    fn what_comes_before_a_container_may_fail_too() {
+        let with_setup = |phase: &str, state: Value| -> Pod {
+            let spec = json!({
+                "initContainers": [{"name": "programs", "image": "assay.test/assay@sha256:1"}],
+                "containers": [{"name": "assay", "image": "example.org/own@sha256:0"}],
+            });
+            let mut before = container_in(&state);
+            before["name"] = json!("programs");
+            let status = json!({
+                "phase": phase,
+                "initContainerStatuses": [before],
+                "containerStatuses": [container_in(&json!({"waiting": {"reason": "PodInitializing"}}))],
+            });
+            serde_json::from_value(json!({"metadata": {"name": "p"}, "spec": spec, "status": status})).expect("a pod")
+        };
+        let pull = json!({"waiting": {"reason": "ErrImagePull", "message": "no such host"}});
+        insta::assert_snapshot!(of(&[with_setup("Pending", pull)]), @"waiting[image_pull]: the image `assay.test/assay@sha256:1` of the pod `p` cannot be pulled: no such host");
+        assert_eq!(of(&[with_setup("Pending", json!({"running": {}}))]), "waiting");
+        let ended = json!({"terminated": {"exitCode": 30, "reason": "Error", "message": "error[lay]: no room\n"}});
+        insta::assert_snapshot!(failure_of_pod(&with_setup("Failed", ended)).expect("failed"), @r"
+        error[programs]: the pod `p` could not be given the programs of its stage: exit code 30
+          because: error[lay]: no room
+        ");
     }
 
     #[test]

@@ -36,6 +36,9 @@ pub struct StageCall {
 
 /// Where stages run.
 pub trait Runner: Sync {
+    /// Refuses a plan that it cannot run, before anything is brought up for it.
+    fn check(&self, plan: &Plan) -> Result<(), Failure>;
+
     /// Runs a stage to its end, on all of its shards at once, and gives the accepted result of each. What failed in a way that a retry may
     /// mend is tried again, as often as its policy says.
     fn run(&self, calls: &[StageCall], observe: &mut dyn FnMut(&StageCall, &Event)) -> Vec<Result<InputRef, Failure>>;
@@ -109,6 +112,7 @@ impl Driver<'_> {
     fn drive(&mut self, source: InputRef, plan_parameters: Value) -> Result<Finished, Failure> {
         let plan_ref = self.stage(StageName::Plan, vec![source], plan_parameters, "")?;
         let plan: Manifest<Plan> = load(self.store, plan_ref)?;
+        self.runner.check(&plan.body)?;
         self.announce(&plan.body)?;
 
         let mut blocks = Blocks::default();

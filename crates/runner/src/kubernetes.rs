@@ -11,13 +11,18 @@ use assay_cluster::{
     Cluster, Event as ClusterEvent, Job, LogLine, Place, Pod, RUN, Resources, Root, Site, StageJob, Standing, Trouble, Watched,
     has_begun, job_name, phase, stage_job, standing,
 };
-use assay_manifest::{Digest, Environment, InputRef, Intent, Kind, Manifest, Role, RunId};
+use assay_manifest::{Digest, Environment, InputRef, Intent, Kind, Manifest, Plan, Role, RunId};
 use assay_process::Cancel;
+use assay_spec::PodOverride;
 use assay_stage::{Accepted, Event, Failure, Layout, StageName, input_digest};
 use assay_store::Store;
 
 use crate::driver::load;
 use crate::{Runner, StageCall};
+
+mod image;
+
+use image::images_of_blocks;
 
 /// How often a Job is looked at where nothing is said to have changed.
 const LOOK: Duration = Duration::from_millis(250);
@@ -39,8 +44,10 @@ pub struct PodAsked {
     pub resources: Resources,
     /// Labels that its node must carry.
     pub node_selector: BTreeMap<String, String>,
-    /// Another image that holds the stage's program, by digest.
+    /// Another image that it runs in, by digest.
     pub image: Option<String>,
+    /// What else its pods are to have.
+    pub pod: PodOverride,
 }
 
 /// What a run needs to have its stages run as Jobs.
@@ -135,9 +142,7 @@ impl KubernetesRunner {
         let place = Place::named("Job", &self.at.site.namespace, &name);
         let nothing = PodAsked::default();
         let asked = self.asked.get(&call.stage.role()).unwrap_or(&nothing);
-        if let Some(image) = &asked.image {
-            self.at.site.check_stage_image(image)?;
-        }
+        let image = self.image(call, asked)?;
         let avoid = self.serving_nodes(call)?;
         let object = stage_job(&StageJob {
             site: &self.at.site,
@@ -155,7 +160,8 @@ impl KubernetesRunner {
             node_selector: &asked.node_selector,
             avoid: &avoid,
             must_avoid: self.intent != Intent::Exploratory,
-            image: asked.image.as_deref(),
+            image: image.as_deref(),
+            asked: &asked.pod,
             queue: self.at.queue.as_deref(),
         });
         if !self.at.cluster.create(&object)? {
@@ -170,6 +176,20 @@ impl KubernetesRunner {
             }
         }
         Ok(name)
+    }
+
+    /// The image of a call where it is not the installed one, which somebody here has reviewed: it is given the stage's key.
+    fn image(&self, call: &StageCall, asked: &PodAsked) -> Result<Option<String>, Failure> {
+        let image = match call.inputs.iter().find(|input| input.kind == Kind::Plan).filter(|_| call.stage == StageName::Execute) {
+            None => asked.image.clone(),
+            Some(input) => {
+                let plan: Manifest<Plan> = load(&self.store, *input)?;
+                let block = call.parameters["block"].as_u64().and_then(|block| u32::try_from(block).ok()).unwrap_or_default();
+                images_of_blocks(&plan.body, asked.image.as_deref())?.remove(&block)
+            }
+        };
+        image.iter().try_for_each(|image| self.at.site.check_stage_image(image))?;
+        Ok(image)
     }
 
     /// The nodes that the block's targets run on, as its Environment says.
@@ -332,6 +352,14 @@ impl KubernetesRunner {
 }
 
 impl Runner for KubernetesRunner {
+    fn check(&self, plan: &Plan) -> Result<(), Failure> {
+        let of_stage = self.asked.get(&Role::Execute).and_then(|asked| asked.image.as_deref());
+        let of_blocks: BTreeSet<String> = images_of_blocks(plan, of_stage)?.into_values().collect();
+        // What only the last stage would be refused for is told before anything is measured.
+        let images = self.asked.values().filter_map(|asked| asked.image.as_ref()).chain(&of_blocks);
+        images.into_iter().try_for_each(|image| self.at.site.check_stage_image(image))
+    }
+
     fn run(&self, calls: &[StageCall], observe: &mut dyn FnMut(&StageCall, &Event)) -> Vec<Result<InputRef, Failure>> {
         match self.run_job(calls, observe) {
             Ok(results) => results.into_iter().map(Ok).collect(),

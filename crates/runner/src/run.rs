@@ -437,7 +437,8 @@ fn stored_source(store: &Store, run_id: &RunId, policy: TrustPolicy) -> Result<S
 fn pods(closure: &Closure) -> BTreeMap<Role, PodAsked> {
     let asked = closure.pipeline.spec.stages.iter().map(|stage| {
         let resources = assay_cluster::Resources { cpu: stage.cpu.clone(), memory: stage.memory.clone() };
-        (stage.role, PodAsked { resources, node_selector: stage.node_selector.clone(), image: stage.image.clone() })
+        let (node_selector, image, pod) = (stage.node_selector.clone(), stage.image.clone(), stage.pod.clone());
+        (stage.role, PodAsked { resources, node_selector, image, pod })
     });
     asked.collect()
 }

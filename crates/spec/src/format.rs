@@ -591,12 +591,98 @@ pub(crate) static PUBLIC_KEY: Format = Format {
     },
 };
 
+pub(crate) static VARIABLE: Format = Format {
+    what: "a variable's name",
+    pattern: "^[A-Za-z_][A-Za-z0-9_]*$",
+    example: "NCCL_DEBUG",
+    max: 100,
+    normal: |text| {
+        let accepted = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+        keep_if(text, accepted, "letters, digits and `_`, not beginning with a digit")
+    },
+};
+
+pub(crate) static OBJECT: Format = Format {
+    what: "the name of a Kubernetes object",
+    pattern: "^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$",
+    example: "team-settings",
+    max: 253,
+    normal: |text| keep_if(text, is_object_name(text, "-."), "lower-case letters, digits and inner `-` and `.`"),
+};
+
+pub(crate) static VOLUME: Format = Format {
+    what: "the name of a volume",
+    pattern: "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$",
+    example: "data",
+    max: 63,
+    normal: |text| keep_if(text, is_object_name(text, "-"), "lower-case letters, digits and inner `-`"),
+};
+
+fn is_object_name(text: &str, inner: &str) -> bool {
+    let edge = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    text.starts_with(edge)
+        && text.ends_with(edge)
+        && text.chars().all(|c| edge(c) || inner.contains(c))
+        && !["..", ".-", "-."].iter().any(|pair| text.contains(pair))
+}
+
+pub(crate) static DATA_KEY: Format = Format {
+    what: "a key of a Secret or ConfigMap",
+    pattern: "^[A-Za-z0-9._-]+$",
+    example: "token",
+    max: 253,
+    normal: |text| {
+        let accepted = text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b)) && !text.is_empty();
+        keep_if(text, accepted && text != "." && !text.starts_with(".."), "letters, digits, `.`, `_` and `-`")
+    },
+};
+
+pub(crate) static KUBERNETES_LABEL: Format = Format {
+    what: "the key of a Kubernetes label",
+    pattern: "^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$",
+    example: "topology.kubernetes.io/zone",
+    max: 317,
+    normal: |text| {
+        let (prefix, name) = text.split_once('/').map_or((None, text), |(prefix, name)| (Some(prefix), name));
+        let accepted = prefix.is_none_or(|prefix| is_object_name(prefix, "-.")) && is_label_part(name);
+        keep_if(text, accepted, "a name of at most 63 letters, digits, `-`, `_` and `.`, after a domain and `/` if it has one")
+    },
+};
+
+pub(crate) static LABEL_VALUE: Format = Format {
+    what: "the value of a Kubernetes label",
+    pattern: "^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$",
+    example: "gpu",
+    max: 63,
+    normal: |text| keep_if(text, is_label_part(text), "letters, digits and inner `-`, `_` and `.`"),
+};
+
+fn is_label_part(text: &str) -> bool {
+    let edge = |c: char| c.is_ascii_alphanumeric();
+    text.len() <= 63 && text.starts_with(edge) && text.ends_with(edge) && text.chars().all(|c| edge(c) || "-_.".contains(c))
+}
+
+pub(crate) static MOUNT_PATH: Format = Format {
+    what: "a path in the container",
+    pattern: "^/[^:\\\\]*$",
+    example: "/data",
+    max: 300,
+    normal: |text| {
+        let Some(relative) = text.strip_prefix('/') else { return Err("must begin with `/`".to_owned()) };
+        // The root itself is a path; who may mount there is another question.
+        let parts: Vec<&str> = relative.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
+        let accepted = !parts.contains(&"..") && !text.contains([':', '\\']) && !text.chars().any(char::is_control);
+        keep_if(&format!("/{}", parts.join("/")), accepted, "an absolute path without `..`, `:` and `\\`")
+    },
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const ALL: [&Format; 31] = [
+    const ALL: [&Format; 38] = [
         &TEXT,
         &WORD,
         &LABEL,
@@ -628,6 +714,13 @@ mod tests {
         &QUANTITY,
         &BRANCH,
         &REMOTE,
+        &VARIABLE,
+        &OBJECT,
+        &VOLUME,
+        &DATA_KEY,
+        &KUBERNETES_LABEL,
+        &LABEL_VALUE,
+        &MOUNT_PATH,
     ];
 
     #[test]
@@ -768,6 +861,22 @@ mod tests {
                 "git@example.org:a b",
             ],
         );
+    }
+
+    #[test]
+    fn words_of_kubernetes() {
+        accepts(&VARIABLE, &["A", "http_proxy", "_x1"], &["", "1A", "A-B", "A.B"]);
+        accepts(&OBJECT, &["a", "team-settings.v2"], &["", "A", "-a", "a.", "a..b", "a.-b", "a_b"]);
+        accepts(&VOLUME, &["data-1"], &["", "a.b", "-a", "A"]);
+        accepts(&DATA_KEY, &["token", "ca.crt", "_A"], &["", ".", "..", "..a", "a/b", "a b"]);
+        accepts(
+            &KUBERNETES_LABEL,
+            &["gpu", "nvidia.com/gpu", "node-role.kubernetes.io/control-plane", "Pool_1"],
+            &["", "/a", "a/", "a/b/c", "A.b/c", "a b", "-a", &"a".repeat(64)],
+        );
+        accepts(&LABEL_VALUE, &["H100-80G", "true"], &["", "a b", "-a", "a/b", &"a".repeat(64)]);
+        accepts(&MOUNT_PATH, &["/", "/data", "/a/b c"], &["", "a", "/a/../b", "/a:b", "/..", "C:\\a"]);
+        assert_eq!((MOUNT_PATH.normal)("/data//./x/"), Ok("/data/x".to_owned()));
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod format;
 mod freeze;
 mod lengths;
 mod pipeline;
+mod pod;
 mod problem;
 mod reference;
 mod schema;
@@ -39,6 +40,7 @@ pub use pipeline::{
     Baseline, ControlAsk, Gate, MIN_TRIALS, Pipeline, PipelineSpec, Publish, Ready, SIMULATOR_PROFILES, Schedule, SecretRef,
     Stage, Target, Trials, Variant,
 };
+pub use pod::PodOverride;
 pub use problem::{Excerpt, MAX_PROBLEMS, Problem, render};
 pub use reference::reference;
 pub use schema::schema;

@@ -9,6 +9,7 @@ use assay_manifest::{
 
 use crate::checked::{Checked, Read, Value};
 use crate::definition::{Define, DefinitionKind, Places, parse_as};
+use crate::pod::{PodOverride, check_pods};
 use crate::problem::{Problem, Problems, did_you_mean, quote};
 use crate::secret::refuse_secrets;
 
@@ -182,7 +183,7 @@ pub struct Gate {
 pub struct Stage {
     /// Which stage: one of [`Role::STAGES`].
     pub role: Role,
-    /// The container image that holds the stage's binary.
+    /// The container image that it runs in, in a cluster.
     pub image: Option<String>,
     /// CPU cores that it needs in a cluster, as a quantity.
     pub cpu: Option<String>,
@@ -190,6 +191,8 @@ pub struct Stage {
     pub memory: Option<String>,
     /// Labels that its node must carry in a cluster.
     pub node_selector: BTreeMap<String, String>,
+    /// What else its pods are to have in a cluster.
+    pub pod: PodOverride,
     /// After this long an attempt of the stage is stopped.
     pub timeout: Duration,
     /// How often it is repeated after an environment failure.
@@ -238,6 +241,7 @@ impl Define for Pipeline {
         check_isolation(spec, problems);
         check_gates(spec, problems);
         check_stages(spec, problems);
+        check_pods(spec, problems);
         check_publish(spec, problems);
         check_secrets(spec, problems);
         check_profiles(spec, problems);
@@ -591,6 +595,7 @@ impl Read for Stage {
             cpu: resources.get("cpu")?,
             memory: resources.get("memory")?,
             node_selector: stage.member("placement")?.get("node_selector")?,
+            pod: stage.get("pod")?,
             timeout: stage.get::<Option<Duration>>("timeout")?.unwrap_or_else(|| default_timeout(role)),
             retries: stage.get("retries")?,
         })

@@ -13,10 +13,17 @@ const SECRET_PREFIXES: [&str; 10] =
 pub(crate) fn refuse_secrets(env: &Checked, reason: &str, problems: &mut Problems<'_>) {
     for (name, value) in env.members() {
         let items = if value.text().is_some() { std::slice::from_ref(value) } else { value.items() };
-        for item in items.iter().filter(|item| looks_secret(name, item.text().unwrap_or_default())) {
+        for item in items {
             let hint = "give its place, `{from_env: NAME}` or `{from_file: PATH}`, in a target's `env`";
-            problems.redacted(item.span, format!("`{name}` looks like a secret; {reason}"), hint);
+            refuse_secret(name, item, reason, hint, problems);
         }
+    }
+}
+
+/// Reports the plain value of a variable where it looks like a secret, without showing it.
+pub(crate) fn refuse_secret(name: &str, value: &Checked, reason: &str, hint: &str, problems: &mut Problems<'_>) {
+    if looks_secret(name, value.text().unwrap_or_default()) {
+        problems.redacted(value.span, format!("`{name}` looks like a secret; {reason}"), hint);
     }
 }
 

@@ -3,6 +3,8 @@
 //! This is the one place that says so. A field is added here, read in the reader of its kind, and is then checked, documented,
 //! suggested and in the JSON Schema. A default never changes within an apiVersion, because it is left out of digests.
 
+mod pod;
+
 use crate::field::{Choice, Rule, Table, Type, Unique, choice, default, optional, required};
 use crate::format::{
     BRANCH, CRON, CURRENCY, DATE, DURATION, DURATION_OR_NONE, ENV_NAME, HEADER, HOST, HTTP_PATH, HTTP_URL, HTTPS_URL, IMAGE,
@@ -109,7 +111,11 @@ pub(crate) static WORKLOAD_SPEC: Table = Table {
         required("stack", &WORD_TYPE, "What serves, such as `vllm`.").only(SERVING),
         required("script", &Type::Object(&SCRIPT), "The executable that one trial runs.").only(EXECUTED),
         default("files", &PATHS, "[]", "Files that lie beside the script, relative to the workload's folder."),
-        optional("image", &IMAGE_TYPE, "The container image that it runs in; pinned to its digest when a run is planned."),
+        optional(
+            "image",
+            &IMAGE_TYPE,
+            "The container image that it runs in, in a cluster; pinned to its digest when a run is planned.",
+        ),
         optional("prepare", &Type::Object(&PREPARE), "What runs once before the first trial, outside of timing.").only(EXECUTED),
         default(
             "parameters",
@@ -621,9 +627,14 @@ static STAGE: Table = Table {
     by: None,
     fields: &[
         required("name", &Type::Choice(&STAGES), "Which stage."),
-        optional("image", &IMAGE_TYPE, "The container image that holds the stage's binary."),
+        optional(
+            "image",
+            &IMAGE_TYPE,
+            "The container image that it runs in, in a cluster; Assay's programs are put into it. Named by digest, and reviewed there.",
+        ),
         default("resources", &Type::Object(&RESOURCES), "{}", "What it needs in a cluster."),
         default("placement", &Type::Object(&STAGE_PLACEMENT), "{}", "Where it may run in a cluster."),
+        default("pod", &Type::Object(&pod::POD), "{}", "What else its pods are to have in a cluster."),
         optional("timeout", &DURATION_TYPE, "After this long an attempt of the stage is stopped."),
         default("retries", &Type::Integer { min: 0, max: 10 }, "1", "How often it is repeated after an environment failure."),
     ],

@@ -9,7 +9,7 @@ use crate::problem::{Problems, Source, Span, quote};
 
 /// The largest definition: hand-written files are a thousand times smaller.
 pub const MAX_BYTES: usize = 1 << 20;
-/// The deepest nesting: the definitions need eight levels, and recursion over the tree must end.
+/// The deepest nesting: the definitions need sixteen levels, and recursion over the tree must end.
 pub const MAX_DEPTH: usize = 32;
 /// The most keys and values in one file: room for every list of a definition at its own limit in practice.
 pub const MAX_NODES: usize = 100_000;

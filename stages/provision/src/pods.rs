@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use assay_cluster::{Cluster, InPod, Place, Pod, TargetPod, image_of, target_pod, trouble_of};
+use assay_cluster::{Cluster, InPod, Place, Pod, TargetPod, by_digest, image_of, target_pod, trouble_of};
 use assay_manifest::{Artifact, Block, Image, Plan, RunId, Target, TargetKind};
 use assay_stage::{Context, Failure};
 
@@ -208,16 +208,7 @@ fn image_of_process(target: &Target) -> Result<String, Failure> {
             .hint("in a cluster a process runs as a pod: name its `image`")
     };
     let image = target.image.as_ref().ok_or_else(needs)?;
-    let repository = image.reference.split('@').next().unwrap_or_default();
-    // A tag says nothing that the digest does not say better, and both together are no name that every node takes.
-    let repository = match repository.rsplit_once(':') {
-        Some((name, tag)) if !tag.contains('/') => name,
-        _ => repository,
-    };
-    match image.digest {
-        Some(digest) => Ok(format!("{repository}@{digest}")),
-        None => Ok(image.reference.clone()),
-    }
+    Ok(by_digest(image))
 }
 
 fn port_of(target: &Target) -> Result<u16, Failure> {

@@ -11,6 +11,7 @@ mod export;
 mod fetch;
 mod generate;
 mod keys;
+mod lay;
 mod logs;
 mod on_kubernetes;
 mod opened;
@@ -85,6 +86,9 @@ pub(crate) enum Command {
     /// Drive a run from a pod of its cluster
     #[command(hide = true)]
     Drive(drive::Drive),
+    /// Put programs into a folder, for a container whose image does not hold them
+    #[command(hide = true)]
+    Lay(lay::Lay),
     /// Stand between a runner and one program, and leave nothing of it behind
     #[command(hide = true)]
     Supervise(supervise::Supervise),
@@ -117,6 +121,7 @@ impl Command {
             Self::Keys(command) => command.run(),
             Self::Generate(command) => command.run(),
             Self::Drive(command) => command.run(),
+            Self::Lay(command) => command.run(),
             Self::Supervise(command) => command.run(),
         }
     }

@@ -4,6 +4,7 @@ mod closure;
 mod expand;
 mod freeze;
 mod pipeline;
+mod pod;
 mod tables;
 mod trust;
 mod workload;

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use serde_json::{Value as Json, json};
 
+use super::pod::{ASKED, asking};
 use super::{COMPARING, INDICATOR, PIPELINE, SERVING, TRUST, problems, with};
 use crate::check::default_value;
 use crate::field::{Need, Type};
@@ -161,6 +162,7 @@ fn the_schema_accepts_what_the_reader_accepts() {
         (Workload, with(SERVING, "N(480,240)/(300,150)", "{input: {fixed: 5}, output: {normal: {mean: 1, stddev: 0}}}")),
         (Pipeline, PIPELINE.to_owned()),
         (Pipeline, COMPARING.to_owned()),
+        (Pipeline, asking("execute", ASKED)),
         (TrustPolicy, TRUST.to_owned()),
     ];
     for (kind, text) in examples {
@@ -185,6 +187,8 @@ fn the_schema_refuses_shapes_that_the_reader_refuses() {
         (DefinitionKind::Pipeline, with(PIPELINE, "kind: host", "kind: host, url: http://a")),
         (DefinitionKind::Pipeline, with(COMPARING, "Authorization: {from_file: /run/secrets/key}", "Authorization: abc")),
         (DefinitionKind::Pipeline, with(COMPARING, "shards: 2", "shards: 2.5")),
+        (DefinitionKind::Pipeline, asking("execute", "volumes: [{name: a, hostPath: {path: /}}]")),
+        (DefinitionKind::Pipeline, asking("execute", "securityContext: {runAsUser: 0}")),
         (DefinitionKind::TrustPolicy, with(TRUST, "[source, plan]", "[nobody]")),
         (DefinitionKind::TrustPolicy, with(TRUST, "kind: TrustPolicy", "kind: Pipeline")),
     ];

@@ -1,0 +1,33 @@
+//! How a pod names an image that a plan has pinned.
+
+use assay_manifest::Image;
+
+/// The image by its digest alone: a tag says nothing that the digest does not say better, and both together are no name that every
+/// node takes. What could not be pinned keeps its tag.
+pub fn by_digest(image: &Image) -> String {
+    let Some(digest) = image.digest else { return image.reference.clone() };
+    let tagged = image.reference.split('@').next().unwrap_or_default();
+    let repository = match tagged.rsplit_once(':') {
+        Some((name, tag)) if !tag.contains('/') => name,
+        _ => tagged,
+    };
+    format!("{repository}@{digest}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use assay_manifest::Digest;
+
+    #[test]
+    fn a_pinned_image_is_named_by_its_digest_alone() {
+        let digest = Digest::of(b"");
+        let named = |reference: &str, digest| by_digest(&Image { reference: reference.to_owned(), digest });
+        for reference in
+            ["localhost:5000/a/b:1.2".to_owned(), "localhost:5000/a/b".to_owned(), format!("localhost:5000/a/b@{digest}")]
+        {
+            assert_eq!(named(&reference, Some(digest)), format!("localhost:5000/a/b@{digest}"));
+        }
+        assert_eq!(named("a:1", None), "a:1");
+    }
+}

@@ -1,0 +1,338 @@
+//! What a stage asks of its pods in a cluster. Whatever would lead to a key of Assay's, or weaken the pods, is refused here, before
+//! anything runs: a pipeline comes from a pull request, and its pods stand beside the keys.
+
+use serde_json::Value as Json;
+
+use crate::checked::{Checked, Read, Value};
+use crate::field::Type;
+use crate::problem::{Problems, Span, did_you_mean, quote};
+use crate::secret::refuse_secret;
+
+/// Variables that Assay sets itself, or that decide which programs and libraries run.
+const OWN_VARIABLES: [&str; 3] = ["JOB_COMPLETION_INDEX", "PATH", "TMPDIR"];
+/// What the names of such variables begin with. `ENDPOINT_` are those that a target's `headers` and `env` may name.
+const OWN_PREFIXES: [&str; 6] = ["ASSAY_", "AWS_", "COSIGN_", "ENDPOINT_", "KUBERNETES_", "LD_"];
+/// What Assay's own volumes are called.
+const OWN_VOLUMES: [&str; 3] = ["key", "programs", "scratch"];
+/// Folders that belong to Assay, or to the pod itself.
+const OWN_FOLDERS: [&str; 9] =
+    ["/assay", "/dev", "/keys", "/proc", "/run/secrets", "/scratch", "/sys", "/tmp", "/var/run/secrets"];
+/// Memory that processes share, which the container's own folder has little of.
+const SHARED_MEMORY: &str = "/dev/shm";
+
+/// What a stage asks of its pods besides an image, resources and a node. Made by [`crate::Pipeline::parse`] alone, so whoever has one
+/// knows that it names nothing of Assay's own. Its parts are JSON as Kubernetes takes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodOverride {
+    env: Vec<Json>,
+    env_from: Vec<Json>,
+    tolerations: Vec<Json>,
+    affinity: Option<Json>,
+    volumes: Vec<Json>,
+    volume_mounts: Vec<Json>,
+    priority_class: Option<String>,
+    service_account: Option<String>,
+    security_context: Option<Json>,
+}
+
+impl PodOverride {
+    /// Variables of the container.
+    pub fn env(&self) -> &[Json] {
+        &self.env
+    }
+
+    /// Where further variables come from.
+    pub fn env_from(&self) -> &[Json] {
+        &self.env_from
+    }
+
+    /// Taints that it may run beside.
+    pub fn tolerations(&self) -> &[Json] {
+        &self.tolerations
+    }
+
+    /// Where it has to run, or would rather.
+    pub fn affinity(&self) -> Option<&Json> {
+        self.affinity.as_ref()
+    }
+
+    /// Further volumes.
+    pub fn volumes(&self) -> &[Json] {
+        &self.volumes
+    }
+
+    /// Where the container has them.
+    pub fn volume_mounts(&self) -> &[Json] {
+        &self.volume_mounts
+    }
+
+    /// The name of its PriorityClass.
+    pub fn priority_class(&self) -> Option<&str> {
+        self.priority_class.as_deref()
+    }
+
+    /// The service account, in place of the stage's own.
+    pub fn service_account(&self) -> Option<&str> {
+        self.service_account.as_deref()
+    }
+
+    /// Members of the pod's security context, each in place of Assay's.
+    pub fn security_context(&self) -> Option<&Json> {
+        self.security_context.as_ref()
+    }
+}
+
+impl Read for PodOverride {
+    fn read(pod: &Checked) -> Option<Self> {
+        let list = |name: &str| Some(pod.member(name)?.items().iter().map(json).collect());
+        Some(Self {
+            env: list("env")?,
+            env_from: list("envFrom")?,
+            tolerations: list("tolerations")?,
+            affinity: pod.member("affinity").map(json),
+            volumes: list("volumes")?,
+            volume_mounts: list("volumeMounts")?,
+            priority_class: pod.get("priorityClassName")?,
+            service_account: pod.get("serviceAccountName")?,
+            security_context: pod.member("securityContext").map(json),
+        })
+    }
+}
+
+/// The value with its defaults, which need not be those of Kubernetes.
+fn json(value: &Checked) -> Json {
+    value.normal_json(&Type::Scalar)
+}
+
+/// Whether a name in the stages' namespace is one of Assay's: its keys, credentials, settings, roots and service accounts.
+fn is_own(name: &str) -> bool {
+    name == "assay" || name.starts_with("assay-")
+}
+
+/// Whether a variable is one that Assay sets, or that would decide what runs. Case does not hide one.
+fn is_own_variable(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    OWN_VARIABLES.contains(&name.as_str()) || OWN_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// Whether variables whose names begin so may be such ones.
+fn is_own_prefix(prefix: &str) -> bool {
+    let prefix = prefix.to_ascii_uppercase();
+    let may_become = OWN_VARIABLES.iter().chain(&OWN_PREFIXES).any(|own| own.starts_with(&prefix));
+    may_become || OWN_PREFIXES.iter().any(|own| prefix.starts_with(own))
+}
+
+/// The folder of Assay's or of the pod's that a mount would lie over or in.
+fn shadowed(path: &str) -> Option<&'static str> {
+    let is_within =
+        |inner: &str, outer: &str| inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    if path == SHARED_MEMORY {
+        return None;
+    }
+    OWN_FOLDERS.into_iter().find(|own| path == "/" || is_within(path, own) || is_within(own, path))
+}
+
+/// Checks what the stages ask of their pods.
+pub(crate) fn check_pods(spec: &Checked, problems: &mut Problems<'_>) {
+    let stages = spec.member("stages").map_or(&[][..], Checked::items);
+    for (index, stage) in stages.iter().enumerate() {
+        let Some(pod) = stage.member("pod") else { continue };
+        let mut check = Check { path: format!("spec.stages[{index}].pod"), pod, problems };
+        check.references();
+        check.variables();
+        check.tolerations();
+        check.volumes();
+        check.mounts();
+        check.priority();
+        check.service_account(stage.text_of("name").unwrap_or_default());
+    }
+}
+
+struct Check<'c, 'p, 'a> {
+    path: String,
+    pod: &'c Checked,
+    problems: &'p mut Problems<'a>,
+}
+
+impl<'c> Check<'c, '_, '_> {
+    fn items(&self, list: &str) -> impl Iterator<Item = (usize, &'c Checked)> + use<'c> {
+        self.pod.member(list).map_or(&[][..], Checked::items).iter().enumerate()
+    }
+
+    fn refuse(&mut self, span: Span, field: &str, what: &str, hint: &str) {
+        self.problems.hinted(span, format!("`{}.{field}` {what}", self.path), hint);
+    }
+
+    /// No way leads to a Secret or ConfigMap of Assay's.
+    fn references(&mut self) {
+        const PLACES: [(&str, &[&str]); 6] = [
+            ("env", &["valueFrom", "secretKeyRef", "name"]),
+            ("env", &["valueFrom", "configMapKeyRef", "name"]),
+            ("envFrom", &["secretRef", "name"]),
+            ("envFrom", &["configMapRef", "name"]),
+            ("volumes", &["secret", "secretName"]),
+            ("volumes", &["configMap", "name"]),
+        ];
+        for (list, place) in PLACES {
+            for (index, item) in self.items(list) {
+                let Some(name) = item.at(place) else { continue };
+                let Some(text) = name.text().filter(|text| is_own(text)) else { continue };
+                let what = format!("names {}, which is Assay's own", quote(text));
+                let hint = "keys, credentials and settings of the stages are named `assay-*`, and no pipeline hands them on";
+                self.refuse(name.span, &format!("{list}[{index}].{}", place.join(".")), &what, hint);
+            }
+        }
+    }
+
+    fn variables(&mut self) {
+        for (index, variable) in self.items("env") {
+            let Some(name) = variable.member("name").and_then(|name| Some((name.span, name.text()?))) else { continue };
+            if is_own_variable(name.1) {
+                let hint = format!("names that begin with {} are taken, and so are {}", all(&OWN_PREFIXES), all(&OWN_VARIABLES));
+                self.refuse(name.0, &format!("env[{index}].name"), &format!("is Assay's own variable {}", quote(name.1)), &hint);
+            }
+            if let Some(value) = variable.member("value") {
+                let hint = "give its place: `valueFrom: {secretKeyRef: {name: SECRET, key: MEMBER}}`";
+                refuse_secret(name.1, value, "a definition holds references to secrets only", hint, self.problems);
+            }
+        }
+        for (index, source) in self.items("envFrom") {
+            let Some(prefix) = source.member("prefix") else { continue };
+            if let Some(text) = prefix.text().filter(|text| is_own_prefix(text)) {
+                let what = format!("is {}, which may make variables of Assay's own", quote(text));
+                let hint = format!("names that begin with {} are taken, and so are {}", all(&OWN_PREFIXES), all(&OWN_VARIABLES));
+                self.refuse(prefix.span, &format!("envFrom[{index}].prefix"), &what, &hint);
+            }
+        }
+    }
+
+    fn tolerations(&mut self) {
+        for (index, toleration) in self.items("tolerations") {
+            let path = format!("tolerations[{index}]");
+            let is_any = toleration.text_of("operator") == Some("Exists");
+            match (toleration.member("key"), toleration.member("value")) {
+                (_, Some(value)) if is_any => {
+                    self.refuse(
+                        value.anchor,
+                        &format!("{path}.value"),
+                        "is not compared by `operator: Exists`",
+                        "remove one of them",
+                    );
+                }
+                (None, _) if !is_any => {
+                    self.refuse(toleration.anchor, &path, "has no `key`", "write one, or `operator: Exists` for every taint");
+                }
+                _ => {}
+            }
+            let is_executed = toleration.text_of("effect") == Some("NoExecute");
+            if let Some(seconds) = toleration.member("tolerationSeconds").filter(|_| !is_executed) {
+                let hint = "write `effect: NoExecute`, or remove it";
+                self.refuse(seconds.anchor, &format!("{path}.tolerationSeconds"), "belongs to `effect: NoExecute`", hint);
+            }
+        }
+    }
+
+    fn volumes(&mut self) {
+        for (index, volume) in self.items("volumes") {
+            let Some(name) = volume.member("name") else { continue };
+            if let Some(text) = name.text().filter(|text| OWN_VOLUMES.contains(text)) {
+                let what = format!("is {}, which is a volume of Assay's own", quote(text));
+                self.refuse(name.span, &format!("volumes[{index}].name"), &what, &format!("{} are taken", all(&OWN_VOLUMES)));
+            }
+        }
+    }
+
+    fn mounts(&mut self) {
+        let volumes = self.pod.member("volumes");
+        let names: Vec<_> = self.items("volumes").filter_map(|(_, volume)| volume.text_of("name")).collect();
+        // A list with a fault may hold the very name.
+        let is_whole = volumes.is_some_and(|list| list.value != Value::Wrong && list.items().len() == names.len());
+        for (index, mount) in self.items("volumeMounts") {
+            if let Some(name) = mount.member("name")
+                && let Some(text) = name.text().filter(|text| is_whole && !names.contains(text))
+            {
+                let what = format!("is {}, which is none of `volumes`", quote(text));
+                let hint = did_you_mean(text, names.iter().copied()).unwrap_or_else(|| "add it to `volumes`".to_owned());
+                self.refuse(name.span, &format!("volumeMounts[{index}].name"), &what, &hint);
+            }
+            if let Some(path) = mount.member("mountPath")
+                && let Some(text) = path.text()
+                && let Some(own) = shadowed(text)
+            {
+                let what = format!("is {}, where Assay or the pod itself has `{own}`", quote(text));
+                let hint = format!("a folder apart from {}; of these, `{SHARED_MEMORY}` alone may be mounted", all(&OWN_FOLDERS));
+                self.refuse(path.span, &format!("volumeMounts[{index}].mountPath"), &what, &hint);
+            }
+        }
+    }
+
+    /// What makes room for itself before the cluster's own programs would take the cluster down.
+    fn priority(&mut self) {
+        let Some(class) = self.pod.member("priorityClassName") else { return };
+        if let Some(text) = class.text().filter(|text| text.starts_with("system-")) {
+            let what = format!("is {}, which is for the cluster itself", quote(text));
+            self.refuse(
+                class.span,
+                "priorityClassName",
+                &what,
+                "name a PriorityClass that an administrator has made for benchmarks",
+            );
+        }
+    }
+
+    /// Another account gives a pod an identity of the cloud's. Rights in the cluster are those of a stage's own.
+    fn service_account(&mut self, stage: &str) {
+        let Some(account) = self.pod.member("serviceAccountName") else { return };
+        let Some(name) = account.text().filter(|name| *name != format!("assay-{stage}")) else { return };
+        if is_own(name) {
+            let what = format!("is {}, which is not the account of `{stage}`", quote(name));
+            let hint = format!("`assay-{stage}` is; leave it out, or name an account that does not begin with `assay-`");
+            self.refuse(account.span, "serviceAccountName", &what, &hint);
+        } else if matches!(stage, "provision" | "collect") {
+            let what = format!("is {}, and `{stage}` asks the API server as `assay-{stage}`", quote(name));
+            let hint = format!("give the account `assay-{stage}` the identity that the stage needs");
+            self.refuse(account.span, "serviceAccountName", &what, &hint);
+        }
+    }
+}
+
+fn all(words: &[&str]) -> String {
+    words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_assays_own_is_known_by_its_name() {
+        for name in ["assay", "assay-key-publish", "assay-nightly-1"] {
+            assert!(is_own(name), "{name}");
+        }
+        assert!(!is_own("assays") && !is_own("my-assay"));
+        for name in
+            ["ASSAY_STORE", "assay_store", "COSIGN_PASSWORD", "AWS_PROFILE", "ENDPOINT_KEY", "LD_PRELOAD", "PATH", "TMPDIR"]
+        {
+            assert!(is_own_variable(name), "{name}");
+        }
+        for name in ["NCCL_DEBUG", "PATHS", "HF_TOKEN", "https_proxy", "SSL_CERT_FILE"] {
+            assert!(!is_own_variable(name), "{name}");
+        }
+        for prefix in ["A", "ASSAY", "ASSAY_X", "aws_", "E", "LD_", "PA", "TMPDIR"] {
+            assert!(is_own_prefix(prefix), "{prefix}");
+        }
+        for prefix in ["TEAM_", "X", "PATHS"] {
+            assert!(!is_own_prefix(prefix), "{prefix}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_mounted_over_what_a_pod_needs() {
+        for path in ["/", "/keys", "/keys/x", "/var", "/var/run", "/run", "/dev", "/dev/termination-log", "/tmp/a", "/proc/1"] {
+            assert!(shadowed(path).is_some(), "{path}");
+        }
+        for path in ["/data", "/dev/shm", "/keysets", "/assays", "/var/lib/data", "/etc/ssl/certs"] {
+            assert_eq!(shadowed(path), None, "{path}");
+        }
+    }
+}
