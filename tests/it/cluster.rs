@@ -371,6 +371,50 @@ fn three_shards_run_as_jobs_and_their_chain_verifies_from_outside() {
     assert_eq!(of("cluster/nodes.json")[0]["metadata"]["name"], pods[0]["spec"]["nodeName"]);
     assert!(of("cluster/jobs.json").len() > 3);
 
+    // Every attempt says which pod and node made it, and the tables do: what SQL finds is what the cluster has said.
+    let of_load: BTreeMap<&str, &Value> = pods.iter().filter(is_load).map(|pod| (text(&pod["metadata"]["uid"]), pod)).collect();
+    let store = person.store();
+    let ask = |sql: &str| -> Vec<Value> {
+        let asked = ["query", sql, "--store", &store.uri, "--trust", &trust, "--format", "json"];
+        let rows = person.fixture.assay(&asked).success().stdout;
+        rows.lines().map(|row| serde_json::from_str(row).expect("JSON")).collect()
+    };
+    let measured =
+        ask("SELECT DISTINCT a.shard, a.pod_uid, a.job_uid, a.node_name, a.pod_name, p.stage, p.shard AS of_pod, p.image_id,
+            p.attempts, p.scheduling_ns, p.queueing_ns, p.restarts
+        FROM attempts a JOIN pods p ON p.run_id = a.run_id AND p.pod_uid = a.pod_uid
+        WHERE a.run_id = 'shards' AND a.counted ORDER BY a.shard");
+    assert_eq!(measured.len(), 3, "{measured:?}");
+    for (shard, row) in measured.iter().enumerate() {
+        let pod = of_load.get(text(&row["pod_uid"])).expect("one of the load pods");
+        assert_eq!((&row["node_name"], &row["pod_name"]), (&pod["spec"]["nodeName"], &pod["metadata"]["name"]));
+        assert_eq!(row["job_uid"], pod["metadata"]["labels"]["batch.kubernetes.io/controller-uid"]);
+        assert_eq!(
+            (row["shard"].as_u64(), row["of_pod"].as_u64(), text(&row["stage"])),
+            (Some(shard as u64), Some(shard as u64), "execute")
+        );
+        assert_eq!(row["image_id"], pod["status"]["containerStatuses"][0]["imageID"]);
+        assert!(row["attempts"].as_u64() >= Some(1) && row["restarts"] == 0, "{row}");
+        assert!(row["scheduling_ns"].is_number() && row["queueing_ns"].is_number(), "{row}");
+    }
+    let nodes = ask(
+        "SELECT DISTINCT node_name, pod_uid IS NULL AS of_three FROM outcome_fact WHERE run_id = 'shards' AND trial_id IS NOT NULL",
+    );
+    assert_eq!(nodes, [json!({"node_name": pods[0]["spec"]["nodeName"], "of_three": true})], "one node, and no one pod");
+    let hosts = ask("SELECT DISTINCT scope_id, node_name FROM telemetry WHERE run_id = 'shards' AND scope_kind = 'host'");
+    assert!(hosts.iter().all(|host| host["scope_id"] == host["node_name"]), "the recorder's node: {hosts:?}");
+    let path = ask("SELECT DISTINCT scheduler_path FROM runs WHERE run_id = 'shards'");
+    assert_eq!(path, [json!({"scheduler_path": "kubernetes"})]);
+    // A cluster of one node has its load beside the target, and says so.
+    let issues = person.fixture.manifest("shards", "reduce")["body"]["issues"].clone();
+    let beside = list(&issues).iter().any(|issue| issue["code"] == "colocated");
+    assert_eq!(
+        beside,
+        of_load.values().any(|pod| pod["spec"]["nodeName"] == environment["placement"]["node/simulator"]),
+        "{issues}"
+    );
+    person.fixture.assay(&["verify", "shards", "--trust", &trust, "--recompute"]).success();
+
     // One Job for each call, none of them twice; deleting the root takes everything with it.
     let jobs = at.lab.all(&at.namespace, &["jobs", "--selector", "assay.dev/run=shards"]);
     let mut stages: Vec<_> = jobs.iter().map(|job| text(&job["metadata"]["labels"]["assay.dev/stage"])).collect();

@@ -269,3 +269,61 @@ fn listed(fixture: &Fixture) -> Vec<(String, String)> {
     let runs = list(&publication["body"]["runs"]).iter();
     runs.map(|run| owned((text(&run["run_id"]), text(&run["outcome"])))).collect()
 }
+
+/// Stages that are told of a pod and a node, as a cluster tells them: what they measure carries both, and a run that went on elsewhere
+/// is not what it was meant to be.
+#[test]
+fn a_run_that_goes_on_from_another_node_says_so() {
+    let mut fixture = Fixture::bare();
+    let [begun, open] = ["begun", "open"].map(|name| fixture.root().join(name));
+    let (begun_path, open_path) = (begun.display(), open.display());
+    // The first trial goes through, the second waits.
+    let body = format!(
+        "if [ -e '{begun_path}.first' ]; then touch '{begun_path}'; until [ -e '{open_path}' ]; do sleep 0.01; done; fi
+touch '{begun_path}.first'\necho '{}'",
+        result("only", "1")
+    );
+    fixture.indicator("only", &script(&body), "");
+    fixture.write(PIPELINE, &pipeline("realism", &["only"], 3, ""));
+    fixture.commit("an indicator that waits");
+    let on = |fixture: &mut Fixture, node: &str| {
+        let (pod, uid) = (format!("load-{node}"), format!("uid-{node}"));
+        for (name, value) in
+            [("ASSAY_POD", pod.as_str()), ("ASSAY_POD_UID", &uid), ("ASSAY_NODE", node), ("ASSAY_JOB_UID", "job")]
+        {
+            fixture.set(name, value);
+        }
+    };
+    on(&mut fixture, "a");
+    let running = fixture.spawn(&["run", PIPELINE, "--run-id", "moved"]);
+    wait_until("the second trial begins", || begun.exists());
+    running.signal(Signal::INT);
+    running.finish().refuses(50, "cancelled");
+    on(&mut fixture, "b");
+    fs::write(&open, b"").expect("the gate opens");
+    fixture.run("moved").success();
+    for name in ["ASSAY_POD", "ASSAY_POD_UID", "ASSAY_NODE", "ASSAY_JOB_UID"] {
+        fixture.unset(name);
+    }
+
+    let asked = "SELECT attempt_status AS status, node_name AS node, pod_uid AS pod, job_uid AS job FROM attempts ORDER BY trial_id, attempt";
+    let asked = fixture.assay(&["query", asked, "--format", "csv"]).success().stdout;
+    assert_eq!(
+        asked,
+        "status,node,pod,job\ncompleted,a,uid-a,job\ncancelled,a,uid-a,job\ncompleted,b,uid-b,job\ncompleted,b,uid-b,job\n"
+    );
+    let rows = "SELECT DISTINCT node_name, pod_uid FROM outcomes WHERE trial_id IS NULL OR valid ORDER BY 1";
+    let rows = fixture.assay(&["query", rows, "--format", "csv"]).success().stdout;
+    assert_eq!(rows, "node_name,pod_uid\na,uid-a\nb,uid-b\n,\n");
+    let issues = fixture.manifest("moved", "reduce")["body"]["issues"].clone();
+    assert!(list(&issues).iter().any(|issue| issue["code"] == "moved_load"), "{issues}");
+    let grade = fixture.manifest("moved", "publish")["body"]["grade"].clone();
+    assert_eq!((text(&grade["asked"]), text(&grade["given"])), ("realism", "exploratory"));
+    let rules: Vec<_> = list(&grade["shortfalls"]).iter().map(|shortfall| text(&shortfall["rule"])).collect();
+    assert_eq!(rules, ["moved_load"]);
+    let report = fs::read_to_string(fixture.published("moved").join("report.html")).expect("a report");
+    assert!(report.contains("moved_load"), "the report says so");
+    // Nothing of it comes from where reduce runs.
+    let verified = fixture.assay(&["verify", "moved", "--recompute"]).success();
+    assert!(verified.stdout.contains("level 4 (recomputed) of 4 reached"), "{}", verified.stdout);
+}

@@ -117,6 +117,7 @@ fn every_curated_table_of_a_run_reads_back() {
     }
     let expected = [
         "artifact_lineage_dim",
+        "attempt_fact",
         "benchmark_run_fact",
         "cluster_region_dim",
         "hardware_topology_dim",

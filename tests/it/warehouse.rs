@@ -56,6 +56,29 @@ fn runs_meet_in_the_warehouse_and_are_asked_in_sql() {
 }
 
 #[test]
+fn every_attempt_has_a_row_and_one_machine_has_no_place() {
+    let fixture = measured();
+    let sql =
+        "SELECT count(*) AS n, count(DISTINCT trial_id) AS trials, count(node_name) + count(pod_uid) + count(job_uid) AS placed
+        FROM attempts WHERE run_id = 'one' AND counted";
+    let asked = fixture.assay(&["query", sql, "--format", "json"]).success();
+    let trials = list(&fixture.manifest("one", "plan")["body"]["trials"]).len();
+    assert_eq!(asked.stdout.trim(), format!(r#"{{"n":{trials},"trials":{trials},"placed":0}}"#));
+    let pods = fixture.assay(&["query", "SELECT count(*) AS n FROM pods", "--format", "json"]).success();
+    assert_eq!(pods.stdout.trim(), r#"{"n":0}"#);
+    // The question of the page, asked of this run.
+    let page = include_str!("../../docs/warehouse.md");
+    let mut paragraphs = page.split("\n\n").filter(|paragraph| paragraph.contains("JOIN attempts AS a"));
+    let question = paragraphs.next().expect("the page asks where a number was measured");
+    let question = question.replace("nightly-20261120-0200", "one").replace("ttft_ms_p99", "speed");
+    let answer = fixture.assay(&["query", &question, "--format", "json"]).success();
+    let rows: Vec<Value> = answer.stdout.lines().map(|row| serde_json::from_str(row).expect("JSON")).collect();
+    assert!(rows.len() >= trials / 2 && rows.iter().all(|row| row["shard"] == 0 && row["node_name"].is_null()), "{answer:?}");
+    let part = fixture.manifest("one", "execute");
+    assert!(list(&part["body"]["attempts"]).iter().all(|attempt| attempt.get("place").is_none()), "{part}");
+}
+
+#[test]
 fn a_query_sees_the_tables_as_a_run_left_them() {
     let count = |arguments: &[&str]| {
         let sql = "SELECT count(DISTINCT run_id) AS runs FROM runs";
@@ -308,7 +331,7 @@ fn a_run_is_exported_in_every_format() {
     let folder = tempfile::tempdir().expect("a folder");
     // Trials this short have rows of `telemetry_slice_fact` only where the recorder came by.
     let tables = list(&fixture.manifest("one", "reduce")["body"]["files"]).len();
-    assert!(tables == 7 || tables == 8, "{tables} tables");
+    assert!(tables == 8 || tables == 9, "{tables} tables");
     for (format, extension) in [("csv", "csv"), ("json", "jsonl"), ("parquet", "parquet")] {
         let to = folder.path().join(format);
         let to = to.to_str().expect("UTF-8");

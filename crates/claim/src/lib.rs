@@ -2,10 +2,14 @@
 //!
 //! What falls short is published at a lower grade *with its reasons*, or not at all; it is never silently let pass.
 
+mod place;
+
 use assay_manifest::{
-    Attempt, Claim, ClockOffset, Collection, Control, ControlState, Environment, Grade, Intent, MetricSummary, OriginKind, Plan,
-    PointSummary, Reason, RunStatus, Shard, Shortfall, SourceRef, Stability, Summary,
+    Claim, ClockOffset, Collection, Control, ControlState, Environment, Grade, Intent, MetricSummary, OriginKind, Plan,
+    PointSummary, Reason, RunStatus, Shortfall, SourceRef, Stability, Summary,
 };
+
+pub use place::{COLOCATED, Counted, MOVED_LOAD, colocated, moved_load};
 
 /// The fewest counted trials of a point that a publication may rest on.
 pub const MIN_TRIALS: u32 = 3;
@@ -26,7 +30,8 @@ pub struct Evidence<'a> {
     pub status: RunStatus,
     /// The points with their statistics.
     pub points: &'a [PointSummary],
-    /// What is wrong with the run as a whole; of these the rules look for [`CLOCK_OFFSET`].
+    /// What is wrong with the run as a whole; of these the rules look for [`CLOCK_OFFSET`], [`MOVED_LOAD`] and
+    /// [`COLOCATED`].
     pub issues: &'a [Reason],
 }
 
@@ -53,14 +58,14 @@ pub fn grade(evidence: &Evidence<'_>) -> Grade {
 pub fn shortfalls(grade: Intent, evidence: &Evidence<'_>) -> Vec<Shortfall> {
     match grade {
         Intent::Exploratory => Vec::new(),
-        Intent::Realism => traceable(evidence),
+        Intent::Realism => real(evidence),
         Intent::Publication => {
-            let mut found = traceable(evidence);
+            let mut found = real(evidence);
             found.extend(claim(evidence.plan.claim.as_ref()));
             found.extend(controls(evidence.environments));
             found.extend(evidence.points.iter().flat_map(point));
             found.extend(whole(evidence));
-            found.extend(clocks(evidence.issues));
+            found.extend(stated(evidence.issues, &[CLOCK_OFFSET]));
             found
         }
     }
@@ -68,6 +73,13 @@ pub fn shortfalls(grade: Intent, evidence: &Evidence<'_>) -> Vec<Shortfall> {
 
 fn shortfall(rule: &str, found: impl Into<String>) -> Shortfall {
     Shortfall { rule: rule.to_owned(), found: found.into() }
+}
+
+/// What was measured can be found again, and was measured from one place that is not its own.
+fn real(evidence: &Evidence<'_>) -> Vec<Shortfall> {
+    let mut found = traceable(evidence);
+    found.extend(stated(evidence.issues, &[MOVED_LOAD, COLOCATED]));
+    found
 }
 
 /// What was measured can be found again: a clean commit, and nothing that may mean something else tomorrow.
@@ -151,16 +163,17 @@ fn whole(evidence: &Evidence<'_>) -> Vec<Shortfall> {
     drift.chain(nothing).collect()
 }
 
-fn clocks(issues: &[Reason]) -> impl Iterator<Item = Shortfall> {
-    issues.iter().filter(|issue| issue.code == CLOCK_OFFSET).map(|issue| shortfall(CLOCK_OFFSET, &issue.detail))
+/// Issues of the Summary that are rules as well.
+fn stated<'a>(issues: &'a [Reason], rules: &'a [&str]) -> impl Iterator<Item = Shortfall> + 'a {
+    issues.iter().filter(|issue| rules.contains(&issue.code.as_str())).map(|issue| shortfall(&issue.code, &issue.detail))
 }
 
 /// What is not known of the clocks of several shards, over the attempts that count: without it nobody knows in which order came to
 /// pass what different shards saw. None where one shard made each trial, or where every offset is known. Reduce, which reads the
 /// attempts, says it in the Summary; the rules look there.
-pub fn unknown_clocks<'a>(counted: impl IntoIterator<Item = (Shard, &'a Attempt)>) -> Option<Reason> {
-    let mut unknown = counted.into_iter().filter_map(|(shard, attempt)| Some((shard, attempt, unknown_clock(shard, attempt)?)));
-    let (shard, attempt, why) = unknown.next()?;
+pub fn unknown_clocks<'a>(counted: impl IntoIterator<Item = Counted<'a>>) -> Option<Reason> {
+    let mut unknown = counted.into_iter().filter_map(|counted| Some((counted, unknown_clock(&counted)?)));
+    let (Counted { shard, attempt, .. }, why) = unknown.next()?;
     let more = match unknown.count() {
         0 => String::new(),
         1 => "; nor is it in one other attempt".to_owned(),
@@ -174,7 +187,7 @@ pub fn unknown_clocks<'a>(counted: impl IntoIterator<Item = (Shard, &'a Attempt)
 
 /// Why the clock of one of several shards is not known against shard 0's. That the kernels say they are synchronised is no offset:
 /// nobody has measured how near they are.
-fn unknown_clock(shard: Shard, attempt: &Attempt) -> Option<String> {
+fn unknown_clock(Counted { shard, attempt, .. }: &Counted<'_>) -> Option<String> {
     if shard.count <= 1 {
         return None;
     }

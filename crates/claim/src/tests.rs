@@ -1,4 +1,4 @@
-use assay_manifest::{Block, ControlFact, Drift, HostFacts, Interval, Unpinned};
+use assay_manifest::{Attempt, Block, ControlFact, Drift, HostFacts, Interval, PodPlace, Shard, Unpinned};
 use serde_json::json;
 
 use super::*;
@@ -249,11 +249,13 @@ fn attempt(clock: &serde_json::Value) -> Attempt {
     serde_json::from_value(attempt).expect("an attempt")
 }
 
+const BLOCK: Block = Block { index: 0, incarnation: 0 };
+
 /// What is said of attempts whose clocks are known so, each that of shard 1 of so many.
 fn clocks_of(shards: u32, clocks: &[serde_json::Value]) -> Option<String> {
     let attempts: Vec<_> = clocks.iter().map(attempt).collect();
     let shard = Shard { index: 1.min(shards - 1), count: shards };
-    unknown_clocks(attempts.iter().map(|attempt| (shard, attempt))).map(|reason| reason.detail)
+    unknown_clocks(attempts.iter().map(|attempt| Counted { block: BLOCK, shard, attempt })).map(|reason| reason.detail)
 }
 
 #[test]
@@ -273,7 +275,8 @@ fn clocks_are_known_by_one_boot_or_an_exchange() {
 #[test]
 fn an_attempt_of_several_shards_that_says_nothing_of_clocks_leaves_them_unknown() {
     let silent = Attempt { serving: None, ..attempt(&json!({"source": "same_host", "offset_ns": "0"})) };
-    let said = |count| unknown_clocks([(Shard { index: 0, count }, &silent)]).map(|reason| reason.detail);
+    let of = |count| Counted { block: BLOCK, shard: Shard { index: 0, count }, attempt: &silent };
+    let said = |count| unknown_clocks([of(count)]).map(|reason| reason.detail);
     assert_eq!(said(1), None);
     assert!(said(2).expect("said").ends_with("the attempt says nothing of it"));
 }
@@ -292,6 +295,72 @@ fn several_shards_are_published_with_known_clocks_only() {
     assert_eq!(graded(realism), "realism -> realism", "latencies are within one host and stay good");
     let other = Reason::new("recording_gaps", "1 counted attempt has gaps in its recording");
     assert_eq!(graded(|run| run.issues.push(other)), "publication -> publication", "it is not what the rules look for");
+}
+
+/// The attempts of one point, each of a trial and shard of its own and on a node of its own; none where there is no cluster.
+fn placed(attempts: &[(u32, u32, Option<&str>)]) -> Vec<(Shard, Attempt)> {
+    let placed = |(trial, index, node): &(u32, u32, Option<&str>)| {
+        let place = node.map(|node| PodPlace {
+            node: node.to_owned(),
+            pod: "p".to_owned(),
+            pod_uid: "u".to_owned(),
+            job_uid: "j".to_owned(),
+        });
+        let trial_id = format!("w.t.default.one.t{trial}").parse().expect("a trial id");
+        let attempt = Attempt { trial_id, place, serving: None, ..attempt(&json!({"source": "same_host"})) };
+        (Shard { index: *index, count: 2 }, attempt)
+    };
+    attempts.iter().map(placed).collect()
+}
+
+fn counted(attempts: &[(Shard, Attempt)]) -> impl Iterator<Item = Counted<'_>> {
+    attempts.iter().map(|(shard, attempt)| Counted { block: BLOCK, shard: *shard, attempt })
+}
+
+#[test]
+fn the_trials_of_a_point_come_from_one_node_in_each_shard() {
+    let said = |attempts: &[(u32, u32, Option<&str>)]| moved_load(counted(&placed(attempts))).map(|reason| reason.detail);
+    assert_eq!(said(&[]), None);
+    assert_eq!(said(&[(0, 0, None), (1, 0, None)]), None, "one machine");
+    assert_eq!(said(&[(0, 0, Some("a")), (0, 1, Some("b")), (1, 0, Some("a")), (1, 1, Some("b"))]), None, "shards may differ");
+    insta::assert_snapshot!(said(&[(0, 0, Some("a")), (0, 1, Some("b")), (1, 0, Some("c")), (1, 1, Some("b"))]).expect("said"), @"the counted trials of w.t.default at `one` come from more than one node in shard 0: `a`, `c`");
+    let wandering = ["f", "e", "d", "c", "b", "a"].map(Some);
+    let of = |shard| (0..).zip(wandering).map(move |(trial, node)| (trial, shard, node));
+    insta::assert_snapshot!(said(&of(0).chain(of(1)).collect::<Vec<_>>()).expect("said"), @"the counted trials of w.t.default at `one` come from more than one node in shard 0: `a`, `b`, `c`, `d` and 2 more; and so it is with one other shard of a point");
+}
+
+#[test]
+fn load_does_not_come_from_the_node_of_its_target() {
+    let on = |block: u32, node: &str| {
+        let placement = [("cluster", "kubernetes"), ("node/t", node), ("pod/t", "x")];
+        let placement = placement.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+        Environment { placement, ..environment(block) }
+    };
+    let said = |attempts: &[(u32, u32, Option<&str>)], environments: &[Environment]| {
+        let environments: Vec<_> = environments.iter().collect();
+        colocated(counted(&placed(attempts)), &environments).map(|reason| reason.detail)
+    };
+    let both = [(0, 0, Some("a")), (0, 1, Some("b")), (1, 1, Some("b"))];
+    assert_eq!(said(&both, &[on(0, "c"), on(1, "b")]), None, "the other block's target is not there");
+    assert_eq!(said(&[(0, 0, None)], &[on(0, "a")]), None, "nobody knows");
+    insta::assert_snapshot!(said(&both[..1], &[on(0, "a")]).expect("said"), @"the load of shard 0 in trial `w.t.default.one.t0` came from the node `a`, on which the target `t` ran");
+    insta::assert_snapshot!(said(&both, &[on(0, "b")]).expect("said"), @"the load of shard 1 in trial `w.t.default.one.t0` came from the node `b`, on which the target `t` ran; and so did that of one other");
+}
+
+#[test]
+fn load_that_moved_or_measured_itself_is_exploratory() {
+    for rule in [MOVED_LOAD, COLOCATED] {
+        let issue = |run: &mut Run| run.issues.push(Reason::new(rule, "so it was"));
+        assert_eq!(graded(issue), format!("publication -> exploratory\n{rule}: so it was"));
+        let asking = |intent| {
+            graded(|run| {
+                run.plan.intent = intent;
+                issue(run);
+            })
+        };
+        assert_eq!(asking(Intent::Realism), format!("realism -> exploratory\n{rule}: so it was"));
+        assert_eq!(asking(Intent::Exploratory), "exploratory -> exploratory");
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ pub const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "assay");
 /// The label of the run that an object belongs to.
 pub const RUN: &str = "assay.dev/run";
 /// The label of the stage that a Job runs.
-pub const STAGE: &str = "assay.dev/stage";
+pub const STAGE: &str = assay_stage::pod::STAGE_LABEL;
 /// The label of the target that an object brings up.
 pub const TARGET: &str = "assay.dev/target";
 

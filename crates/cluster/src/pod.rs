@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use assay_manifest::Role;
+use assay_manifest::{PodPlace, Role};
 use assay_spec::PodOverride;
+use assay_stage::pod::{JOB_UID, JOB_UID_LABEL, NODE, POD, POD_UID};
 use serde_json::{Map, Value, json};
 
 use crate::Object;
@@ -30,12 +31,8 @@ const PROGRAMS_LIMIT: &str = "2Gi";
 /// Variables that tell a process in which pod it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InPod {
-    /// The pod.
-    pub pod: String,
-    /// Its UID.
-    pub uid: String,
-    /// The node that it runs on.
-    pub node: String,
+    /// The pod and its node.
+    pub place: PodPlace,
     /// Its namespace.
     pub namespace: String,
     /// The image of all stages.
@@ -49,9 +46,7 @@ impl InPod {
     pub fn here(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let value = |name: &str| variable(name).filter(|value| !value.is_empty());
         Some(Self {
-            pod: value("ASSAY_POD")?,
-            uid: value("ASSAY_POD_UID")?,
-            node: value("ASSAY_NODE")?,
+            place: assay_stage::pod::place(&variable)?,
             namespace: value("ASSAY_NAMESPACE")?,
             image: value("ASSAY_IMAGE")?,
             targets_namespace: value("ASSAY_TARGETS_NAMESPACE")?,
@@ -225,9 +220,10 @@ fn environment(store: &str, image: &str, targets_namespace: &str, role: Role) ->
         text("ASSAY_IMAGE", image),
         text("ASSAY_TARGETS_NAMESPACE", targets_namespace),
         field("ASSAY_NAMESPACE", "metadata.namespace"),
-        field("ASSAY_NODE", "spec.nodeName"),
-        field("ASSAY_POD", "metadata.name"),
-        field("ASSAY_POD_UID", "metadata.uid"),
+        field(JOB_UID, &format!("metadata.labels['{JOB_UID_LABEL}']")),
+        field(NODE, "spec.nodeName"),
+        field(POD, "metadata.name"),
+        field(POD_UID, "metadata.uid"),
         json!({"name": "COSIGN_PASSWORD", "valueFrom": {"secretKeyRef": {"name": key_secret(role), "key": "cosign.password"}}}),
         text("TMPDIR", SCRATCH),
     ]
@@ -316,9 +312,9 @@ mod tests {
 
     #[test]
     fn a_process_knows_its_pod_only_where_all_is_said() {
-        let names = ["ASSAY_POD", "ASSAY_POD_UID", "ASSAY_NODE", "ASSAY_NAMESPACE", "ASSAY_IMAGE", "ASSAY_TARGETS_NAMESPACE"];
+        let names = [POD, POD_UID, NODE, JOB_UID, "ASSAY_NAMESPACE", "ASSAY_IMAGE", "ASSAY_TARGETS_NAMESPACE"];
         let all = |name: &str| names.contains(&name).then(|| name.to_lowercase());
-        assert_eq!(InPod::here(all).expect("all of them").node, "assay_node");
+        assert_eq!(InPod::here(all).expect("all of them").place.node, "assay_node");
         for missing in names {
             assert_eq!(InPod::here(|name| all(name).filter(|_| name != missing)), None, "{missing}");
         }

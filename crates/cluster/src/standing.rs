@@ -73,7 +73,7 @@ pub fn phase(pod: &Pod) -> &str {
 fn distinct_indexes(pods: &[&Pod], in_phase: &str) -> usize {
     let index = |pod: &&Pod| {
         let labels = pod.metadata.labels.as_ref()?;
-        labels.get("batch.kubernetes.io/job-completion-index").cloned()
+        labels.get(assay_stage::pod::INDEX_LABEL).cloned()
     };
     let mut indexes: Vec<_> = pods.iter().filter(|pod| phase(pod) == in_phase).map(index).collect();
     indexes.sort();

@@ -3,7 +3,7 @@
 //! The only crate that knows Delta, which stays behind its own types: whoever uses it sees runs, files, versions and results. SQL is
 //! answered by a program of its own, `assay-sql`, the only one that links DataFusion ([`wire`] is what is said between them).
 //!
-//! * A [`Lake`] is the ten tables under `warehouse/` of a store. [`commit_run`] adds a run's curated files to them: dimensions
+//! * A [`Lake`] is the twelve tables under `warehouse/` of a store. [`commit_run`] adds a run's curated files to them: dimensions
 //!   first, outcomes next, `benchmark_run_fact` last. A run is visible when that row is.
 //! * A [`Reading`] is what a query sees: the files of a pinned [`Snapshot`], or one run's files before they are committed. Every file
 //!   was hashed on its way into private scratch, so no parser meets bytes that are not what their name says.

@@ -15,7 +15,7 @@ pub struct View {
 
 /// Every view. All but `runs` join on `benchmark_run_fact`, which is committed last: rows of a run that is not whole yet are in the
 /// tables, and in no view. Two files of a dimension may hold the same row, so dimensions are taken once per row id.
-pub const VIEWS: [View; 5] = [
+pub const VIEWS: [View; 7] = [
     View {
         name: "runs",
         doc: "One row for each case of a visible run, with the software, hardware, place and workload that it was measured on.",
@@ -45,6 +45,18 @@ pub const VIEWS: [View; 5] = [
         doc: "The rows of `telemetry_slice_fact` of visible runs.",
         sql: include_str!("views/telemetry.sql"),
         tables: &["telemetry_slice_fact", "benchmark_run_fact"],
+    },
+    View {
+        name: "attempts",
+        doc: "The rows of `attempt_fact` of visible runs.",
+        sql: include_str!("views/attempts.sql"),
+        tables: &["attempt_fact", "benchmark_run_fact"],
+    },
+    View {
+        name: "pods",
+        doc: "The rows of `cluster_pod_fact` of visible runs.",
+        sql: include_str!("views/pods.sql"),
+        tables: &["cluster_pod_fact", "benchmark_run_fact"],
     },
 ];
 

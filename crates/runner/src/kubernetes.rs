@@ -535,7 +535,7 @@ impl<'a> Told<'a> {
             if !has_begun(pod) || self.followed.contains_key(name) {
                 continue;
             }
-            let index = pod.metadata.labels.as_ref().and_then(|labels| labels.get("batch.kubernetes.io/job-completion-index"));
+            let index = pod.metadata.labels.as_ref().and_then(|labels| labels.get(assay_stage::pod::INDEX_LABEL));
             let shard = index.and_then(|index| index.parse().ok()).unwrap_or(0);
             if let Some(sender) = &self.sender {
                 self.at.cluster.follow(&self.at.site.namespace, name, sender.clone());

@@ -6,7 +6,7 @@ use std::path::Path;
 use assay_chain::StageName;
 use assay_envelope::{Trust, TrustPolicy};
 use assay_manifest::{
-    Artifact, Body as _, Checkpoint, Count, Digest, InputRef, Instant, RunId, Shard, TrialId, Window, canonical_json,
+    Artifact, Body as _, Checkpoint, Count, Digest, InputRef, Instant, PodPlace, RunId, Shard, TrialId, Window, canonical_json,
 };
 use assay_process::Cancel;
 use assay_store::{Created, Scratch, ScratchFile, Store};
@@ -21,10 +21,14 @@ use crate::{Accepted, Event, Failure, Layout, input_digest, seal};
 const MAX_MARK_BYTES: u64 = 4096;
 
 /// The mark that an attempt has begun.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Begun {
-    at: Instant,
+pub struct Begun {
+    /// When.
+    pub at: Instant,
+    /// In a cluster: where.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub place: Option<PodPlace>,
 }
 
 /// Reads the clocks. Wall-clock instants say when; spans are measured by the monotonic clock.
@@ -76,6 +80,7 @@ pub struct Context {
     pub(crate) scratch: Scratch,
     pub(crate) cancel: Cancel,
     pub(crate) shard: Shard,
+    pub(crate) place: Option<PodPlace>,
     pub(crate) stage: StageName,
     pub(crate) input_digest: Digest,
     pub(crate) input_references: Vec<InputRef>,
@@ -127,6 +132,11 @@ impl Context {
     /// Which of the processes that together make one trial this is.
     pub fn shard(&self) -> Shard {
         self.shard
+    }
+
+    /// In a cluster: where this process runs. It is written down and decides nothing.
+    pub fn here(&self) -> Option<&PodPlace> {
+        self.place.as_ref()
     }
 
     /// What makes this call of the stage the same as another.
@@ -247,7 +257,7 @@ impl Context {
 
     /// Marks that an attempt begins, before anything of it happens.
     pub fn mark_attempt(&self, trial: &TrialId, attempt: u32) -> Result<(), Failure> {
-        let mark = canonical_json(&Begun { at: Clock.now() })
+        let mark = canonical_json(&Begun { at: Clock.now(), place: self.place.clone() })
             .map_err(|error| Failure::unexpected("mark", "a mark has no canonical form").because(&error))?;
         let path = self.layout().attempt_started(self.input_digest, trial, attempt, self.shard);
         match self.store.create(&path, &mark)? {
@@ -259,8 +269,8 @@ impl Context {
         }
     }
 
-    /// The attempts that processes of the call with this input digest have begun, and when.
-    pub fn begun_attempts(&self, input: Digest) -> Result<BTreeMap<(TrialId, u32), Instant>, Failure> {
+    /// The attempts that processes of the call with this input digest have begun.
+    pub fn begun_attempts(&self, input: Digest) -> Result<BTreeMap<(TrialId, u32), Begun>, Failure> {
         let layout = self.layout();
         let own = format!("/{}.started", self.shard.index);
         let mut begun = BTreeMap::new();
@@ -277,9 +287,8 @@ fn damaged_mark(path: &str) -> Failure {
     Failure::verification("mark", format!("the mark `{path}` is damaged"))
 }
 
-fn read_mark(path: &str, bytes: &[u8]) -> Result<Instant, Failure> {
-    let mark: Begun = serde_json::from_slice(bytes).map_err(|error| damaged_mark(path).because(&error))?;
-    Ok(mark.at)
+fn read_mark(path: &str, bytes: &[u8]) -> Result<Begun, Failure> {
+    serde_json::from_slice(bytes).map_err(|error| damaged_mark(path).because(&error))
 }
 
 #[cfg(test)]
@@ -296,10 +305,13 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_says_when() {
+    fn a_mark_says_when_and_where() {
         let at = "2026-01-01T00:00:00.000000001Z";
         let read = read_mark("m", format!(r#"{{"at":"{at}"}}"#).as_bytes()).expect("a mark");
-        assert_eq!(read.to_string(), at);
+        assert_eq!((read.at.to_string().as_str(), read.place), (at, None));
+        let place = r#"{"node":"n","pod":"p","pod_uid":"u","job_uid":"j"}"#;
+        let read = read_mark("m", format!(r#"{{"at":"{at}","place":{place}}}"#).as_bytes()).expect("a mark");
+        assert_eq!(read.place.map(|place| place.node).as_deref(), Some("n"));
         for bad in ["", "{}", "null", r#"{"at":1}"#, r#"{"at":"now"}"#, &format!(r#"{{"at":"{at}","by":"me"}}"#)] {
             let failure = read_mark("runs/r/m", bad.as_bytes()).expect_err(bad);
             assert_eq!((failure.code.as_str(), failure.message.as_str()), ("mark", "the mark `runs/r/m` is damaged"), "{bad}");

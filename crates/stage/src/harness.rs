@@ -220,6 +220,7 @@ impl<S: Stage> Prepared<S> {
             scratch,
             cancel,
             shard: arguments.shard,
+            place: crate::pod::place(|name| std::env::var(name).ok()),
             stage: S::NAME,
             input_digest: self.input_digest,
             input_references: self.inputs.references(),

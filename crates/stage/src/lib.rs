@@ -10,12 +10,13 @@ mod failure;
 mod harness;
 mod inputs;
 mod layout;
+pub mod pod;
 mod seal;
 mod secret;
 mod trust;
 
 pub use assay_chain::{StageName, Try, chain_name, counted_attempt};
-pub use context::{Clock, Context, Stopwatch};
+pub use context::{Begun, Clock, Context, Stopwatch};
 pub use event::{Event, HoldRequest};
 pub use failure::{Exit, Failure};
 pub use harness::{Stage, init_tracing, main, write_failure};

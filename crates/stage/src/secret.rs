@@ -43,7 +43,7 @@ pub enum Absent {
 
 /// The value of a variable or header: what stands in its definition, or what is found where the definition says.
 pub fn value_of(variable: &EnvVar) -> Result<OsString, Absent> {
-    let in_pod = std::env::var_os("ASSAY_POD").is_some();
+    let in_pod = std::env::var_os(crate::pod::POD).is_some();
     match (&variable.value, &variable.from_env, &variable.from_file) {
         (Some(value), _, _) => Ok(value.into()),
         (None, Some(name), _) => {

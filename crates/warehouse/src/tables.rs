@@ -1,9 +1,9 @@
-//! The ten tables. This is the only place where a column is named.
+//! The twelve tables. This is the only place where a column is named.
 
 use crate::schema::{Column, ROW_ID, Table};
 
 /// Every table: dimensions first, then outcomes, and the run last, which is the order in which a run is published.
-pub const TABLES: [&Table; 10] = [
+pub const TABLES: [&Table; 12] = [
     &SOFTWARE_VERSION_DIM,
     &HARDWARE_TOPOLOGY_DIM,
     &CLUSTER_REGION_DIM,
@@ -13,6 +13,8 @@ pub const TABLES: [&Table; 10] = [
     &SERVING_OUTCOME_FACT,
     &TRAINING_OUTCOME_FACT,
     &TELEMETRY_SLICE_FACT,
+    &ATTEMPT_FACT,
+    &CLUSTER_POD_FACT,
     &BENCHMARK_RUN_FACT,
 ];
 
@@ -37,7 +39,7 @@ const fn instant(name: &'static str, doc: &'static str) -> Column {
     Column::instant(name, doc)
 }
 
-/// The identity of every fact.
+/// The identity of every fact of a case.
 const IDENTITY: &[Column] = &[
     text("run_id", "The run.").required().key(),
     text("benchmark_case_id", "The case, `workload.target.variant`.").required().key(),
@@ -319,7 +321,7 @@ pub static TRAINING_OUTCOME_FACT: Table = Table {
 pub static TELEMETRY_SLICE_FACT: Table = Table {
     name: "telemetry_slice_fact",
     grain: "run x case x trial x attempt x window x scope x metric",
-    doc: "What was recorded while a trial ran: counters of hosts, devices, networks and schedulers, in windows.",
+    doc: "What was recorded while a trial ran: counters of hosts, devices, networks and schedulers, in windows. Node, pod and Job are the recorder's.",
     groups: &[
         IDENTITY,
         PLACE,
@@ -343,6 +345,75 @@ pub static TELEMETRY_SLICE_FACT: Table = Table {
             float("max", "The largest.").unit("as `unit` says"),
             float("p95", "95th percentile.").unit("as `unit` says"),
             int("gap_ns", "Time of the window without samples.").unit("ns").required(),
+        ],
+        ID,
+    ],
+};
+
+/// One row for each shard's part of an attempt.
+pub static ATTEMPT_FACT: Table = Table {
+    name: "attempt_fact",
+    grain: "run x case x point x trial x block x attempt x shard",
+    doc: "Every attempt, shard by shard, whatever became of it: when and where it ran, and whether it counts. Node, pod and Job are null on one machine.",
+    groups: &[
+        IDENTITY,
+        PLACE,
+        DIMENSIONS,
+        &[
+            text("point_id", "The point.").required().key(),
+            text("trial_id", "The trial.").required().key(),
+            int("block", "The block that it ran in.").required().key(),
+            int("incarnation", "How often the block had been provisioned anew.").required().key(),
+            int("attempt", "The attempt, from 0.").required().key(),
+            int("shard", "The shard, from 0.").required().key(),
+            int("shards", "Shards that together made the attempt.").unit("shards").required(),
+            text("pod_name", "The name of the pod."),
+            text("attempt_status", "What became of it, such as `completed` or `interrupted`.").required(),
+            bool("valid", "Whether nothing speaks against this shard's part.").required(),
+            bool("counted", "Whether it is the attempt that counts for its trial.").required(),
+            text("reasons", "What speaks against it: a JSON list of codes with details."),
+            instant("window_start_unix_ns", "When it began.").required(),
+            instant("window_end_unix_ns", "When it ended.").required(),
+            int("duration_ns", "Its length by the monotonic clock.").unit("ns").required(),
+            int("cpu_throttled_ns", "Time for which its control group was throttled.").unit("ns"),
+        ],
+        ID,
+    ],
+};
+
+/// One row for each pod of a run in a cluster.
+pub static CLUSTER_POD_FACT: Table = Table {
+    name: "cluster_pod_fact",
+    grain: "run x pod",
+    doc: "What the cluster said of the run's pods when its evidence was collected. Those that were removed before are not there, such as the recorder's; null is what was not said.",
+    groups: &[
+        &[
+            text("run_id", "The run.").required().key(),
+            text("artifact_manifest_digest", "The digest of the Collection's manifest: the raw evidence that the row came from.")
+                .required(),
+            text("cluster_region_key", "The row of `cluster_region_dim`.").required(),
+            text("job_uid", "The UID of the Job that made the pod."),
+            text("pod_uid", "The UID of the pod.").required().key(),
+            text("node_name", "The node."),
+            text("stage", "The stage that it ran, or `driver`."),
+            int("shard", "Its place among the pods of an Indexed Job: the shard, from 0."),
+            text("job_name", "The name of the Job."),
+            text("pod_name", "The name of the pod."),
+            text("queue", "The queue of Kueue's that the Job waited in."),
+            instant("created_unix_ns", "When the pod was made, to the second, as all instants of the row."),
+            instant("scheduled_unix_ns", "When a node was found for it."),
+            instant("started_unix_ns", "When its container last started."),
+            instant("ended_unix_ns", "When that ended."),
+            int("queueing_ns", "From the creation of its Job until the Job was let start.").unit("ns"),
+            int("scheduling_ns", "From its creation until a node was found.").unit("ns"),
+            text("phase", "Where it was in its life, such as `Succeeded`."),
+            text("reason", "Why it ended, in the cluster's words, such as `Completed`, `OOMKilled` or `Evicted`."),
+            int("exit_code", "The exit code of its container."),
+            int("restarts", "How often its container was started again.").unit("restarts"),
+            text("image", "The image that was asked for."),
+            text("image_id", "The image that the node says it ran."),
+            int("attempts", "Attempts that it recorded, whatever became of them.").unit("attempts").required(),
+            int("cpu_throttled_ns", "Time for which it was throttled during them, where all of them tell.").unit("ns"),
         ],
         ID,
     ],
@@ -536,8 +607,9 @@ mod tests {
     }
 
     #[test]
-    fn every_fact_carries_keys_and_dimensions() {
-        for table in TABLES.into_iter().filter(|table| table.name.ends_with("_fact")) {
+    fn every_fact_of_a_case_carries_keys_and_dimensions() {
+        let of_case = |table: &&Table| table.name.ends_with("_fact") && *table != &CLUSTER_POD_FACT;
+        for table in TABLES.into_iter().filter(of_case) {
             for column in IDENTITY.iter().chain(PLACE).chain(DIMENSIONS) {
                 assert!(table.column(column.name).is_some(), "{}.{}", table.name, column.name);
             }

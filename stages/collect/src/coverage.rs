@@ -247,6 +247,7 @@ mod tests {
             plan_digest: Digest::of(b""),
             block: Block { index: 0, incarnation: 0 },
             sequence: 0,
+            place: None,
             window: window_of,
             interval_ns: Count(1),
             series: sources.iter().map(of).collect(),

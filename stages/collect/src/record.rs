@@ -68,7 +68,16 @@ impl Stage for Record {
             gaps.extend(left);
         }
         let interval_ns = Count(INTERVAL.as_nanos() as u64);
-        Ok(Recording { plan_digest, block, sequence: parameters.sequence, window: tape.window, interval_ns, series, gaps })
+        Ok(Recording {
+            plan_digest,
+            block,
+            sequence: parameters.sequence,
+            place: ctx.here().cloned(),
+            window: tape.window,
+            interval_ns,
+            series,
+            gaps,
+        })
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use assay_manifest::{Attempt, AttemptStatus, Block, Checkpoint, Digest, InputRef, Instant, Prepared, TrialId};
-use assay_stage::{Context, Failure};
+use assay_manifest::{Attempt, AttemptStatus, Block, Checkpoint, Digest, InputRef, Prepared, TrialId};
+use assay_stage::{Begun, Context, Failure};
 
 /// What every checkpoint of this stage says besides its step.
 #[derive(Clone, Copy)]
@@ -18,7 +18,7 @@ pub(crate) struct Journal {
     attempts: Vec<Attempt>,
     prepared: BTreeMap<String, Prepared>,
     resumed: Vec<InputRef>,
-    begun: BTreeMap<(TrialId, u32), Instant>,
+    begun: BTreeMap<(TrialId, u32), Begun>,
     /// Attempts that are valid here and not in every shard.
     overruled: BTreeSet<(TrialId, u32)>,
 }
@@ -40,10 +40,10 @@ impl Journal {
     }
 
     /// The attempts that were begun and never finished.
-    pub(crate) fn cut_short(&self) -> Vec<(TrialId, u32, Instant)> {
+    pub(crate) fn cut_short(&self) -> Vec<(TrialId, u32, Begun)> {
         let finished = |trial: &TrialId, attempt| self.of(trial).any(|done| done.attempt == attempt);
         let begun = self.begun.iter().filter(|((trial, attempt), _)| !finished(trial, *attempt));
-        begun.map(|((trial, attempt), started)| (trial.clone(), *attempt, *started)).collect()
+        begun.map(|((trial, attempt), begun)| (trial.clone(), *attempt, begun.clone())).collect()
     }
 
     /// Adds an attempt that was cut short. It needs no checkpoint: its mark says all that is known of it, at every resume.
@@ -147,7 +147,7 @@ fn save(
 
 #[cfg(test)]
 mod tests {
-    use assay_manifest::{PlannedTrial, Reason, Window};
+    use assay_manifest::{Instant, PlannedTrial, Reason, Window};
     use proptest::prelude::*;
 
     use super::*;
@@ -223,10 +223,11 @@ mod tests {
     #[test]
     fn an_attempt_that_was_begun_and_never_finished_was_cut_short() {
         let mut journal = after(&[AttemptStatus::Failed]);
-        journal.begun = BTreeMap::from([((id(TRIAL), 0), at(0)), ((id(TRIAL), 1), at(5)), ((id(OTHER), 0), at(9))]);
-        assert_eq!(journal.cut_short(), [(id(TRIAL), 1, at(5)), (id(OTHER), 0, at(9))]);
+        let begun = |second| Begun { at: at(second), place: None };
+        journal.begun = BTreeMap::from([((id(TRIAL), 0), begun(0)), ((id(TRIAL), 1), begun(5)), ((id(OTHER), 0), begun(9))]);
+        assert_eq!(journal.cut_short(), [(id(TRIAL), 1, begun(5)), (id(OTHER), 0, begun(9))]);
         journal.add_cut_short(attempt(TRIAL, 1, AttemptStatus::Interrupted));
-        assert_eq!(journal.cut_short(), [(id(OTHER), 0, at(9))]);
+        assert_eq!(journal.cut_short(), [(id(OTHER), 0, begun(9))]);
         assert_eq!((journal.next_attempt(&id(TRIAL)), journal.interruptions()), (2, 1));
     }
 

@@ -18,7 +18,7 @@ use assay_manifest::{
     Reason, TrialId, Window,
 };
 use assay_probe::{Client, Headers, Identity};
-use assay_stage::{Context, Event, Failure, Inputs, Stage, StageName};
+use assay_stage::{Begun, Context, Event, Failure, Inputs, Stage, StageName};
 use serde::{Deserialize, Serialize};
 
 use crate::attempt::Runner;
@@ -139,12 +139,12 @@ impl BlockRun<'_> {
     fn resume(&mut self, parameters: &Parameters) -> Result<(), Failure> {
         let running = Parameters { close: false, ..parameters.clone() };
         self.journal = Journal::load(self.ctx, self.ctx.input_digest_with(&running)?)?;
-        for (trial, attempt, started) in self.journal.cut_short() {
+        for (trial, attempt, Begun { at, place }) in self.journal.cut_short() {
             let planned = self.planned(&trial)?.clone();
             let reason = Reason::new("interrupted", "the stage or its machine went away in the middle of the attempt");
-            let window = Window { start: started, end: started, duration_ns: 0.into() };
+            let window = Window { start: at, end: at, duration_ns: 0.into() };
             let interrupted = Attempt::new(&planned, attempt, window, AttemptStatus::Interrupted, vec![reason]);
-            self.journal.add_cut_short(interrupted);
+            self.journal.add_cut_short(Attempt { place, ..interrupted });
             Barrier::of(self.ctx, &planned, attempt).break_off(self.ctx)?;
         }
         self.check_interruptions()
@@ -223,7 +223,7 @@ impl BlockRun<'_> {
             self.ctx.check_cancelled()?;
             let attempt = self.journal.next_attempt(&trial.trial_id);
             self.ctx.emit(Event::TrialStarted { trial: trial.trial_id.clone(), attempt, number, of });
-            let done = self.attempt(trial, attempt)?;
+            let done = Attempt { place: self.ctx.here().cloned(), ..self.attempt(trial, attempt)? };
             self.ctx.emit(Event::TrialFinished {
                 trial: trial.trial_id.clone(),
                 attempt,

@@ -60,7 +60,7 @@ impl Stage for Provision {
             readings.extend(pods.readings(ctx)?);
         }
         let facts = assay_host::facts(&root);
-        let is_target = here.as_ref().is_none_or(|here| provisioned.iter().any(|found| found.hosts.contains(&here.node)));
+        let is_target = here.as_ref().is_none_or(|here| provisioned.iter().any(|found| found.hosts.contains(&here.place.node)));
         // What is observed here says something of the target only where it runs here.
         let observed = if is_target { assay_host::controls(&facts) } else { Vec::new() };
         Ok(Environment {
@@ -71,7 +71,7 @@ impl Stage for Provision {
             software: if is_target { assay_host::software(&root) } else { Vec::new() },
             hosts: match &here {
                 None => hosts(facts, &targets),
-                Some(here) => hosts_of_cluster(facts, &here.node, &provisioned, &targets),
+                Some(here) => hosts_of_cluster(facts, &here.place.node, &provisioned, &targets),
             },
             placement: {
                 let mut placement = placement(&targets, here.as_ref(), &provisioned);

@@ -51,7 +51,7 @@ impl<'a> Pods<'a> {
 
     /// The node that this stage runs on.
     pub(crate) fn node(&self) -> &str {
-        &self.here.node
+        &self.here.place.node
     }
 
     /// Which pod each target is: an Environment is of that one alone.

@@ -137,9 +137,13 @@ fn physical(cards: &[assay_manifest::NetworkCard]) -> Vec<(&str, u32)> {
     cards.iter().filter(|card| !card.driver.is_empty()).map(|card| (card.driver.as_str(), card.speed_mbps)).collect()
 }
 
+/// What kind of scheduler a run was under.
+pub(crate) fn cluster_of(environment: Option<&Environment>) -> &str {
+    environment.and_then(|environment| environment.placement.get("cluster")).map_or("local", String::as_str)
+}
+
 fn cluster(environment: Option<&Environment>) -> RowResult<Row> {
-    let placed = |key: &str| environment.and_then(|environment| environment.placement.get(key)).map(String::as_str);
-    let cluster = placed("cluster").unwrap_or("local");
+    let cluster = cluster_of(environment);
     Row::new(&CLUSTER_REGION_DIM).with("cluster", cluster)?.with("scheduler_path", cluster)?.sealed()
 }
 

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use assay_claim::Counted;
 use assay_indicator::{Output, Value};
 use assay_manifest::{
-    Attempt, Body as _, CaseId, CollectedAttempt, Collection, Digest, Document, ExecutionPart, MAX_MANIFEST_BYTES, Plan,
-    PlannedTrial, PointId, Shard,
+    Artifact, Attempt, Body, CaseId, CollectedAttempt, Collection, Digest, Document, ExecutionPart, Header, Kind,
+    MAX_MANIFEST_BYTES, Plan, PlannedTrial, PointId, Recording,
 };
 use assay_stage::{Context, Exit, Failure};
 
@@ -24,7 +25,7 @@ impl Attempts {
     pub(crate) fn load(ctx: &Context, plan: &Plan, collection: &Collection) -> Result<Self, Failure> {
         let parts: BTreeSet<Digest> =
             collection.trials.iter().flat_map(|trial| trial.attempts.iter().map(|attempt| attempt.part)).collect();
-        let parts = parts.into_iter().map(|digest| Ok((digest, load_part(ctx, digest)?))).collect::<Result<_, Failure>>()?;
+        let parts = parts.into_iter().map(|digest| Ok((digest, load(ctx, digest)?))).collect::<Result<_, Failure>>()?;
         Self::find(plan, collection, &parts)
     }
 
@@ -41,9 +42,9 @@ impl Attempts {
     }
 
     /// The attempts that count, each with the shard that made it.
-    pub(crate) fn counted(&self) -> impl Iterator<Item = (Shard, &Attempt)> {
-        let all = self.0.iter().flat_map(|(_, attempts)| attempts);
-        all.filter(|found| found.collected.counted).map(|found| (found.collected.shard, &found.attempt))
+    pub(crate) fn counted(&self) -> impl Iterator<Item = Counted<'_>> {
+        let counted = self.0.iter().flat_map(|(_, attempts)| attempts).filter(|found| found.collected.counted);
+        counted.map(|Found { collected, attempt }| Counted { block: collected.block, shard: collected.shard, attempt })
     }
 
     /// The attempts of the trials of one point, trial by trial, with what their scripts printed.
@@ -81,11 +82,28 @@ impl Evidence<'_> {
 
 type Parts = BTreeMap<Digest, ExecutionPart>;
 
-fn load_part(ctx: &Context, digest: Digest) -> Result<ExecutionPart, Failure> {
+/// The recordings that the Collection was made from.
+pub(crate) fn recordings(ctx: &Context, collection: &Header) -> Result<Vec<Recording>, Failure> {
+    let recordings = collection.inputs.iter().filter(|input| input.kind == Kind::Recording);
+    recordings.map(|input| load(ctx, input.manifest)).collect()
+}
+
+/// The largest list of evidence: a million artifacts.
+const MAX_LIST_BYTES: u64 = 256 << 20;
+
+/// Every raw artifact of the run.
+pub(crate) fn list(ctx: &Context, collection: &Collection) -> Result<Vec<Artifact>, Failure> {
+    let list = ctx.get(&collection.evidence, MAX_LIST_BYTES)?;
+    let unreadable = |error| Failure::verification("evidence", "the list of evidence cannot be read").because(&error);
+    serde_json::from_slice(&list).map_err(unreadable)
+}
+
+/// The body of a manifest that the Collection names.
+fn load<B: Body + Clone>(ctx: &Context, digest: Digest) -> Result<B, Failure> {
     let bytes = ctx.store().get(&digest, MAX_MANIFEST_BYTES)?;
     let document = Document::parse(&bytes).map_err(|error| Failure::of(Exit::Verification, "manifest", &error))?;
-    let part = ExecutionPart::of(&document).map(|manifest| manifest.body.clone());
-    part.ok_or_else(|| Failure::verification("other_kind", format!("{digest} is a {} and no execution part", document.kind())))
+    let body = B::of(&document).map(|manifest| manifest.body.clone());
+    body.ok_or_else(|| Failure::verification("other_kind", format!("{digest} is a {} and no {}", document.kind(), B::KIND)))
 }
 
 fn find_attempt(parts: &Parts, trial: &PlannedTrial, collected: &CollectedAttempt) -> Result<Found, Failure> {
@@ -131,6 +149,7 @@ pub(crate) fn numeric_paths(output: &Output) -> impl Iterator<Item = &str> {
 mod tests {
     use super::*;
     use crate::fixture;
+    use assay_manifest::Shard;
 
     #[test]
     fn every_shard_s_part_of_an_attempt_that_counts_is_looked_at() {
@@ -141,7 +160,7 @@ mod tests {
         };
         let found = vec![of_shard(0, 0, false), of_shard(1, 0, false), of_shard(0, 1, true), of_shard(1, 1, true)];
         let attempts = Attempts(vec![(planned, found)]);
-        let counted: Vec<_> = attempts.counted().map(|(shard, attempt)| (shard.index, attempt.attempt)).collect();
+        let counted: Vec<_> = attempts.counted().map(|counted| (counted.shard.index, counted.attempt.attempt)).collect();
         assert_eq!(counted, [(0, 1), (1, 1)]);
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use assay_indicator::Output;
 use assay_manifest::{
     Attempt, AttemptStatus, Block, CollectedAttempt, CollectedTrial, Collection, Count, Digest, Instant, Plan, PlannedTrial,
-    Reason, RunId, Shard, Window,
+    PodPlace, Reason, Recording, RunId, Shard, Window,
 };
 use serde_json::{Value, json};
 
@@ -36,6 +36,7 @@ pub(crate) struct Run {
     pub(crate) plan: Plan,
     pub(crate) collection: Collection,
     attempts: Attempts,
+    pub(crate) recordings: Vec<Recording>,
     outputs: BTreeMap<(String, u32), Output>,
 }
 
@@ -58,7 +59,19 @@ pub(crate) fn run(trials: &[&[Printed]]) -> Run {
         found.push((planned.clone(), of_trial.collect()));
     }
     let collection = collection(&found);
-    Run { name: "nightly".parse().expect("a run id"), plan, collection, attempts: Attempts(found), outputs }
+    Run {
+        name: "nightly".parse().expect("a run id"),
+        plan,
+        collection,
+        attempts: Attempts(found),
+        recordings: Vec::new(),
+        outputs,
+    }
+}
+
+/// A pod of the run's one Job, on a node.
+pub(crate) fn place(node: &str, pod: &str) -> PodPlace {
+    PodPlace { node: node.to_owned(), pod: pod.to_owned(), pod_uid: format!("{pod}-uid"), job_uid: "job-uid".to_owned() }
 }
 
 pub(crate) fn collected(number: u32, counted: bool) -> CollectedAttempt {
@@ -132,7 +145,8 @@ impl Run {
     /// A run of a plan whose trials had these attempts.
     pub(crate) fn found(plan: Plan, found: Vec<(PlannedTrial, Vec<Found>)>) -> Self {
         let collection = collection(&found);
-        Self { name: "nightly".parse().expect("a run id"), plan, collection, attempts: Attempts(found), outputs: BTreeMap::new() }
+        let name = "nightly".parse().expect("a run id");
+        Self { name, plan, collection, attempts: Attempts(found), recordings: Vec::new(), outputs: BTreeMap::new() }
     }
 
     /// The trials of its one point with what they printed.
@@ -153,6 +167,7 @@ impl Run {
             environments: &[],
             environment_manifests: Vec::new(),
             attempts: &self.attempts,
+            recordings: &self.recordings,
             reduce_binary: digest("binary"),
         }
     }

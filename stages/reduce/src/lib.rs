@@ -3,8 +3,10 @@
 //! Byte-repeatable: no clock, no randomness but seeds that derive from digests, every sum in a fixed order.
 
 mod aggregate;
+mod attempts;
 mod dimensions;
 mod evidence;
+mod pods;
 mod rows;
 mod serving;
 mod telemetry;
@@ -41,7 +43,9 @@ impl Stage for Reduce {
 
     fn run(&self, inputs: &Inputs, _: &Parameters, ctx: &Context) -> Result<Summary, Failure> {
         let (plan, plan_digest) = inputs.plan()?;
-        let collection = &inputs.one::<Collection>()?.body;
+        let collection = inputs.one::<Collection>()?;
+        let recordings = evidence::recordings(ctx, &collection.header)?;
+        let collection = &collection.body;
         let collected = reference(inputs, Kind::Collection)?;
         let mut environments: Vec<_> = inputs.all::<Environment>().map(|(_, manifest)| &manifest.body).collect();
         environments.sort_by_key(|environment| environment.block);
@@ -55,14 +59,17 @@ impl Stage for Reduce {
             environments: &environments,
             environment_manifests: inputs.all::<Environment>().map(|(input, _)| input.manifest).collect(),
             attempts: &Attempts::load(ctx, plan, collection)?,
+            recordings: &recordings,
             reduce_binary: ctx.binary(),
         };
         let dimensions = Dimensions::of(&context)?;
         let Outcomes { points, file, serving, views } = outcomes(ctx, &context, &dimensions)?;
         let status = status(&points);
-        let (telemetry, left_out) = telemetry::write(ctx, &context, &dimensions, &points)?;
-        let clocks = assay_claim::unknown_clocks(context.attempts.counted());
-        let issues: Vec<Reason> = issues(&points, collection).into_iter().chain(clocks).chain(left_out).collect();
+        let list = evidence::list(ctx, collection)?;
+        let (telemetry, left_out) = telemetry::write(ctx, &context, &dimensions, &points, &list)?;
+        let (pods, unread) = pods::write(ctx, &context, &dimensions, &list)?;
+        let attempts = attempts::write(ctx, &context, &dimensions, &points)?;
+        let issues: Vec<Reason> = issues(&points, &context).into_iter().chain(left_out).chain(unread).collect();
         let evidence = Evidence { plan, environments: &environments, collection, status, points: &points, issues: &issues };
         let publication_safe = assay_claim::shortfalls(Intent::Publication, &evidence).is_empty();
         let findings = Findings { publication_safe, issues };
@@ -71,7 +78,14 @@ impl Stage for Reduce {
         let tables = dimensions.into_files().into_iter().map(|(table, rows)| write_file(ctx, table, rows));
         let dimension_files = tables.collect::<Result<Vec<_>, _>>()?;
         let serving = write_file(ctx, &SERVING_OUTCOME_FACT, serving)?;
-        let files = dimension_files.into_iter().chain([file, serving, telemetry, write_file(ctx, &BENCHMARK_RUN_FACT, runs)?]);
+        let files = dimension_files.into_iter().chain([
+            file,
+            serving,
+            telemetry,
+            attempts,
+            pods,
+            write_file(ctx, &BENCHMARK_RUN_FACT, runs)?,
+        ]);
         Ok(Summary {
             plan_digest,
             artifact_manifest_digest: collected.manifest,
@@ -185,7 +199,8 @@ fn status(points: &[PointSummary]) -> RunStatus {
 }
 
 /// What is wrong with the run as a whole.
-fn issues(points: &[PointSummary], collection: &Collection) -> Vec<Reason> {
+fn issues(points: &[PointSummary], context: &RowContext<'_>) -> Vec<Reason> {
+    let collection = context.collection;
     let counted: u32 = points.iter().map(|point| point.trials_counted).sum();
     let planned: u32 = points.iter().map(|point| point.trials_planned).sum();
     let missing = (counted < planned).then(|| {
@@ -205,7 +220,10 @@ fn issues(points: &[PointSummary], collection: &Collection) -> Vec<Reason> {
             Some(Reason::new("recording_gaps", format!("there are gaps in the recording of {attempts}")))
         }
     };
-    missing.into_iter().chain(drift).chain(unrecorded).collect()
+    let counted = || context.attempts.counted();
+    let clocks = assay_claim::unknown_clocks(counted());
+    let load = [assay_claim::moved_load(counted()), assay_claim::colocated(counted(), context.environments)];
+    missing.into_iter().chain(drift).chain(unrecorded).chain(clocks).chain(load.into_iter().flatten()).collect()
 }
 
 fn write_file(ctx: &Context, table: &'static Table, rows: impl IntoIterator<Item = Row>) -> Result<CuratedFile, Failure> {
@@ -227,3 +245,5 @@ pub(crate) fn row_failure(error: &assay_warehouse::Error) -> Failure {
 
 #[cfg(test)]
 mod fixture;
+#[cfg(test)]
+mod tests;

@@ -3,16 +3,17 @@
 use std::collections::BTreeMap;
 
 use assay_manifest::{
-    Attempt, Better, Case, Collection, Digest, Environment, Metric, MetricSummary, Plan, PointSummary, Reason, RunId, RunStatus,
-    Stability, canonical_json,
+    Attempt, Better, Case, Collection, Digest, Environment, Metric, MetricSummary, Plan, PointSummary, Reason, Recording, RunId,
+    RunStatus, Stability, canonical_json,
 };
 use assay_stage::Failure;
 use assay_stats::estimate;
 use assay_warehouse::{BENCHMARK_RUN_FACT, OUTCOME_FACT, Row, Table, Value};
 
 use crate::aggregate::{Reported, metrics, unset_row};
-use crate::dimensions::Dimensions;
-use crate::evidence::{Attempts, Evidence, Trial, samples};
+use crate::attempts::placed;
+use crate::dimensions::{Dimensions, cluster_of};
+use crate::evidence::{Attempts, Evidence, Found, Trial, samples};
 use crate::row_failure;
 
 /// What rows say besides statistics.
@@ -26,6 +27,7 @@ pub(crate) struct RowContext<'a> {
     pub(crate) environments: &'a [&'a Environment],
     pub(crate) environment_manifests: Vec<Digest>,
     pub(crate) attempts: &'a Attempts,
+    pub(crate) recordings: &'a [Recording],
     pub(crate) reduce_binary: Digest,
 }
 
@@ -72,7 +74,8 @@ pub(crate) fn fact(
 
 /// One statistic of one metric.
 pub(crate) struct Outcome<'a> {
-    pub(crate) attempt: Option<&'a Attempt>,
+    /// The shards' parts of the attempt that it is of; none for one across trials.
+    pub(crate) shards: &'a [&'a Found],
     pub(crate) metric: &'a str,
     pub(crate) unit: &'a str,
     pub(crate) better: Option<Better>,
@@ -89,11 +92,13 @@ pub(crate) fn outcome(
     point: &PointSummary,
     outcome: &Outcome<'_>,
 ) -> Result<Row, Failure> {
+    let attempt = outcome.shards.first().map(|found| &found.attempt);
     let build = || {
-        fact(&OUTCOME_FACT, context, dimensions, point)?
+        let row = fact(&OUTCOME_FACT, context, dimensions, point)?;
+        placed(row, outcome.shards.iter().map(|found| found.attempt.place.as_ref()))?
             .with("point_id", point.point_id.as_str())?
-            .with("trial_id", outcome.attempt.map(|attempt| attempt.trial_id.as_str()))?
-            .with("attempt", outcome.attempt.map(|attempt| attempt.attempt))?
+            .with("trial_id", attempt.map(|attempt| attempt.trial_id.as_str()))?
+            .with("attempt", attempt.map(|attempt| attempt.attempt))?
             .with("metric", outcome.metric)?
             .with("statistic", outcome.statistic)?
             .with("value", outcome.value)?
@@ -159,7 +164,7 @@ fn attempt_rows(
             dimensions,
             point,
             &Outcome {
-                attempt: Some(attempt),
+                shards: &[evidence.found],
                 metric: &metric.path,
                 unit: &metric.unit,
                 better: metric.better,
@@ -203,7 +208,7 @@ pub(crate) fn point_rows(
                 dimensions,
                 point,
                 &Outcome {
-                    attempt: None,
+                    shards: &[],
                     metric: &summary.metric,
                     unit: if statistic == "cv" { "ratio" } else { &summary.unit },
                     better: summary.better,
@@ -259,14 +264,14 @@ fn run_row(
         .with("pipeline", plan.pipeline.name.as_str())?
         .with("pipeline_digest", plan.pipeline.digest)?
         .with("plan_digest", context.plan_digest)?
-        .with("scheduler_path", "local")?
+        .with("scheduler_path", cluster_of(context.environments.first().copied()))?
         .with("variable_under_test", plan.comparison.as_ref().map(|comparison| comparison.variable_under_test.as_str()))?
         .with("baseline_ref", plan.comparison.as_ref().map(|comparison| side(&comparison.baseline)))?
         .with("candidate_ref", plan.comparison.as_ref().map(|comparison| side(&comparison.candidate)))?
         .with("status", case_status(planned, counted).as_str())?
         .with("success", planned == counted)?
         .with("completeness", f64::from(counted) / f64::from(planned.max(1)))?
-        .with("issues", issues_text(&findings.issues))?
+        .with("issues", reasons_text(&findings.issues))?
         .with("started_unix_ns", windows.iter().map(|window| window.start).min())?
         .with("finished_unix_ns", windows.iter().map(|window| window.end).max())?
         .with("source_kind", plan.source.kind.as_str())?
@@ -296,9 +301,10 @@ fn case_status(planned: u32, counted: u32) -> RunStatus {
     }
 }
 
-fn issues_text(issues: &[Reason]) -> Option<String> {
-    let text = || String::from_utf8(canonical_json(&issues).ok()?).ok();
-    if issues.is_empty() { None } else { text() }
+/// Reasons as a column holds them.
+pub(crate) fn reasons_text(reasons: &[Reason]) -> Option<String> {
+    let text = || String::from_utf8(canonical_json(&reasons).ok()?).ok();
+    if reasons.is_empty() { None } else { text() }
 }
 
 /// Whether the primary metrics are stable; none where there is one of which it is not known.

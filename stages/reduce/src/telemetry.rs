@@ -11,11 +11,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::Read;
 
 use assay_manifest::{
-    Artifact, Block, Case, CuratedFile, Environment, Gap, HostRole, Instant, PlannedTrial, PointSummary, Reason,
+    Artifact, Block, Case, CuratedFile, Environment, Gap, HostRole, Instant, PlannedTrial, PodPlace, PointSummary, Reason,
+    Recording, Window,
 };
 use assay_stage::{Context, Failure};
 use assay_warehouse::{Row, TELEMETRY_SLICE_FACT};
 
+use crate::attempts::{common, placed};
 use crate::dimensions::Dimensions;
 use crate::evidence::Found;
 use crate::row_failure;
@@ -24,24 +26,19 @@ use crate::telemetry::metric::Kind;
 use crate::telemetry::recording::{Merged, Open, Place, Reading, Recorded, Source};
 use crate::telemetry::slice::{LeftOut, Slice, Statistics};
 
-/// The largest list of evidence: a million artifacts.
-const MAX_LIST_BYTES: u64 = 256 << 20;
-
 /// Writes the rows of all attempts, counted or not, and tells what of the recordings is not in them.
 pub(crate) fn write(
     ctx: &Context,
     context: &RowContext<'_>,
     dimensions: &Dimensions,
     points: &[PointSummary],
+    evidence: &[Artifact],
 ) -> Result<(CuratedFile, Option<Reason>), Failure> {
-    let list = ctx.get(&context.collection.evidence, MAX_LIST_BYTES)?;
-    let list: Vec<Artifact> = serde_json::from_slice(&list)
-        .map_err(|error| Failure::verification("evidence", "the list of evidence cannot be read").because(&error))?;
     let open = |artifact: &Artifact| -> Result<Box<dyn Read>, Failure> {
         ctx.check_cancelled()?;
         Ok(Box::new(ctx.materialise(artifact)?.open()?))
     };
-    let mut slices = Slices::of(context, &list, &open);
+    let mut slices = Slices::of(context, evidence, &open);
     let mut stopped = None;
     let batches = std::iter::from_fn(|| {
         let slice = ctx.check_cancelled().and_then(|()| slices.next());
@@ -209,15 +206,27 @@ fn rows(
     let is_of = |point: &&PointSummary| point.case_id == trial.case_id && point.point_id == trial.point_id;
     let lost = || Failure::unexpected("telemetry", format!("the trial `{}` is of no point", trial.trial_id));
     let point = points.iter().find(is_of).ok_or_else(lost)?;
-    let scope = scope(context.environments, place);
-    let row = |found: Statistics| row(context, dimensions, point, (place, scope), slice, &found);
+    let recorders = recorders(context.recordings, place.block, &slice.watched);
+    let scope = scope(context.environments, place, &recorders);
+    let row = |found: Statistics| row(context, dimensions, point, (place, scope, &recorders), slice, &found);
     slice.statistics(&place.source).map(row).collect::<Result<_, _>>().map_err(|error| row_failure(&error))
 }
 
-/// What a place is a recording of: its kind and its name. The recorder runs where the load comes from.
-fn scope<'a>(environments: &[&'a Environment], place: &'a Place) -> (&'static str, &'a str) {
+/// Where the recorders of a block ran that were up while an attempt was.
+fn recorders<'a>(recordings: &'a [Recording], block: Block, watched: &Watched<'_>) -> Vec<Option<&'a PodPlace>> {
+    let overlaps = |window: &Window| window.start <= watched.end && watched.start <= window.end;
+    let up = recordings.iter().filter(|recording| recording.block == block && overlaps(&recording.window));
+    up.map(|recording| recording.place.as_ref()).collect()
+}
+
+/// What a place is a recording of: its kind and its name. On one machine, the recorder runs where the load comes from; in a cluster it
+/// has a node of its own, unless several have recorded.
+fn scope<'a>(environments: &[&'a Environment], place: &'a Place, recorders: &[Option<&'a PodPlace>]) -> (&'static str, &'a str) {
     match &place.source {
         Source::Endpoint(target) => ("endpoint", target.as_str()),
+        Source::Host if recorders.iter().any(Option::is_some) => {
+            ("host", common(recorders, |place| &place.node).unwrap_or("unknown"))
+        }
         Source::Host => {
             let environment = environments.iter().find(|environment| environment.block == place.block);
             let client = environment.and_then(|environment| environment.hosts_with(HostRole::Client).next());
@@ -230,13 +239,13 @@ fn row(
     context: &RowContext<'_>,
     dimensions: &Dimensions,
     point: &PointSummary,
-    (place, (scope_kind, scope_id)): (&Place, (&str, &str)),
+    (place, (scope_kind, scope_id), recorders): (&Place, (&str, &str), &[Option<&PodPlace>]),
     slice: &Slice<'_>,
     found: &Statistics,
 ) -> assay_warehouse::Result<Row> {
     let Watched { trial, attempt, start, end, .. } = &slice.watched;
     let values = found.values.as_ref();
-    fact(&TELEMETRY_SLICE_FACT, context, dimensions, point)?
+    placed(fact(&TELEMETRY_SLICE_FACT, context, dimensions, point)?, recorders.iter().copied())?
         .with("trial_id", trial.trial_id.as_str())?
         .with("attempt", *attempt)?
         .with("window_start_unix_ns", *start)?

@@ -83,7 +83,7 @@ impl Drive {
             Cancel::new().map_err(|error| Failure::environment("descriptors", "no file descriptor is left").because(&error))?;
         let lost =
             Cancel::new().map_err(|error| Failure::environment("descriptors", "no file descriptor is left").because(&error))?;
-        let lease = Lease::take(&cluster, &site.namespace, &self.run_id, &here.uid, &root, &lost)?;
+        let lease = Lease::take(&cluster, &site.namespace, &self.run_id, &here.place.pod_uid, &root, &lost)?;
         watch_for_end(&cluster, &site.namespace, &self.run_id, &root, &stopped, [told_to_end, lost]);
 
         let at = InCluster {
@@ -143,7 +143,7 @@ impl Drive {
             cluster.create(&root(site, &self.run_id, Some(expires), &facts))?;
             let of_run = json!({"metadata": {"labels": {RUN: self.run_id}}});
             cluster.merge(&Place::named("Job", &site.namespace, self.run_id.as_str()), &of_run)?;
-            cluster.merge(&Place::named("Pod", &site.namespace, &here.pod), &of_run)?;
+            cluster.merge(&Place::named("Pod", &site.namespace, &here.place.pod), &of_run)?;
         }
         root_of(cluster, &site.namespace, &self.run_id).map(|(root, _)| root)
     }

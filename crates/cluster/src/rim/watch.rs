@@ -38,8 +38,7 @@ impl Seen {
         let is_its = |pod: &&Pod| {
             let labels = pod.metadata.labels.as_ref();
             let label = |key: &str| labels.and_then(|labels| labels.get(key)).map(String::as_str);
-            label("batch.kubernetes.io/job-name") == Some(job)
-                && (uid.is_none() || label("batch.kubernetes.io/controller-uid") == uid)
+            label("batch.kubernetes.io/job-name") == Some(job) && (uid.is_none() || label(assay_stage::pod::JOB_UID_LABEL) == uid)
         };
         self.pods.values().filter(is_its).collect()
     }

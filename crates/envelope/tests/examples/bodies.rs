@@ -441,7 +441,7 @@ fn environment(plan: Digest, incarnation: u32) -> Environment {
             },
         ],
         "controls": controls(),
-        "placement": {"cluster": "local"},
+        "placement": {"cluster": "kubernetes"},
         "pricing": pricing(),
         "readings": [artifact("readings/nvidia-smi.xml", 18_204, "application/xml")],
     }))
@@ -485,6 +485,14 @@ fn begin(place: usize) -> u32 {
     610_000 + u32::try_from(place).expect("few") * 2_000
 }
 
+/// Where a pod of node-a ran.
+fn place(pod: &str) -> Value {
+    json!({
+        "node": "node-a", "pod": pod, "pod_uid": "0d0f7c2e-7a43-4a39-9b62-64c6a5f4f2b1",
+        "job_uid": "9c1b6d7e-2f0a-4c58-8a55-1f6c3d2e4b90",
+    })
+}
+
 /// An attempt that gave a result.
 fn attempt(trial: usize, number: u32, begin: u32) -> Value {
     let (id, case, point, _) = trials().swap_remove(trial);
@@ -495,6 +503,7 @@ fn attempt(trial: usize, number: u32, begin: u32) -> Value {
         "point_id": point,
         "attempt": number,
         "window": window(begin, 1_480),
+        "place": place("nightly-execute-3f0c9f0a-0-x7k2p"),
         "status": "completed",
         "validity": {"valid": true, "reasons": []},
         "host_before": host_state(begin - 10),
@@ -629,6 +638,7 @@ fn recording(plan: Digest) -> Recording {
         "plan_digest": plan,
         "block": block(1),
         "sequence": 0,
+        "place": place("nightly-record-b1d5a4f2-q9d4z"),
         "window": window(604_000, 46_000),
         "interval_ns": "1000000000",
         "series": [series("host", "47", 53_980), series("vllm", "45", 410_332)],

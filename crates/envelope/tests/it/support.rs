@@ -83,6 +83,7 @@ pub(crate) fn recording(names: impl Iterator<Item = String>) -> Manifest<Recordi
         plan_digest: digest("plan body"),
         block: serde_json::from_value::<Block>(json!({"index": 0, "incarnation": 0})).expect("a block"),
         sequence: 0,
+        place: None,
         window: serde_json::from_value::<Window>(json!({"start": at(1), "end": at(2), "duration_ns": "1000000000"}))
             .expect("a window"),
         interval_ns: Count(1_000_000_000),

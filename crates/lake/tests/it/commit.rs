@@ -36,6 +36,8 @@ fn a_run_is_committed_dimensions_first_and_itself_last() {
             "outcome_fact",
             "serving_outcome_fact",
             "telemetry_slice_fact",
+            "attempt_fact",
+            "cluster_pod_fact",
             "benchmark_run_fact",
         ]
     );
@@ -77,7 +79,7 @@ fn a_run_that_is_there_is_not_added_again() {
 #[test]
 fn a_commit_that_stopped_after_any_step_is_finished_by_the_next() {
     let whole = steps_of(&Place::new(), 1).len();
-    assert_eq!(whole, 18, "nine tables, a copy and a commit each");
+    assert_eq!(whole, 22, "eleven tables, a copy and a commit each");
     for stop in 1..=whole {
         let place = Place::new();
         let files = run_files(&place.store, 1);

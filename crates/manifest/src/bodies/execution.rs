@@ -128,6 +128,20 @@ pub struct IndicatorOutcome {
     pub malformed: Option<String>,
 }
 
+/// Where a process of a cluster ran, as its pod was told.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PodPlace {
+    /// The node.
+    pub node: String,
+    /// The pod's name.
+    pub pod: String,
+    /// The pod's UID.
+    pub pod_uid: String,
+    /// The UID of the Job that made the pod.
+    pub job_uid: String,
+}
+
 /// One try at a trial. Finished attempts stay, whatever became of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -142,6 +156,9 @@ pub struct Attempt {
     pub attempt: u32,
     /// When it ran.
     pub window: Window,
+    /// In a cluster: where it ran.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub place: Option<PodPlace>,
     /// What became of it.
     pub status: AttemptStatus,
     /// Whether it counts, and everything that speaks against it.
@@ -171,6 +188,7 @@ impl Attempt {
             point_id: trial.point_id.clone(),
             attempt,
             window,
+            place: None,
             status,
             validity: Validity::from_reasons(reasons),
             indicator: None,

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::document::body;
-use crate::{Artifact, Block, Count, Digest, Window};
+use crate::{Artifact, Block, Count, Digest, PodPlace, Window};
 
 /// A stretch in which samples are missing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -40,6 +40,9 @@ pub struct Recording {
     pub block: Block,
     /// Which recording of the block, from 0; a restarted recorder makes another.
     pub sequence: u32,
+    /// In a cluster: where the recorder ran. The counters of the host are those of its node.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub place: Option<PodPlace>,
     /// From the first reading to the last.
     pub window: Window,
     /// The asked interval between readings, in nanoseconds.

@@ -23,6 +23,7 @@ fn attempt(number: u32, valid: bool) -> Attempt {
         point_id: "one".parse().expect("a point id"),
         attempt: number,
         window: Window { start, end: start, duration_ns: Count(0) },
+        place: None,
         status: if valid { AttemptStatus::Completed } else { AttemptStatus::Failed },
         validity: Validity::from_reasons(if valid { vec![] } else { vec![Reason::new("exit_code", "1")] }),
         indicator: None,

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::aggregate::summarise;
-use crate::fixture::{Printed, Run, invalid, printed, run};
+use crate::fixture::{Printed, Run, attempt, invalid, place, printed, run};
 
 fn rows(run: &Run) -> (PointSummary, Vec<Row>) {
     let (case, trials) = (&run.plan.cases[0], run.trials());
@@ -65,6 +65,37 @@ fn a_run_becomes_rows() {
     one - - extra min 5 unknown 1 true -
     one - - extra max 5 unknown 1 true -
     ");
+}
+
+#[test]
+fn a_row_says_where_its_attempt_was_measured() {
+    let attempts = [printed(json!({"rate": 1}))];
+    let of = |nodes: &[&str]| {
+        let run = run(&[&attempts]);
+        let (planned, found) = &run.context().attempts.0[0];
+        let shard = |node: &&str| Found {
+            collected: found[0].collected.clone(),
+            attempt: Attempt { place: Some(place(node, node)), ..attempt(planned, 0, true) },
+        };
+        let shards: Vec<_> = nodes.iter().map(shard).collect();
+        let (point, _) = rows(&run);
+        let told = Outcome {
+            shards: &shards.iter().collect::<Vec<_>>(),
+            metric: "rate",
+            unit: "GB/s",
+            better: None,
+            primary: true,
+            statistic: "median",
+            value: 1.0,
+            n: 1,
+            valid: true,
+        };
+        let row = outcome(&run.context(), &run.dimensions(), &point, &told).expect("a row");
+        line(&row, &["trial_id", "node_name", "pod_uid", "job_uid"])
+    };
+    assert_eq!(of(&["a"]), "w.t.default.one.t0 a a-uid job-uid");
+    assert_eq!(of(&["a", "b"]), "w.t.default.one.t0 - - job-uid", "two shards on two nodes");
+    assert_eq!(of(&[]), "- - - -", "across trials");
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! The rows of a serving point: its statistics one by one, and all of them in one row.
 
-use assay_manifest::{Attempt, MetricSummary, Point, PointKind, PointSummary, ServingPoint, ServingWork, SloMetric};
+use assay_manifest::{MetricSummary, Point, PointKind, PointSummary, ServingPoint, ServingWork, SloMetric};
 use assay_stage::Failure;
 use assay_warehouse::{Row, SERVING_OUTCOME_FACT, Value};
 
 use super::cost::Price;
-use super::slo_ns;
+use super::{Try, slo_ns};
 use crate::aggregate::unset_row;
 use crate::dimensions::Dimensions;
 use crate::row_failure;
@@ -18,13 +18,13 @@ const VALUE: &str = "value";
 pub(super) fn outcome_rows(
     context: &RowContext<'_>,
     dimensions: &Dimensions,
-    attempts: &[&Attempt],
+    counted: &[&Try<'_>],
     point: &mut PointSummary,
 ) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
     let mut metrics = std::mem::take(&mut point.metrics);
     for metric in &mut metrics {
-        trial_rows(context, dimensions, attempts, point, metric, &mut rows)?;
+        trial_rows(context, dimensions, counted, point, metric, &mut rows)?;
     }
     point.metrics = metrics;
     rows.extend(point_rows(context, dimensions, point)?);
@@ -38,18 +38,19 @@ pub(super) fn outcome_rows(
 fn trial_rows(
     context: &RowContext<'_>,
     dimensions: &Dimensions,
-    attempts: &[&Attempt],
+    counted: &[&Try<'_>],
     point: &PointSummary,
     metric: &mut MetricSummary,
     rows: &mut Vec<Row>,
 ) -> Result<(), Failure> {
     for trial in &mut metric.trials {
+        let is_it = |tried: &&&Try<'_>| tried.attempt().is_some_and(|attempt| attempt.trial_id == trial.trial_id);
         let row = outcome(
             context,
             dimensions,
             point,
             &Outcome {
-                attempt: attempts.iter().find(|attempt| attempt.trial_id == trial.trial_id).copied(),
+                shards: counted.iter().find(is_it).map(|tried| tried.shards.as_slice()).unwrap_or_default(),
                 metric: &metric.metric,
                 unit: &metric.unit,
                 better: metric.better,

@@ -101,8 +101,7 @@ pub(crate) fn reduce(
     let seed = |metric: &str| seed(context.collection_manifest, case, point, metric);
     summary.metrics = metrics(&reported, &measured.trials, &values, price.as_ref().ok(), seed, &mut serving.absent)?;
     summary.serving = Some(serving);
-    let attempts: Vec<&Attempt> = counted.iter().filter_map(|attempt| attempt.attempt()).collect();
-    let outcomes = fact::outcome_rows(context, dimensions, &attempts, &mut summary)?;
+    let outcomes = fact::outcome_rows(context, dimensions, &counted, &mut summary)?;
     let fact = fact::serving_row(context, dimensions, point, &summary, work, price.as_ref().ok())?;
     let view = PointView {
         case_id: case.case_id.clone(),

@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 use super::slice::{MAX_METRICS, MAX_NAME_BYTES};
 use super::*;
 use crate::aggregate::summarise;
-use crate::fixture::{Run, attempt, collected, digest, plan};
+use crate::fixture::{Run, attempt, collected, digest, place, plan};
 
 const S: i64 = 1_000_000_000;
 
@@ -331,6 +331,38 @@ fn a_host_is_the_one_that_the_load_came_from() {
     let evidence = [given.recordings[0].0.clone()];
     let (rows, _) = given.rows_of(&evidence, &[&environment]).expect("rows");
     assert_eq!(rows[0].text("scope_id"), Some("local"));
+}
+
+/// A recording of the run's one block by a recorder on a node; none where there is no cluster.
+fn recorder(sequence: u32, node: Option<&str>, start: f64, end: f64) -> Recording {
+    Recording {
+        plan_digest: digest("plan"),
+        block: Block { index: 0, incarnation: 0 },
+        sequence,
+        place: node.map(|node| place(node, "recorder")),
+        window: window(start, end),
+        interval_ns: Count(S as u64),
+        series: Vec::new(),
+        gaps: Vec::new(),
+    }
+}
+
+#[test]
+fn a_host_of_a_cluster_is_the_recorder_s_node() {
+    let told = |recorders: Vec<Recording>| {
+        let mut given = of_indicator(vec![vec![tried(0.0, 5.0)], vec![tried(6.0, 9.0)]])
+            .recorded("0-0-0/host.jsonl", host(&[(1.0, json!({"load_1m": 1})), (7.0, json!({"load_1m": 1}))]));
+        given.run.recordings = recorders;
+        let (rows, _) = given.rows().expect("rows");
+        let text = |row: &Row, column: &str| row.text(column).unwrap_or("-").to_owned();
+        let line = |row: &Row| ["scope_id", "node_name", "pod_uid", "job_uid"].map(|column| text(row, column)).join(" ");
+        rows.iter().map(line).collect::<Vec<_>>()
+    };
+    assert_eq!(told(vec![recorder(0, None, 0.0, 9.0)]), ["unknown - - -", "unknown - - -"], "one machine");
+    let moved = vec![recorder(0, Some("a"), 0.0, 4.0), recorder(1, Some("b"), 5.5, 9.0)];
+    assert_eq!(told(moved), ["a a recorder-uid job-uid", "b b recorder-uid job-uid"], "the one that was up");
+    let both = vec![recorder(0, Some("a"), 0.0, 4.0), recorder(1, Some("b"), 4.5, 9.0)];
+    assert_eq!(told(both), ["unknown - recorder-uid job-uid", "b b recorder-uid job-uid"], "two in one window");
 }
 
 #[test]

@@ -1,0 +1,43 @@
+//! The names by which a pod of ours knows itself: variables that tell the process inside where it runs, and the labels that say what
+//! its pod does.
+
+use assay_manifest::PodPlace;
+
+/// The variable of the pod's name.
+pub const POD: &str = "ASSAY_POD";
+/// The variable of the pod's UID.
+pub const POD_UID: &str = "ASSAY_POD_UID";
+/// The variable of the node that the pod runs on.
+pub const NODE: &str = "ASSAY_NODE";
+/// The variable of the UID of the Job that made the pod.
+pub const JOB_UID: &str = "ASSAY_JOB_UID";
+
+/// The label of the stage that a pod runs.
+pub const STAGE_LABEL: &str = "assay.dev/stage";
+/// The label of the UID of the Job that made a pod, which Kubernetes sets.
+pub const JOB_UID_LABEL: &str = "batch.kubernetes.io/controller-uid";
+/// The label of a pod's place among those of its Job, which Kubernetes sets: the shard.
+pub const INDEX_LABEL: &str = "batch.kubernetes.io/job-completion-index";
+
+/// Where this process runs, by the variables of its pod; none on one machine.
+pub fn place(variable: impl Fn(&str) -> Option<String>) -> Option<PodPlace> {
+    let value = |name: &str| variable(name).filter(|value| !value.is_empty());
+    Some(PodPlace { node: value(NODE)?, pod: value(POD)?, pod_uid: value(POD_UID)?, job_uid: value(JOB_UID)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_knows_its_place_only_where_all_of_it_is_said() {
+        let names = [POD, POD_UID, NODE, JOB_UID];
+        let all = |name: &str| names.contains(&name).then(|| name.to_lowercase());
+        let found = place(all).expect("all of it");
+        assert_eq!((found.node.as_str(), found.job_uid.as_str()), ("assay_node", "assay_job_uid"));
+        for missing in names {
+            assert_eq!(place(|name| all(name).filter(|_| name != missing)), None, "{missing}");
+        }
+        assert_eq!(place(|_| Some(String::new())), None, "empty is unset");
+    }
+}

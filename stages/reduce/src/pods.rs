@@ -1,0 +1,283 @@
+//! What the cluster said of the run's pods, from the raw evidence to rows.
+//!
+//! The API server's answers are read as they are: whatever is missing or odd in them is null, and no oddity fails the run.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use assay_manifest::{Artifact, CuratedFile, Instant, Reason};
+use assay_stage::pod::{INDEX_LABEL, JOB_UID_LABEL, STAGE_LABEL};
+use assay_stage::{Context, Failure};
+use assay_warehouse::{CLUSTER_POD_FACT, Result as RowResult, Row};
+use serde::Deserializer as _;
+use serde::de::{SeqAccess, Visitor};
+use serde_json::Value as Json;
+
+use crate::attempts::cpu_throttled_ns;
+use crate::dimensions::Dimensions;
+use crate::row_failure;
+use crate::rows::{RowContext, whole};
+
+/// Where collect keeps the run's pods and Jobs.
+const PODS: &str = "cluster/pods.json";
+const JOBS: &str = "cluster/jobs.json";
+
+/// The largest list of objects that is read: several thousand pods.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// The most objects of a list that are read.
+const MAX_OBJECTS: usize = 16_384;
+
+/// The longest text that is believed: names, UIDs and images are shorter.
+const MAX_TEXT: usize = 512;
+
+/// The label of the queue that a Job waits in.
+const QUEUE_LABEL: &str = "kueue.x-k8s.io/queue-name";
+
+/// Writes a row for each pod, and tells what of the cluster's facts is not in them. There are none on one machine.
+pub(crate) fn write(
+    ctx: &Context,
+    context: &RowContext<'_>,
+    dimensions: &Dimensions,
+    evidence: &[Artifact],
+) -> Result<(CuratedFile, Option<Reason>), Failure> {
+    let mut left_out = Vec::new();
+    let mut read = |name: &str| -> Result<Vec<u8>, Failure> {
+        let Some(artifact) = evidence.iter().find(|artifact| artifact.name == name) else { return Ok(b"[]".to_vec()) };
+        if artifact.size.0 > MAX_BYTES {
+            left_out.push(format!("`{name}` is larger than the limit of {MAX_BYTES} bytes"));
+            return Ok(b"[]".to_vec());
+        }
+        ctx.get(artifact, MAX_BYTES)
+    };
+    let (jobs, pods) = (read(JOBS)?, read(PODS)?);
+    let facts = Facts::read(&jobs, &pods);
+    left_out.extend(facts.left_out);
+    let recorded = recorded(context);
+    let rows: Vec<_> = facts
+        .pods
+        .iter()
+        .map(|pod| row(context, dimensions, pod, recorded.get(pod.uid.as_str())))
+        .collect::<RowResult<_>>()
+        .map_err(|error| row_failure(&error))?;
+    let file = crate::write_file(ctx, &CLUSTER_POD_FACT, rows)?;
+    let reason = (!left_out.is_empty()).then(|| Reason::new("cluster_facts_left_out", left_out.join("; ")));
+    Ok((file, reason))
+}
+
+/// What a pod of execute recorded itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Recorded {
+    attempts: u32,
+    /// None once an attempt does not tell.
+    throttled_ns: Option<u64>,
+}
+
+/// What each pod recorded, by its UID.
+fn recorded<'a>(context: &RowContext<'a>) -> BTreeMap<&'a str, Recorded> {
+    let mut all: BTreeMap<&str, Recorded> = BTreeMap::new();
+    for found in context.attempts.0.iter().flat_map(|(_, found)| found) {
+        let Some(place) = &found.attempt.place else { continue };
+        let of_pod = all.entry(place.pod_uid.as_str()).or_insert(Recorded { attempts: 0, throttled_ns: Some(0) });
+        of_pod.attempts = of_pod.attempts.saturating_add(1);
+        let ns = cpu_throttled_ns(&found.attempt);
+        of_pod.throttled_ns = of_pod.throttled_ns.zip(ns).map(|(sum, ns)| sum.saturating_add(ns));
+    }
+    all
+}
+
+/// What the cluster's objects say.
+#[derive(Debug, Default)]
+struct Facts {
+    pods: Vec<PodFact>,
+    /// What was not read, and why.
+    left_out: Vec<String>,
+}
+
+/// A Job, as far as its pods' rows tell of it.
+#[derive(Debug, Default)]
+struct JobFact {
+    name: Option<String>,
+    queue: Option<String>,
+    queueing_ns: Option<u64>,
+}
+
+/// A pod.
+#[derive(Debug, Default)]
+struct PodFact {
+    uid: String,
+    job_uid: Option<String>,
+    job: JobFact,
+    name: Option<String>,
+    node: Option<String>,
+    stage: Option<String>,
+    shard: Option<u32>,
+    created: Option<Instant>,
+    scheduled: Option<Instant>,
+    started: Option<Instant>,
+    ended: Option<Instant>,
+    phase: Option<String>,
+    reason: Option<String>,
+    exit_code: Option<i32>,
+    restarts: Option<u32>,
+    image: Option<String>,
+    image_id: Option<String>,
+}
+
+impl Facts {
+    fn read(jobs: &[u8], pods: &[u8]) -> Self {
+        let mut facts = Self::default();
+        let mut by_uid = BTreeMap::new();
+        facts.left_out.extend(each(JOBS, jobs, |job| {
+            if let Some(uid) = text(&job["metadata"]["uid"]) {
+                by_uid.insert(uid, JobFact::of(job));
+            }
+        }));
+        let mut known = BTreeSet::new();
+        let mut found = Vec::new();
+        facts.left_out.extend(each(PODS, pods, |pod| {
+            let fact = PodFact::of(pod).filter(|fact| known.insert(fact.uid.clone()));
+            found.extend(fact);
+        }));
+        for pod in &mut found {
+            if let Some(job) = pod.job_uid.as_ref().and_then(|uid| by_uid.get(uid)) {
+                pod.job = JobFact { name: job.name.clone(), queue: job.queue.clone(), queueing_ns: job.queueing_ns };
+            }
+        }
+        Self { pods: found, ..facts }
+    }
+}
+
+impl JobFact {
+    fn of(job: &Json) -> Self {
+        let metadata = &job["metadata"];
+        // A suspended Job has no start, and gets one when its queue lets it go.
+        let let_start = instant(&job["status"]["startTime"]);
+        Self {
+            name: text(&metadata["name"]),
+            queue: text(&metadata["labels"][QUEUE_LABEL]),
+            queueing_ns: between(instant(&metadata["creationTimestamp"]), let_start),
+        }
+    }
+}
+
+impl PodFact {
+    /// None where it does not say which pod it is.
+    fn of(pod: &Json) -> Option<Self> {
+        let (metadata, spec, status) = (&pod["metadata"], &pod["spec"], &pod["status"]);
+        let label = |name: &str| text(&metadata["labels"][name]);
+        // Pods of ours have one container.
+        let container = &status["containerStatuses"][0];
+        let (running, terminated) = (&container["state"]["running"], &container["state"]["terminated"]);
+        let is_scheduled = |condition: &&Json| condition["type"] == "PodScheduled" && condition["status"] == "True";
+        let scheduled = status["conditions"].as_array().and_then(|conditions| conditions.iter().find(is_scheduled));
+        Some(Self {
+            uid: text(&metadata["uid"])?,
+            job_uid: label(JOB_UID_LABEL),
+            job: JobFact::default(),
+            name: text(&metadata["name"]),
+            node: text(&spec["nodeName"]),
+            stage: label(STAGE_LABEL),
+            shard: label(INDEX_LABEL).and_then(|index| index.parse().ok()),
+            created: instant(&metadata["creationTimestamp"]),
+            scheduled: scheduled.and_then(|condition| instant(&condition["lastTransitionTime"])),
+            started: instant(&running["startedAt"]).or_else(|| instant(&terminated["startedAt"])),
+            ended: instant(&terminated["finishedAt"]),
+            phase: text(&status["phase"]),
+            // That a pod was evicted says more than how its container took it.
+            reason: text(&status["reason"]).or_else(|| text(&terminated["reason"])),
+            exit_code: terminated["exitCode"].as_i64().and_then(|code| i32::try_from(code).ok()),
+            restarts: container["restartCount"].as_u64().and_then(|count| u32::try_from(count).ok()),
+            image: text(&spec["containers"][0]["image"]),
+            image_id: text(&container["imageID"]),
+        })
+    }
+}
+
+fn row(context: &RowContext<'_>, dimensions: &Dimensions, pod: &PodFact, recorded: Option<&Recorded>) -> RowResult<Row> {
+    Row::new(&CLUSTER_POD_FACT)
+        .with("run_id", context.run_id.as_str())?
+        .with("artifact_manifest_digest", context.collection_manifest)?
+        .with("cluster_region_key", dimensions.cluster.as_str())?
+        .with("job_uid", pod.job_uid.as_deref())?
+        .with("pod_uid", pod.uid.as_str())?
+        .with("node_name", pod.node.as_deref())?
+        .with("stage", pod.stage.as_deref())?
+        .with("shard", pod.shard)?
+        .with("job_name", pod.job.name.as_deref())?
+        .with("pod_name", pod.name.as_deref())?
+        .with("queue", pod.job.queue.as_deref())?
+        .with("created_unix_ns", pod.created)?
+        .with("scheduled_unix_ns", pod.scheduled)?
+        .with("started_unix_ns", pod.started)?
+        .with("ended_unix_ns", pod.ended)?
+        .with("queueing_ns", pod.job.queueing_ns.map(whole))?
+        .with("scheduling_ns", between(pod.created, pod.scheduled).map(whole))?
+        .with("phase", pod.phase.as_deref())?
+        .with("reason", pod.reason.as_deref())?
+        .with("exit_code", pod.exit_code)?
+        .with("restarts", pod.restarts)?
+        .with("image", pod.image.as_deref())?
+        .with("image_id", pod.image_id.as_deref())?
+        .with("attempts", recorded.map_or(0, |recorded| recorded.attempts))?
+        .with("cpu_throttled_ns", recorded.and_then(|recorded| recorded.throttled_ns).map(whole))?
+        .sealed()
+}
+
+/// Shows the objects of a list, one at a time, and tells why the rest of it was not read.
+fn each(name: &str, list: &[u8], mut show: impl FnMut(&Json)) -> Option<String> {
+    let mut left = 0_usize;
+    let mut count = 0_usize;
+    let visited = serde_json::Deserializer::from_slice(list).deserialize_seq(Objects(|object: &Json| {
+        count += 1;
+        if count > MAX_OBJECTS {
+            left += 1;
+        } else {
+            show(object);
+        }
+    }));
+    match visited {
+        Err(error) => Some(format!("`{name}` is no list of objects: {error}")),
+        Ok(()) if left > 0 => Some(format!("{left} objects of `{name}` are beyond the limit of {MAX_OBJECTS}")),
+        Ok(()) => None,
+    }
+}
+
+/// A list that is never in memory as a whole.
+struct Objects<F>(F);
+
+impl<'de, F: FnMut(&Json)> Visitor<'de> for Objects<F> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of objects")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<(), A::Error> {
+        while let Some(object) = list.next_element::<Json>()? {
+            (self.0)(&object);
+        }
+        Ok(())
+    }
+}
+
+/// A text that says something and is no longer than what is believed.
+fn text(value: &Json) -> Option<String> {
+    value.as_str().filter(|text| !text.is_empty() && text.len() <= MAX_TEXT).map(str::to_owned)
+}
+
+/// An instant as Kubernetes writes it: in UTC, with a fraction or without.
+fn instant(value: &Json) -> Option<Instant> {
+    let text = value.as_str().filter(|text| text.len() <= MAX_TEXT)?.strip_suffix('Z')?;
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    format!("{whole}.{fraction:0<9}Z").parse().ok()
+}
+
+/// From one instant to another that is not before it.
+fn between(from: Option<Instant>, to: Option<Instant>) -> Option<u64> {
+    let (from, to) = (from?, to?);
+    (to >= from).then(|| to.ns_since(from))
+}
+
+#[cfg(test)]
+mod tests;

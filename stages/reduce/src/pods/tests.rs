@@ -1,0 +1,219 @@
+use assay_manifest::{Attempt, HostState};
+use assay_warehouse::Value;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::evidence::Found;
+use crate::fixture::{Run, attempt, collected, place, plan};
+
+const IMAGE: &str = "registry.example.org/assay@sha256:0123456789012345678901234567890123456789012345678901234567890123";
+
+/// A Job of execute as the API server gives it, let go after so many seconds where it was.
+fn job(let_go: Option<u32>) -> Json {
+    let mut job = json!({
+        "metadata": {
+            "name": "nightly-execute-01234567", "namespace": "assay", "uid": "job-uid", "resourceVersion": "815",
+            "creationTimestamp": "2026-11-20T12:00:00Z",
+            "labels": {"assay.dev/run": "nightly", "assay.dev/stage": "execute", "kueue.x-k8s.io/queue-name": "load"},
+        },
+        "spec": {"completions": 2, "suspend": let_go.is_none()},
+        "status": {"conditions": [{"type": "Suspended", "status": if let_go.is_none() { "True" } else { "False" }}]},
+    });
+    if let Some(seconds) = let_go {
+        job["status"]["startTime"] = json!(format!("2026-11-20T12:00:{seconds:02}Z"));
+    }
+    job
+}
+
+/// A pod of it, with this state of its container.
+fn pod(name: &str, shard: &str, state: &Json) -> Json {
+    json!({
+        "metadata": {
+            "name": format!("nightly-execute-01234567-{shard}-{name}"), "uid": format!("{name}-uid"),
+            "creationTimestamp": "2026-11-20T12:00:42Z",
+            "labels": {
+                "assay.dev/stage": "execute", "batch.kubernetes.io/controller-uid": "job-uid",
+                "batch.kubernetes.io/job-completion-index": shard,
+            },
+        },
+        "spec": {"nodeName": "load-1", "containers": [{"name": "assay", "image": IMAGE}]},
+        "status": {
+            "phase": if state["terminated"].is_object() { "Succeeded" } else { "Running" },
+            "conditions": [
+                {"type": "Initialized", "status": "True", "lastTransitionTime": "2026-11-20T12:00:44Z"},
+                {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-11-20T12:00:45Z"},
+            ],
+            "containerStatuses": [{"name": "assay", "image": IMAGE, "imageID": IMAGE, "restartCount": 0, "state": state}],
+        },
+    })
+}
+
+fn ended() -> Json {
+    let terminated = json!({
+        "exitCode": 0, "reason": "Completed", "startedAt": "2026-11-20T12:00:46Z", "finishedAt": "2026-11-20T12:01:46Z",
+    });
+    json!({"terminated": terminated})
+}
+
+fn shown(row: &Row) -> String {
+    let shown = |value: &Value| match value {
+        Value::Text(text) => text.clone(),
+        Value::Int(number) => number.to_string(),
+        Value::Instant(at) => at.to_seconds(),
+        other => format!("{other:?}"),
+    };
+    let skipped = ["run_id", "artifact_manifest_digest", "cluster_region_key", "row_id"];
+    let told = row.iter().filter(|(column, value)| **value != Value::Null && !skipped.contains(&column.name));
+    told.map(|(column, value)| format!("{}: {}", column.name, shown(value))).collect::<Vec<_>>().join("\n")
+}
+
+/// The rows of these objects in a run with these attempts.
+fn rows_with(found: Vec<Found>, jobs: &Json, pods: &Json) -> Vec<Row> {
+    let plan = plan(1);
+    let run = Run::found(plan.clone(), vec![(plan.trials[0].clone(), found)]);
+    let (context, dimensions) = (run.context(), run.dimensions());
+    let facts = Facts::read(jobs.to_string().as_bytes(), pods.to_string().as_bytes());
+    assert_eq!(facts.left_out, Vec::<String>::new());
+    let recorded = recorded(&context);
+    facts.pods.iter().map(|pod| row(&context, &dimensions, pod, recorded.get(pod.uid.as_str())).expect("a row")).collect()
+}
+
+fn rows(jobs: &Json, pods: &Json) -> String {
+    rows_with(Vec::new(), jobs, pods).iter().map(shown).collect::<Vec<_>>().join("\n\n")
+}
+
+#[test]
+fn a_pod_that_has_ended() {
+    insta::assert_snapshot!(rows(&json!([job(Some(40))]), &json!([pod("a", "1", &ended())])), @r"
+    job_uid: job-uid
+    pod_uid: a-uid
+    node_name: load-1
+    stage: execute
+    shard: 1
+    job_name: nightly-execute-01234567
+    pod_name: nightly-execute-01234567-1-a
+    queue: load
+    created_unix_ns: 2026-11-20T12:00:42Z
+    scheduled_unix_ns: 2026-11-20T12:00:45Z
+    started_unix_ns: 2026-11-20T12:00:46Z
+    ended_unix_ns: 2026-11-20T12:01:46Z
+    queueing_ns: 40000000000
+    scheduling_ns: 3000000000
+    phase: Succeeded
+    reason: Completed
+    exit_code: 0
+    restarts: 0
+    image: registry.example.org/assay@sha256:0123456789012345678901234567890123456789012345678901234567890123
+    image_id: registry.example.org/assay@sha256:0123456789012345678901234567890123456789012345678901234567890123
+    attempts: 0
+    ");
+}
+
+#[test]
+fn a_pod_that_runs_under_a_job_that_nobody_lists() {
+    let running = json!({"running": {"startedAt": "2026-11-20T12:00:46Z"}});
+    insta::assert_snapshot!(rows(&json!([]), &json!([pod("a", "0", &running)])), @r"
+    job_uid: job-uid
+    pod_uid: a-uid
+    node_name: load-1
+    stage: execute
+    shard: 0
+    pod_name: nightly-execute-01234567-0-a
+    created_unix_ns: 2026-11-20T12:00:42Z
+    scheduled_unix_ns: 2026-11-20T12:00:45Z
+    started_unix_ns: 2026-11-20T12:00:46Z
+    scheduling_ns: 3000000000
+    phase: Running
+    restarts: 0
+    image: registry.example.org/assay@sha256:0123456789012345678901234567890123456789012345678901234567890123
+    image_id: registry.example.org/assay@sha256:0123456789012345678901234567890123456789012345678901234567890123
+    attempts: 0
+    ");
+}
+
+#[test]
+fn a_pod_that_was_evicted_says_so() {
+    let mut evicted = pod("a", "0", &json!({"terminated": {"exitCode": 137, "reason": "Error"}}));
+    evicted["status"]["reason"] = json!("Evicted");
+    evicted["status"]["phase"] = json!("Failed");
+    let rows = rows(&json!([job(None)]), &json!([evicted]));
+    assert!(rows.contains("reason: Evicted\nexit_code: 137\n"), "{rows}");
+    assert!(rows.contains("queue: load") && !rows.contains("queueing_ns"), "it was never let go: {rows}");
+}
+
+#[test]
+fn what_a_pod_recorded_stands_beside_what_was_said_of_it() {
+    let state = |us: u64| -> HostState {
+        let state = json!({
+            "at": "2026-11-20T12:00:50.000000000Z", "cgroup_throttled_us": us.to_string(), "frequencies_khz": [],
+            "temperatures_millicelsius": {},
+        });
+        serde_json::from_value(state).expect("a state")
+    };
+    let found = |number: u32, name: &str, throttled: Option<(u64, u64)>| {
+        let planned = plan(1).trials.remove(0);
+        let (host_before, host_after) = (throttled.map(|(before, _)| state(before)), throttled.map(|(_, after)| state(after)));
+        let attempt = Attempt { place: Some(place("load-1", name)), host_before, host_after, ..attempt(&planned, number, true) };
+        Found { collected: collected(number, true), attempt }
+    };
+    let all = vec![found(0, "a", Some((0, 5))), found(1, "a", Some((5, 7))), found(2, "b", Some((0, 1))), found(3, "b", None)];
+    let pods = json!([pod("a", "0", &ended()), pod("b", "1", &ended()), pod("c", "2", &ended())]);
+    let told = rows_with(all, &json!([]), &pods);
+    let told: Vec<_> = told.iter().map(|row| (row.get("attempts"), row.get("cpu_throttled_ns"))).collect();
+    let (two, none) = (Value::Int(2), Value::Int(0));
+    let expected = [(Some(&two), Some(&Value::Int(7_000))), (Some(&two), Some(&Value::Null)), (Some(&none), Some(&Value::Null))];
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn odd_objects_are_no_failure() {
+    let odd = json!([
+        null, 5, "pod", [], {}, {"metadata": 5}, {"metadata": {"uid": ""}}, {"metadata": {"uid": "x".repeat(MAX_TEXT + 1)}},
+        {"metadata": {"uid": "only"}, "spec": [], "status": {"conditions": {}, "containerStatuses": "none"}},
+        {"metadata": {"uid": "only", "name": "again"}},
+        {
+            "metadata": {"uid": "late", "creationTimestamp": "2026-11-20T12:00:42Z", "labels": {INDEX_LABEL: "-1"}},
+            "status": {
+                "conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-11-20T12:00:41Z"}],
+                "containerStatuses": [{"restartCount": -1, "state": {"terminated": {"exitCode": 1e300, "finishedAt": "soon"}}}],
+            },
+        },
+    ]);
+    insta::assert_snapshot!(rows(&odd, &odd), @r"
+    pod_uid: only
+    attempts: 0
+
+    pod_uid: late
+    created_unix_ns: 2026-11-20T12:00:42Z
+    scheduled_unix_ns: 2026-11-20T12:00:41Z
+    attempts: 0
+    ");
+}
+
+#[test]
+fn a_list_that_is_none_or_too_long_is_told() {
+    let left = |pods: &[u8]| Facts::read(b"[]", pods).left_out;
+    insta::assert_snapshot!(left(b"{}").join("\n"), @"`cluster/pods.json` is no list of objects: invalid type: map, expected a list of objects at line 1 column 0");
+    insta::assert_snapshot!(left(br#"[{"metadata": {"uid": "a"}}, "#).join("\n"), @"`cluster/pods.json` is no list of objects: EOF while parsing a value at line 1 column 29");
+    insta::assert_snapshot!(left("[".repeat(1_000).as_bytes()).join("\n"), @"`cluster/pods.json` is no list of objects: recursion limit exceeded at line 1 column 128");
+    let many = Json::from(vec![Json::Null; MAX_OBJECTS + 2]).to_string();
+    insta::assert_snapshot!(left(many.as_bytes()).join("\n"), @"2 objects of `cluster/pods.json` are beyond the limit of 16384");
+}
+
+#[test]
+fn instants_are_as_kubernetes_writes_them() {
+    let read = |text: &str| instant(&json!(text)).map(|at| at.to_string());
+    assert_eq!(read("2026-11-20T12:00:00Z").as_deref(), Some("2026-11-20T12:00:00.000000000Z"));
+    assert_eq!(read("2026-11-20T12:00:00.123456Z").as_deref(), Some("2026-11-20T12:00:00.123456000Z"));
+    for bad in ["", "Z", "2026-11-20", "2026-11-20T12:00:00+01:00", "2026-11-20T12:00:00.0000000001Z", "2026-13-20T12:00:00Z"] {
+        assert_eq!(read(bad), None, "{bad}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn whatever_was_kept_is_read_or_told(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let _ = Facts::read(&bytes, &bytes);
+    }
+}
