@@ -20,7 +20,8 @@ pub(crate) fn refuse_secrets(env: &Checked, reason: &str, problems: &mut Problem
     }
 }
 
-fn looks_secret(name: &str, value: &str) -> bool {
+/// Whether the value of a variable, option or parameter looks like a secret. The name is in upper case, with `_` between its words.
+pub fn looks_secret(name: &str, value: &str) -> bool {
     let named =
         name.split('_').any(|word| SECRET_WORDS.contains(&word)) || name.ends_with("API_KEY") || name.ends_with("PRIVATE_KEY");
     // `MAX_TOKEN: 8` counts something and `PASSWORD: ""` hides nothing.
