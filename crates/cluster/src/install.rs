@@ -21,6 +21,8 @@ pub struct Install<'a> {
     pub served_store: Option<(&'a str, &'a str)>,
     /// Whether the stages that record hosts may read nodes.
     pub reads_nodes: bool,
+    /// Namespaces whose InferenceServices targets may name.
+    pub serving_namespaces: &'a [String],
 }
 
 /// Secrets of an installation, made elsewhere.
@@ -48,6 +50,7 @@ pub fn installation(install: &Install<'_>, keys: Option<&Keys>) -> Vec<Object> {
     if install.reads_nodes {
         objects.extend(node_rights(site));
     }
+    objects.extend(install.serving_namespaces.iter().flat_map(|namespace| serving_rights(site, namespace)));
     objects.extend(network(site, install.served_store.map(|(namespace, _)| namespace)));
     objects.push(site.config_map());
     if let Some(keys) = keys {
@@ -172,6 +175,18 @@ fn node_rights(site: &Site) -> Vec<Object> {
             "subjects": [subject("assay-provision"), subject("assay-collect")],
         }),
     ]
+}
+
+/// What provision needs to find an InferenceService and what it runs on. The namespace is its owner's: it is neither made nor changed, and
+/// several installations may read it.
+fn serving_rights(site: &Site, namespace: &str) -> [Object; 2] {
+    let name = format!("assay-provision-{}", site.namespace);
+    let rules = [
+        rule("serving.kserve.io", &["inferenceservices"], &["get"]),
+        rule("ome.io", &["inferenceservices"], &["get"]),
+        rule("", &["pods"], &["list"]),
+    ];
+    granted(namespace, &name, &site.namespace, "assay-provision", &rules)
 }
 
 fn policy(namespace: &str, name: &str, selector: Value, kinds: &[&str], ingress: &[Value], egress: &[Value]) -> Object {
@@ -341,7 +356,13 @@ mod tests {
     }
 
     fn all() -> Vec<Object> {
-        installation(&Install { site: &site(), served_store: Some(("assay-store", "10Gi")), reads_nodes: true }, None)
+        let install = Install {
+            site: &site(),
+            served_store: Some(("assay-store", "10Gi")),
+            reads_nodes: true,
+            serving_namespaces: &["serving".to_owned()],
+        };
+        installation(&install, None)
     }
 
     #[test]
@@ -376,6 +397,20 @@ mod tests {
             }
         }
         rights
+    }
+
+    #[test]
+    fn only_provision_reads_inference_services_and_nobody_changes_one() {
+        let in_serving =
+            |account: &str| may(account).into_iter().filter(|right| right.starts_with("serving: ")).collect::<Vec<_>>();
+        for (account, _) in identities() {
+            let rights = in_serving(&account);
+            let expected: &[&str] = match account.as_str() {
+                "assay-provision" => &["serving: get inferenceservices", "serving: get inferenceservices", "serving: list pods"],
+                _ => &[],
+            };
+            assert_eq!(rights, expected, "{account}");
+        }
     }
 
     #[test]

@@ -4,25 +4,33 @@
 //! field of it strictly. What the server answers is read into types.
 
 mod cron;
+mod inference;
 mod install;
 mod job;
 mod names;
+mod objects;
 mod pod;
+mod probe;
 mod render;
 mod rim;
 mod root;
+mod said;
 mod site;
 mod standing;
 mod target;
 
 pub use cron::{Cron, cron_job};
+pub use inference::{Served, api_of, kind_of, served};
 pub use install::{Install, Keys, identities, installation};
 pub use job::{DriverJob, Resources, StageJob, driver_job, stage_job};
-pub use names::{MANAGED_BY, RUN, STAGE, TARGET, driver_name, job_name, root_name};
+pub use names::{MANAGED_BY, QUEUE, RUN, STAGE, TARGET, driver_name, job_name, root_name};
+pub use objects::{ObjectsOf, Rollout, TARGET_KINDS, rollout, service_address, taken_by, target_objects};
 pub use pod::{FAILURE_FILE, InPod, KEY_FOLDER, SCRATCH};
+pub use probe::{ProbePod, Probing, probe_pod, probing};
 pub use render::to_yaml;
 pub use rim::{Cluster, Connect, Forward, Lease, LogLine, Place, Seen, Watched};
 pub use root::{CANCEL, EXPIRES, Root, root};
+pub use said::{facts_of_pod, without_secrets};
 pub use site::{SITE, Site};
 pub use standing::{Standing, Trouble, failure_of_pod, has_begun, has_ended, image_of, phase, standing, trouble_of};
 pub use target::{TargetPod, target_pod};

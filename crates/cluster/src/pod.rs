@@ -1,6 +1,7 @@
 //! The shape of Assay's own pods: no more rights than a stage needs, and what the harness inside expects.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use assay_manifest::Role;
 use serde_json::{Map, Value, json};
@@ -13,6 +14,13 @@ pub const FAILURE_FILE: &str = "/dev/termination-log";
 pub const KEY_FOLDER: &str = "/keys";
 /// Where scratch files go.
 pub const SCRATCH: &str = "/scratch";
+
+/// The variable that names the queue of a run's targets.
+pub(crate) const IN_QUEUE: &str = "ASSAY_QUEUE";
+/// The variable that says for how many seconds a pod that cannot start is waited for.
+pub(crate) const START_LIMIT: &str = "ASSAY_START_LIMIT";
+/// How long that is where nothing says so.
+const USUAL_START_LIMIT: Duration = Duration::from_mins(5);
 
 /// The user that everything runs as.
 const USER: u32 = 65532;
@@ -34,6 +42,10 @@ pub struct InPod {
     pub image: String,
     /// Where targets are brought up.
     pub targets_namespace: String,
+    /// The queue that targets wait in, where the run has one.
+    pub queue: Option<String>,
+    /// How long a pod that cannot start is waited for.
+    pub start_limit: Duration,
 }
 
 impl InPod {
@@ -47,6 +59,8 @@ impl InPod {
             namespace: value("ASSAY_NAMESPACE")?,
             image: value("ASSAY_IMAGE")?,
             targets_namespace: value("ASSAY_TARGETS_NAMESPACE")?,
+            queue: value(IN_QUEUE),
+            start_limit: value(START_LIMIT).and_then(|text| text.parse().ok()).map_or(USUAL_START_LIMIT, Duration::from_secs),
         })
     }
 }
@@ -66,6 +80,8 @@ pub(crate) struct Own<'a> {
     pub(crate) command: Vec<String>,
     /// Whether it asks what is measured, and needs the secrets for that.
     pub(crate) asks_endpoints: bool,
+    /// Variables besides those of all pods.
+    pub(crate) env: Vec<Value>,
     pub(crate) resources: Value,
     pub(crate) node_selector: &'a BTreeMap<String, String>,
     /// How long it has to end in order once it is told to.
@@ -99,12 +115,14 @@ pub(crate) fn template(own: Own<'_>) -> Object {
         let prefixed = json!({"prefix": assay_stage::ENDPOINT_PREFIX, "secretRef": {"name": ENDPOINT_SECRETS, "optional": true}});
         secrets.push(prefixed);
     }
+    let mut env = environment(own.store, own.image, own.targets_namespace, role);
+    env.extend(own.env);
     let container = json!({
         "name": "assay",
         "image": own.image,
         "imagePullPolicy": "IfNotPresent",
         "command": own.command,
-        "env": environment(own.store, own.image, own.targets_namespace, role),
+        "env": env,
         "envFrom": secrets,
         "resources": own.resources,
         "securityContext": container_security(),
@@ -148,10 +166,10 @@ pub(crate) fn store_secret(role: Role) -> String {
     format!("assay-store-{role}")
 }
 
-fn environment(store: &str, image: &str, targets_namespace: &str, role: Role) -> Value {
+fn environment(store: &str, image: &str, targets_namespace: &str, role: Role) -> Vec<Value> {
     let field = |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
     let text = |name: &str, value: &str| json!({"name": name, "value": value});
-    json!([
+    vec![
         text("ASSAY_STORE", store),
         text("ASSAY_IMAGE", image),
         text("ASSAY_TARGETS_NAMESPACE", targets_namespace),
@@ -159,9 +177,9 @@ fn environment(store: &str, image: &str, targets_namespace: &str, role: Role) ->
         field("ASSAY_NODE", "spec.nodeName"),
         field("ASSAY_POD", "metadata.name"),
         field("ASSAY_POD_UID", "metadata.uid"),
-        {"name": "COSIGN_PASSWORD", "valueFrom": {"secretKeyRef": {"name": key_secret(role), "key": "cosign.password"}}},
+        json!({"name": "COSIGN_PASSWORD", "valueFrom": {"secretKeyRef": {"name": key_secret(role), "key": "cosign.password"}}}),
         text("TMPDIR", SCRATCH),
-    ])
+    ]
 }
 
 /// What Pod Security `restricted` asks of a pod.
@@ -197,5 +215,13 @@ mod tests {
             assert_eq!(InPod::here(|name| all(name).filter(|_| name != missing)), None, "{missing}");
         }
         assert_eq!(InPod::here(|_| Some(String::new())), None, "empty is unset");
+        let waits = |more: &'static [(&'static str, &'static str)]| {
+            let more = |name: &str| more.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+            let here = InPod::here(|name| more(name).or_else(|| all(name))).expect("all of them");
+            (here.queue, here.start_limit.as_secs())
+        };
+        assert_eq!(waits(&[]), (None, 300));
+        assert_eq!(waits(&[("ASSAY_QUEUE", "gpu"), ("ASSAY_START_LIMIT", "7")]), (Some("gpu".to_owned()), 7));
+        assert_eq!(waits(&[("ASSAY_QUEUE", ""), ("ASSAY_START_LIMIT", "soon")]), (None, 300));
     }
 }

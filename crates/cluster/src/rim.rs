@@ -126,6 +126,15 @@ impl Cluster {
         }
     }
 
+    /// Whether the cluster has an API, by its group and version.
+    pub fn has_api(&self, version: &str) -> Result<bool, Failure> {
+        match self.send(Method::GET, &format!("/apis/{version}"), &[], None) {
+            Ok(_) => Ok(true),
+            Err(failure) if failure.code == NOT_FOUND => Ok(false),
+            Err(failure) => Err(failure),
+        }
+    }
+
     /// All objects of a kind in a namespace that carry a label.
     pub fn list<K: DeserializeOwned>(&self, kind: &'static str, namespace: &str, selector: &str) -> Result<Vec<K>, Failure> {
         let path = Place::all(kind, namespace).path();
@@ -250,7 +259,7 @@ const ALREADY_EXISTS: &str = "already_exists";
 /// The word of a failure where somebody was faster.
 pub(crate) const CONFLICT: &str = "conflict";
 /// The word of a failure where somebody may not do it.
-const FORBIDDEN: &str = "forbidden";
+pub(crate) const FORBIDDEN: &str = "forbidden";
 /// The word of a failure where the server does not know who asks.
 const UNAUTHENTICATED: &str = "unauthenticated";
 /// The word of a failure where nobody answers for now.
@@ -347,6 +356,8 @@ fn kind(kind: &str) -> (&'static str, &'static str) {
         "CronJob" => ("batch/v1", "cronjobs"),
         "Deployment" => ("apps/v1", "deployments"),
         "StatefulSet" => ("apps/v1", "statefulsets"),
+        crate::inference::KSERVE => ("serving.kserve.io/v1beta1", "inferenceservices"),
+        crate::inference::OME => ("ome.io/v1beta1", "inferenceservices"),
         "Lease" => ("coordination.k8s.io/v1", "leases"),
         "NetworkPolicy" => ("networking.k8s.io/v1", "networkpolicies"),
         "Role" => ("rbac.authorization.k8s.io/v1", "roles"),
@@ -376,6 +387,10 @@ mod tests {
         assert_eq!(Place::named("Pod", "assay", "a").path(), "/api/v1/namespaces/assay/pods/a");
         assert_eq!(Place::in_cluster("Namespace", "assay").path(), "/api/v1/namespaces/assay");
         assert_eq!(Place::all("Event", "assay").path(), "/api/v1/namespaces/assay/events");
+        let service = |api| Place::named(crate::kind_of(api), "a", "b").path();
+        let path = |group: &str| format!("/apis/{group}/v1beta1/namespaces/a/inferenceservices/b");
+        assert_eq!(service(assay_manifest::InferenceApi::Kserve), path("serving.kserve.io"));
+        assert_eq!(service(assay_manifest::InferenceApi::Ome), path("ome.io"));
     }
 
     #[test]
