@@ -25,7 +25,7 @@ pub(crate) const EXPIRES_NS: i64 = 24 * 3600 * 1_000_000_000;
 pub(crate) struct OnKubernetes {
     #[command(flatten)]
     at: InCluster,
-    /// The queue that load waits in, where the cluster has queues (Kueue)
+    /// The queue that targets and load wait in, where the cluster has queues (Kueue)
     #[arg(long, value_name = "NAME")]
     queue: Option<String>,
     /// Start the run and leave it to itself

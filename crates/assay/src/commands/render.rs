@@ -68,6 +68,9 @@ pub(crate) struct InstallOptions {
     /// Do not let stages read nodes: the facts of nodes are unknown then
     #[arg(long)]
     without_nodes: bool,
+    /// A namespace whose InferenceServices targets may name; may be given several times
+    #[arg(long = "serving-namespace", value_name = "NAME")]
+    serving_namespaces: Vec<String>,
     /// The TrustPolicy file of the cluster's runs
     #[arg(long, value_name = "FILE")]
     pub(crate) trust: Option<PathBuf>,
@@ -83,6 +86,7 @@ pub(crate) fn base() -> Result<String, Failure> {
         store_namespace: None,
         store_size: STORE_SIZE.to_owned(),
         without_nodes: false,
+        serving_namespaces: Vec::new(),
         trust: None,
     };
     to_yaml(&options.objects(NOBODY.to_owned(), None)?.1)
@@ -125,6 +129,7 @@ impl InstallOptions {
             site: &site,
             served_store: served.as_ref().map(|(namespace, size)| (namespace.as_str(), size.as_str())),
             reads_nodes: !self.without_nodes,
+            serving_namespaces: &self.serving_namespaces,
         };
         let objects = installation(&install, keys);
         Ok((site, objects))
