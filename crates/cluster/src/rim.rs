@@ -259,7 +259,7 @@ const ALREADY_EXISTS: &str = "already_exists";
 /// The word of a failure where somebody was faster.
 pub(crate) const CONFLICT: &str = "conflict";
 /// The word of a failure where somebody may not do it.
-pub(crate) const FORBIDDEN: &str = "forbidden";
+const FORBIDDEN: &str = "forbidden";
 /// The word of a failure where the server does not know who asks.
 const UNAUTHENTICATED: &str = "unauthenticated";
 /// The word of a failure where nobody answers for now.
@@ -281,6 +281,9 @@ fn failure_of(error: &kube::Error) -> Failure {
             .lasting(),
         (403, _) if message.contains("exceeded quota") => {
             Failure::environment("quota", format!("the cluster's quota is used up: {message}"))
+        }
+        (403, _) if message.contains("violates PodSecurity") || message.contains("admission webhook") => {
+            Failure::environment("admission", format!("the cluster admits no such object: {message}")).lasting()
         }
         (403, _) => Failure::environment(FORBIDDEN, format!("the cluster forbids it: {message}"))
             .hint("docs/kubernetes.md lists the rights that each role needs")
@@ -403,6 +406,7 @@ mod tests {
         };
         insta::assert_snapshot!(told(403, "Forbidden", "pods is forbidden"), @"forbidden (lasts): the cluster forbids it: pods is forbidden");
         insta::assert_snapshot!(told(403, "Forbidden", "exceeded quota: q"), @"quota: the cluster's quota is used up: exceeded quota: q");
+        insta::assert_snapshot!(told(403, "Forbidden", "violates PodSecurity \"restricted\""), @r#"admission (lasts): the cluster admits no such object: violates PodSecurity "restricted""#);
         insta::assert_snapshot!(told(409, "AlreadyExists", "jobs a"), @"already_exists: jobs a");
         insta::assert_snapshot!(told(409, "Conflict", "changed"), @"conflict: changed");
         insta::assert_snapshot!(told(422, "Invalid", "bad"), @"refused (lasts): the cluster refuses the object: bad");

@@ -17,7 +17,7 @@ use assay_cluster::InPod;
 use assay_host::Root;
 use assay_manifest::{
     Artifact, Block, Control, ControlFact, ControlState, Count, EnvVar, Environment, Fact, Host, HostFacts, HostRole, Image,
-    Name, Plan, Probe, ProvisionedTarget, Target, TargetKind,
+    Isolation, Name, Plan, Probe, ProvisionedTarget, Target, TargetKind,
 };
 use assay_probe::{Client, Headers, Identity};
 use assay_stage::{Context, Event, Failure, HoldRequest, Inputs, Stage, StageName};
@@ -166,6 +166,7 @@ fn provision(ctx: &Context, plan: &Plan, target: &Target, pods: Option<&Pods>) -
             Found::ask(ctx, plan, target, up.address.clone(), ready, end.as_ref())?
         }
     };
+    check_flush(plan.isolation, target, brought_up.as_ref().map_or(0, |up| up.pods.len()))?;
     let nodes: Vec<String> = brought_up.iter().flat_map(pods::BroughtUp::nodes).collect();
     let hosts = match (target.kind, pods) {
         _ if !nodes.is_empty() => nodes,
@@ -186,6 +187,16 @@ fn provision(ctx: &Context, plan: &Plan, target: &Target, pods: Option<&Pods>) -
         settings: brought_up.map(|up| up.settings).unwrap_or_default(),
         probes: found.probes,
     })
+}
+
+/// One of several pods answers, so one of them would be flushed.
+fn check_flush(isolation: Isolation, target: &Target, pods: usize) -> Result<(), Failure> {
+    if isolation != Isolation::Flush || pods <= 1 {
+        return Ok(());
+    }
+    let message = format!("`isolation: flush` empties the cache of one pod, and target `{}` has {pods}", target.name);
+    Err(Failure::definition("target_isolation", message)
+        .hint("give it one pod, or have objects brought up anew for each trial with `isolation: restart_target`"))
 }
 
 fn only_in_a_cluster(target: &Target) -> Failure {
