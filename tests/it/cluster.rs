@@ -266,6 +266,16 @@ spec:
         self.fixture.commit("an image of its own");
     }
 
+    /// The same for this target instead of a simulator.
+    fn pipeline_on(&self, target: &str, load: &str) {
+        self.pipeline(load, 1, &[]);
+        let pipeline = std::fs::read_to_string(self.fixture.repo().join(PIPELINE)).expect("a pipeline");
+        let simulator = "{name: simulator, kind: simulator, config: {profile: fast}}";
+        assert!(pipeline.contains(simulator), "{pipeline}");
+        self.fixture.write(PIPELINE, &pipeline.replace(simulator, target));
+        self.fixture.commit("another target");
+    }
+
     fn arguments<'b>(&'b self, run: &'b str, more: &[&'b str]) -> Vec<&'b str> {
         let mut arguments = vec!["run", PIPELINE, "--on", "kubernetes", "--namespace", &self.at.namespace, "--run-id", run];
         arguments.extend(more);
@@ -297,7 +307,8 @@ spec:
         for namespace in [self.at.namespace.clone(), self.at.targets()] {
             wait_until("everything of the run has gone", || {
                 let selector = format!("assay.dev/run={run}");
-                let all = ["pods,jobs,configmaps,leases,services", "--selector", &selector];
+                let kinds = "pods,jobs,configmaps,leases,services,deployments,statefulsets";
+                let all = [kinds, "--selector", &selector];
                 self.at.lab.all(&namespace, &all).is_empty().then_some(())
             });
         }
@@ -957,6 +968,8 @@ fn the_api_server_takes_every_rendered_object() {
         "https://example.org/a.git",
         "--store-size",
         "1Gi",
+        "--serving-namespace",
+        "default",
     ];
     let objects = person.fixture.assay(&render).success().stdout;
     let taken = at.lab.kubectl_with(
@@ -965,6 +978,8 @@ fn the_api_server_takes_every_rendered_object() {
     );
     let taken = taken.success().stdout;
     assert!(taken.contains("cronjob.batch/fixture") && taken.lines().count() > 30, "{taken}");
+    let right = format!("rolebinding.rbac.authorization.k8s.io/assay-provision-{}", at.namespace);
+    assert!(taken.contains(&right), "{taken}");
 }
 
 /// The Jobs of every stage with everything that a pipeline may ask of it, as the API server takes them; and their pods, which keep to
@@ -1026,6 +1041,7 @@ fn job_and_pod(at: &Installed, stage: StageName) -> [Value; 2] {
         image: Some(&format!("example.org/own@sha256:{}", "1".repeat(64))),
         asked: &asked.pod,
         queue: Some("queue"),
+        start_limit: Duration::from_mins(5),
     });
     // A pod is admitted only where its priority and its account are there.
     let mut spec = job["spec"]["template"]["spec"].clone();
@@ -1090,4 +1106,192 @@ fn a_schedule_runs_what_its_branch_holds() {
     let source = person.fixture.manifest("fixture-29000000", "source");
     assert_eq!((text(&source["body"]["kind"]), text(&source["body"]["commit"])), ("git", commit.as_str()));
     at.lab.kubectl(&["--namespace", &at.namespace, "delete", "cronjob", "fixture"]).success();
+}
+
+/// A pod's spec that keeps to Pod Security `restricted`, with this command of Assay's image.
+fn restricted(image: &str, command: &[&str]) -> Value {
+    json!({
+        "automountServiceAccountToken": false,
+        "terminationGracePeriodSeconds": 1,
+        "securityContext": {"runAsNonRoot": true, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [{
+            "name": "main",
+            "image": image,
+            "imagePullPolicy": "IfNotPresent",
+            "command": command,
+            "env": [{"name": "PLAIN", "value": "in plain sight"}],
+            "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
+        }],
+    })
+}
+
+const SIMULATOR: [&str; 7] =
+    ["/assay/assay-simulator", "--listen", "0.0.0.0:8000", "--profile", "instant", "--model", "simulated-8b"];
+
+/// The names of a run's evidence.
+fn evidence_of(person: &Person<'_>, run: &str) -> Vec<String> {
+    let digest = text(&person.fixture.manifest(run, "collect")["body"]["evidence"]["digest"]).to_owned();
+    let bytes = std::fs::read(crate::support::blob(&person.fixture.store(), &digest)).expect("a blob");
+    let evidence: Value = serde_json::from_slice(&bytes).expect("JSON");
+    list(&evidence).iter().map(|artifact| text(&artifact["name"]).to_owned()).collect()
+}
+
+/// Two simulators behind a Service, as a repository describes them: brought up, measured, described pod by pod, and taken down.
+#[test]
+fn objects_of_the_repository_are_brought_up_and_released() {
+    let Some(at) = installed() else { return };
+    let person = at.person();
+    let labels = json!({"app": "simulators"});
+    let deployment = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "simulators"},
+        "spec": {"replicas": 2, "selector": {"matchLabels": labels}, "template": {
+            "metadata": {"labels": labels}, "spec": restricted(&at.lab.image, &SIMULATOR),
+        }},
+    });
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "simulators"},
+        "spec": {"selector": labels, "ports": [{"port": 80, "targetPort": 8000}]},
+    });
+    person.fixture.write("targets/simulators.yaml", &format!("{deployment}\n---\n{service}\n"));
+    let target = "{name: pair, kind: objects, objects: [targets/simulators.yaml], url: 'http://simulators', ready: {http: /health, timeout: 3m}}";
+    person.pipeline_on(target, "mode: closed, concurrency: [2], requests: 20");
+    person.run("objects", &["--trust", &person.trust()]).success();
+
+    let plan = &person.fixture.manifest("objects", "plan")["body"];
+    assert_eq!(plan["targets"][0]["objects"][0]["path"], "targets/simulators.yaml");
+    let environment = &person.fixture.manifest("objects", "provision")["body"];
+    let found = &environment["targets"][0];
+    assert_eq!(found["address"], format!("http://simulators.{}.svc:80", at.targets()));
+    let pods = list(&found["pods"]);
+    assert_eq!(pods.len(), 2, "{found}");
+    for (number, pod) in pods.iter().enumerate() {
+        let container = &pod["containers"][0];
+        assert!(at.lab.image.ends_with(text(&container["image"]["digest"])), "{container}");
+        assert_eq!(container["env"], json!(["PLAIN"]));
+        let identity = format!("{}/{}", text(&pod["name"]), text(&pod["uid"]));
+        assert_eq!(environment["placement"][format!("pod/pair/{number}")], identity);
+    }
+    assert_eq!(environment["placement"]["node/pair"], pods[0]["node"]);
+    let evidence = evidence_of(&person, "objects");
+    for name in ["readings/objects/pair/deployment-simulators.json", "readings/objects/pair/service-simulators.json"] {
+        assert!(evidence.iter().any(|known| known == name), "{evidence:?}");
+    }
+    person.fixture.assay(&["verify", "objects", "--trust", &person.trust()]).success();
+    person.nothing_left("objects");
+
+    // Names stay as they are written, so what another run has is left to it. It lacks the label by which drivers tidy up.
+    let mut foreign = service;
+    foreign["metadata"]["labels"] = json!({"assay.dev/run": "another"});
+    let targets = at.targets();
+    at.lab.kubectl_with(&["--namespace", &targets, "create", "--filename", "-"], &foreign.to_string()).success();
+    let refused = person.run("taken", &[]).refuses(30, "target_taken");
+    assert!(refused.stderr.contains("another run uses it: `another`"), "{}", refused.stderr);
+    at.lab.kubectl(&["--namespace", &at.namespace, "delete", "configmap", "assay-taken"]).success();
+    person.nothing_left("taken");
+    at.lab.kubectl(&["--namespace", &targets, "delete", "service", "simulators"]).success();
+}
+
+/// An InferenceService that its owner has brought up, as KServe would say it: found, described, measured, and left alone.
+#[test]
+fn an_inference_service_is_found_and_left_alone() {
+    let Some(at) = installed() else { return };
+    let person = at.person();
+    let serving = format!("{}-serving", at.namespace);
+    let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "inferenceservices.serving.kserve.io"},
+        "spec": {
+            "group": "serving.kserve.io", "scope": "Namespaced",
+            "names": {"kind": "InferenceService", "plural": "inferenceservices", "singular": "inferenceservice"},
+            "versions": [{"name": "v1beta1", "served": true, "storage": true, "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": open}}],
+        },
+    });
+    // A namespace that has just been made takes no pod until it has a service account.
+    let apply = |object: &Value| {
+        wait_until("the object is taken", || {
+            let ran = at.lab.kubectl_with(&["apply", "--server-side", "--filename", "-"], &object.to_string());
+            (ran.code == 0).then_some(())
+        });
+    };
+    apply(&definition);
+    let established = ["wait", "--for", "condition=established", "crd/inferenceservices.serving.kserve.io", "--timeout", "60s"];
+    at.lab.kubectl(&established).success();
+    at.lab.kubectl(&["create", "namespace", &serving]).success();
+    let label = json!({"serving.kserve.io/inferenceservice": "llama"});
+    apply(&json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "llama-predictor", "namespace": serving, "labels": label},
+        "spec": restricted(&at.lab.image, &SIMULATOR),
+    }));
+    apply(&json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "llama-predictor", "namespace": serving},
+        "spec": {"selector": label, "ports": [{"port": 80, "targetPort": 8000}]},
+    }));
+    apply(&json!({
+        "apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService",
+        "metadata": {"name": "llama", "namespace": serving},
+        "spec": {"predictor": {"model": {"modelFormat": {"name": "huggingface"}, "storageUri": "hf://meta/llama"}}},
+    }));
+    let address = format!("http://llama-predictor.{serving}.svc");
+    let status = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}], "address": {"url": address}}});
+    let patch = ["--namespace", &serving, "patch", "inferenceservice", "llama", "--subresource", "status", "--type", "merge"];
+    at.lab.kubectl(&[&patch[..], &["--patch", &status.to_string()]].concat()).success();
+
+    // The rights that an administrator renders for that namespace.
+    let render =
+        ["render", "kubernetes", "--namespace", &at.namespace, "--image", &at.lab.image, "--serving-namespace", &serving];
+    let objects = person.fixture.assay(&render).success().stdout;
+    let rights: Vec<_> = objects.split("---\n").filter(|object| object.contains(&format!("namespace: {serving}\n"))).collect();
+    assert_eq!(rights.len(), 2, "a Role and its binding: {objects}");
+    at.lab.kubectl_with(&["apply", "--server-side", "--filename", "-"], &rights.join("---\n")).success();
+
+    let target = format!(
+        "{{name: llama, kind: inference_service, inference_service: {{api: kserve, name: llama, namespace: {serving}}}, ready: {{http: /health, timeout: 3m}}}}"
+    );
+    person.pipeline_on(&target, "mode: closed, concurrency: [1], requests: 10");
+    person.run("served", &["--trust", &person.trust()]).success();
+    let environment = &person.fixture.manifest("served", "provision")["body"];
+    let found = &environment["targets"][0];
+    assert_eq!(found["address"], address);
+    assert_eq!(
+        (&found["settings"]["storage_uri"], &found["settings"]["model_format"]),
+        (&json!("hf://meta/llama"), &json!("huggingface"))
+    );
+    assert_eq!(found["pods"][0]["name"], "llama-predictor");
+    assert_eq!(environment["placement"]["node/llama"], found["pods"][0]["node"]);
+    assert_eq!(environment["placement"].get("pod/llama"), None, "its owner may replace it");
+    let evidence = evidence_of(&person, "served");
+    assert!(evidence.iter().any(|name| name == "readings/objects/llama/inferenceservice-llama.json"), "{evidence:?}");
+    person.nothing_left("served");
+    let still = at.lab.get(&serving, &["pod", "llama-predictor"]);
+    assert_eq!(still["status"]["phase"], "Running", "it is not the run's to take down");
+    at.lab.kubectl(&["delete", "namespace", &serving, "--wait=false"]).success();
+}
+
+/// What a probe's pod runs, where it would run: without a key, a token or a right.
+#[test]
+fn a_probe_says_the_facts_of_its_node() {
+    let Some(at) = installed() else { return };
+    let (targets, nodes) = (at.targets(), at.lab.all("default", &["nodes"]));
+    let mut spec = restricted(&at.lab.image, &["/assay/assay-provision", "facts"]);
+    spec["restartPolicy"] = json!("Never");
+    spec["tolerations"] = json!([{"operator": "Exists"}]);
+    spec["containers"][0]["securityContext"]["readOnlyRootFilesystem"] = json!(true);
+    let is_it = json!({"key": "metadata.name", "operator": "In", "values": [name_of(&nodes[0])]});
+    spec["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [{"matchFields": [is_it]}],
+    }}});
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "probe", "namespace": targets}, "spec": spec});
+    at.lab.kubectl_with(&["create", "--filename", "-"], &pod.to_string()).success();
+    wait_until("the probe has ended", || {
+        let pod = at.lab.get(&targets, &["pod", "probe"]);
+        assert_ne!(pod["status"]["phase"], "Failed", "{pod}");
+        (pod["status"]["phase"] == "Succeeded").then_some(())
+    });
+    let said = at.lab.kubectl(&["--namespace", &targets, "logs", "probe"]).success().stdout;
+    assert_eq!(said.lines().count(), 1, "{said}");
+    let said: Value = serde_json::from_str(&said).expect("JSON");
+    assert_eq!(said["facts"]["boot_id"]["value"], nodes[0]["status"]["nodeInfo"]["bootID"]);
+    at.lab.kubectl(&["--namespace", &targets, "delete", "pod", "probe"]).success();
 }

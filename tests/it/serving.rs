@@ -707,3 +707,21 @@ fn what_was_recorded_during_a_trial_is_in_rows() {
     assert!(!metrics.iter().any(|metric| metric.contains("_bucket")), "{metrics:#?}");
     fixture.assay(&["verify", "one", "--recompute"]).success();
 }
+
+/// The plan pins objects wherever it is made; only a cluster brings them up.
+#[test]
+fn objects_are_pinned_and_refused_on_one_machine() {
+    let target = "{name: vllm, kind: objects, objects: [targets/vllm.yaml], url: 'http://vllm:8000'}";
+    let fixture = chat(1, &[target], 0);
+    fixture.write("targets/vllm.yaml", "kind: Pod\nspec: {containers: [{name: vllm, image: 'r.example.org/vllm:1'}]}\n");
+    fixture.commit("objects");
+    let refused = fixture.run("one").refuses(10, "target_kind");
+    assert!(refused.stderr.contains("--on kubernetes"), "{}", refused.stderr);
+    let plan = &fixture.manifest("one", "plan")["body"];
+    let objects = &plan["targets"][0]["objects"][0];
+    assert_eq!(
+        (&objects["path"], &objects["artifact"]["name"]),
+        (&json!("targets/vllm.yaml"), &json!("targets/vllm/targets/vllm.yaml"))
+    );
+    assert_eq!(plan["unpinned"][0]["what"], "r.example.org/vllm:1");
+}

@@ -24,6 +24,8 @@ pub struct Install<'a> {
     pub served_store: Option<ServedStore<'a>>,
     /// Whether the stages that record hosts may read nodes.
     pub reads_nodes: bool,
+    /// Namespaces whose InferenceServices targets may name.
+    pub serving_namespaces: &'a [String],
 }
 
 /// A store that is served in the cluster.
@@ -61,6 +63,7 @@ pub fn installation(install: &Install<'_>, keys: Option<&Keys>) -> Vec<Object> {
     if install.reads_nodes {
         objects.extend(node_rights(site));
     }
+    objects.extend(install.serving_namespaces.iter().flat_map(|namespace| serving_rights(site, namespace)));
     objects.extend(network(site, served.map(|served| served.namespace)));
     objects.push(site.config_map());
     if let Some(keys) = keys {
@@ -205,6 +208,18 @@ fn granted_everywhere(name: &str, accounts: &str, names: &[&str], rules: &[Value
             "subjects": names.iter().map(subject).collect::<Vec<_>>(),
         }),
     ]
+}
+
+/// What provision needs to find an InferenceService and what it runs on. The namespace is its owner's: it is neither made nor changed, and
+/// several installations may read it.
+fn serving_rights(site: &Site, namespace: &str) -> [Object; 2] {
+    let name = format!("assay-provision-{}", site.namespace);
+    let rules = [
+        rule("serving.kserve.io", &["inferenceservices"], &["get"]),
+        rule("ome.io", &["inferenceservices"], &["get"]),
+        rule("", &["pods"], &["list"]),
+    ];
+    granted(namespace, &name, &site.namespace, "assay-provision", &rules)
 }
 
 fn policy(namespace: &str, name: &str, selector: Value, kinds: &[&str], ingress: &[Value], egress: &[Value]) -> Object {
@@ -375,8 +390,13 @@ mod tests {
     }
 
     fn all() -> Vec<Object> {
-        let served_store = Some(ServedStore { namespace: "assay-store", size: Some("10Gi") });
-        installation(&Install { site: &site(), served_store, reads_nodes: true }, None)
+        let install = Install {
+            site: &site(),
+            served_store: Some(ServedStore { namespace: "assay-store", size: Some("10Gi") }),
+            reads_nodes: true,
+            serving_namespaces: &["serving".to_owned()],
+        };
+        installation(&install, None)
     }
 
     #[test]
@@ -416,7 +436,8 @@ mod tests {
     #[test]
     fn what_is_made_for_one_run_goes_with_its_namespace() {
         let served_store = Some(ServedStore { namespace: "assay-store", size: None });
-        let mut objects = installation(&Install { site: &site(), served_store, reads_nodes: true }, None);
+        let mut objects =
+            installation(&Install { site: &site(), served_store, reads_nodes: true, serving_namespaces: &[] }, None);
         objects.extend(removal_rights(&site(), &["assay-targets", "assay"]));
         go_with(&site(), "u", &mut objects);
         let of_store = objects.iter().filter(|object| object["metadata"]["namespace"] == "assay-store");
@@ -426,6 +447,20 @@ mod tests {
             let owner = object["metadata"]["ownerReferences"][0]["uid"].as_str();
             let lies_within = object["kind"] == "Namespace" || object["metadata"]["namespace"] == "assay";
             assert_eq!(owner, (!lies_within).then_some("u"), "{object}");
+        }
+    }
+
+    #[test]
+    fn only_provision_reads_inference_services_and_nobody_changes_one() {
+        let in_serving =
+            |account: &str| may(account).into_iter().filter(|right| right.starts_with("serving: ")).collect::<Vec<_>>();
+        for (account, _) in identities() {
+            let rights = in_serving(&account);
+            let expected: &[&str] = match account.as_str() {
+                "assay-provision" => &["serving: get inferenceservices", "serving: get inferenceservices", "serving: list pods"],
+                _ => &[],
+            };
+            assert_eq!(rights, expected, "{account}");
         }
     }
 

@@ -9,8 +9,8 @@ use assay_stage::StageName;
 use serde_json::{Map, Value, json};
 
 use crate::affinity::keep_off;
-use crate::pod::{Own, template};
-use crate::{KEY_FOLDER, MANAGED_BY, Object, RUN, Root, SCRATCH, STAGE, Site, driver_name, job_name};
+use crate::pod::{IN_QUEUE, Own, START_LIMIT, template};
+use crate::{KEY_FOLDER, MANAGED_BY, Object, QUEUE, RUN, Root, SCRATCH, STAGE, Site, driver_name, job_name};
 
 /// How long a stage has to end in order once it is told to.
 const STAGE_GRACE: u32 = 30;
@@ -91,8 +91,10 @@ pub struct StageJob<'a> {
     pub image: Option<&'a str>,
     /// What its pipeline asks of its pods besides.
     pub asked: &'a PodOverride,
-    /// The queue that it waits in, where the cluster has queues.
+    /// The queue that targets and load wait in, where the cluster has queues.
     pub queue: Option<&'a str>,
+    /// How long a pod that cannot start is waited for.
+    pub start_limit: Duration,
 }
 
 /// The Job of a call.
@@ -116,6 +118,7 @@ pub fn stage_job(call: &StageJob<'_>) -> Object {
         node_selector: call.node_selector,
         grace_seconds: if *stage == StageName::Record { RECORDER_GRACE } else { STAGE_GRACE },
         more: Vec::new(),
+        env: if *stage == StageName::Provision { brings_up(call) } else { Vec::new() },
         affinity: (*stage == StageName::Execute).then(|| keep_off(call.avoid, call.must_avoid)).flatten(),
         spread: (call.shards > 1).then(|| spread(call.run_id)),
         asked: call.asked,
@@ -140,10 +143,17 @@ pub fn stage_job(call: &StageJob<'_>) -> Object {
         "ownerReferences": [call.root.reference()],
     });
     if let Some(queue) = call.queue.filter(|_| *stage == StageName::Execute) {
-        metadata["labels"]["kueue.x-k8s.io/queue-name"] = json!(queue);
+        metadata["labels"][QUEUE] = json!(queue);
         spec["suspend"] = json!(true);
     }
     json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec})
+}
+
+/// What provision is told of the pods that it makes itself.
+fn brings_up(call: &StageJob<'_>) -> Vec<Value> {
+    let limit = json!({"name": START_LIMIT, "value": call.start_limit.as_secs().to_string()});
+    let queue = call.queue.map(|queue| json!({"name": IN_QUEUE, "value": queue}));
+    std::iter::once(limit).chain(queue).collect()
 }
 
 /// Execute's pods each are a shard; an Indexed Job replaces a lost one under its own index.
@@ -251,6 +261,7 @@ pub(crate) fn driver_spec(site: &Site, labels: Map<String, Value>, command: Vec<
             resources: json!({"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}}),
             node_selector: &none,
             grace_seconds: DRIVER_GRACE,
+            env: Vec::new(),
             more: vec![(
                 json!({"name": "site", "configMap": {"name": crate::SITE}}),
                 json!({"name": "site", "mountPath": "/site", "readOnly": true}),
@@ -306,6 +317,7 @@ mod tests {
             image: None,
             asked: &nothing,
             queue: None,
+            start_limit: Duration::from_mins(5),
         };
         change(&mut call);
         stage_job(&call)
@@ -402,7 +414,12 @@ mod tests {
             (job["spec"]["suspend"].as_bool(), job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"].as_str()),
             (Some(true), Some("gpu"))
         );
+        let provision = execute(|call| (call.stage, call.shards, call.queue) = (StageName::Provision, 1, Some("gpu")));
+        let told = container(&provision)["env"].to_string();
+        assert!(told.contains(r#"{"name":"ASSAY_START_LIMIT","value":"300"},{"name":"ASSAY_QUEUE","value":"gpu"}"#), "{told}");
+        assert_eq!(provision["spec"].get("suspend"), None, "the pods that it makes wait, and not provision");
         let plan = execute(|call| (call.stage, call.shards, call.queue) = (StageName::Plan, 1, Some("gpu")));
+        assert!(!container(&plan)["env"].to_string().contains("ASSAY_QUEUE"));
         assert_eq!(plan["spec"].get("suspend"), None);
         assert_eq!(plan["spec"]["template"]["spec"].get("affinity"), None, "only load is kept off");
     }

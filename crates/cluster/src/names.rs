@@ -11,6 +11,8 @@ pub const RUN: &str = "assay.dev/run";
 pub const STAGE: &str = assay_stage::pod::STAGE_LABEL;
 /// The label of the target that an object brings up.
 pub const TARGET: &str = "assay.dev/target";
+/// The label of the queue that a pod or Job waits in, as Kueue has it.
+pub const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 
 /// The root of a run: everything else of the run in the cluster depends on it.
 pub fn root_name(run_id: &RunId) -> String {

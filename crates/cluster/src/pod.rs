@@ -1,6 +1,7 @@
 //! The shape of Assay's own pods: no more rights than a stage needs, and what the harness inside expects.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use assay_manifest::{PodPlace, Role};
 use assay_spec::PodOverride;
@@ -21,6 +22,13 @@ const PROGRAMS: &str = "/assay";
 /// Where they are laid for a container of another image.
 const LAID: &str = "/programs";
 
+/// The variable that names the queue of a run's targets.
+pub(crate) const IN_QUEUE: &str = "ASSAY_QUEUE";
+/// The variable that says for how many seconds a pod that cannot start is waited for.
+pub(crate) const START_LIMIT: &str = "ASSAY_START_LIMIT";
+/// How long that is where nothing says so.
+const USUAL_START_LIMIT: Duration = Duration::from_mins(5);
+
 /// The user that everything runs as.
 const USER: u32 = 65532;
 /// The most that a pod may leave in its scratch folder.
@@ -39,6 +47,10 @@ pub struct InPod {
     pub image: String,
     /// Where targets are brought up.
     pub targets_namespace: String,
+    /// The queue that targets wait in, where the run has one.
+    pub queue: Option<String>,
+    /// How long a pod that cannot start is waited for.
+    pub start_limit: Duration,
 }
 
 impl InPod {
@@ -50,6 +62,8 @@ impl InPod {
             namespace: value("ASSAY_NAMESPACE")?,
             image: value("ASSAY_IMAGE")?,
             targets_namespace: value("ASSAY_TARGETS_NAMESPACE")?,
+            queue: value(IN_QUEUE),
+            start_limit: value(START_LIMIT).and_then(|text| text.parse().ok()).map_or(USUAL_START_LIMIT, Duration::from_secs),
         })
     }
 }
@@ -72,6 +86,8 @@ pub(crate) struct Own<'a> {
     pub(crate) command: Vec<String>,
     /// Whether it asks what is measured, and needs the secrets for that.
     pub(crate) asks_endpoints: bool,
+    /// Variables besides those of all pods.
+    pub(crate) env: Vec<Value>,
     pub(crate) resources: Value,
     pub(crate) node_selector: &'a BTreeMap<String, String>,
     /// How long it has to end in order once it is told to.
@@ -117,6 +133,7 @@ pub(crate) fn template(own: Own<'_>) -> Object {
         sources.push(prefixed);
     }
     let mut env = environment(own.store, own.installed, own.targets_namespace, role);
+    env.extend(own.env);
     env.extend(asked.env().iter().map(literal));
     let container = json!({
         "name": "assay",
@@ -274,6 +291,7 @@ mod tests {
                 node_selector: &none,
                 grace_seconds: 30,
                 more: Vec::new(),
+                env: Vec::new(),
                 affinity: None,
                 spread: None,
                 asked: &nothing,
@@ -319,5 +337,13 @@ mod tests {
             assert_eq!(InPod::here(|name| all(name).filter(|_| name != missing)), None, "{missing}");
         }
         assert_eq!(InPod::here(|_| Some(String::new())), None, "empty is unset");
+        let waits = |more: &'static [(&'static str, &'static str)]| {
+            let more = |name: &str| more.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+            let here = InPod::here(|name| more(name).or_else(|| all(name))).expect("all of them");
+            (here.queue, here.start_limit.as_secs())
+        };
+        assert_eq!(waits(&[]), (None, 300));
+        assert_eq!(waits(&[("ASSAY_QUEUE", "gpu"), ("ASSAY_START_LIMIT", "7")]), (Some("gpu".to_owned()), 7));
+        assert_eq!(waits(&[("ASSAY_QUEUE", ""), ("ASSAY_START_LIMIT", "soon")]), (None, 300));
     }
 }

@@ -126,6 +126,15 @@ impl Cluster {
         }
     }
 
+    /// Whether the cluster has an API, by its group and version.
+    pub fn has_api(&self, version: &str) -> Result<bool, Failure> {
+        match self.send(Method::GET, &format!("/apis/{version}"), &[], None) {
+            Ok(_) => Ok(true),
+            Err(failure) if failure.code == NOT_FOUND => Ok(false),
+            Err(failure) => Err(failure),
+        }
+    }
+
     /// All objects of a kind in a namespace that carry a label.
     pub fn list<K: DeserializeOwned>(&self, kind: &'static str, namespace: &str, selector: &str) -> Result<Vec<K>, Failure> {
         let path = Place::all(kind, namespace).path();
@@ -273,6 +282,9 @@ fn failure_of(error: &kube::Error) -> Failure {
         (403, _) if message.contains("exceeded quota") => {
             Failure::environment("quota", format!("the cluster's quota is used up: {message}"))
         }
+        (403, _) if message.contains("violates PodSecurity") || message.contains("admission webhook") => {
+            Failure::environment("admission", format!("the cluster admits no such object: {message}")).lasting()
+        }
         (403, _) => Failure::environment(FORBIDDEN, format!("the cluster forbids it: {message}"))
             .hint("docs/kubernetes.md lists the rights that each role needs")
             .lasting(),
@@ -347,6 +359,8 @@ fn kind(kind: &str) -> (&'static str, &'static str) {
         "CronJob" => ("batch/v1", "cronjobs"),
         "Deployment" => ("apps/v1", "deployments"),
         "StatefulSet" => ("apps/v1", "statefulsets"),
+        crate::inference::KSERVE => ("serving.kserve.io/v1beta1", "inferenceservices"),
+        crate::inference::OME => ("ome.io/v1beta1", "inferenceservices"),
         "Lease" => ("coordination.k8s.io/v1", "leases"),
         "NetworkPolicy" => ("networking.k8s.io/v1", "networkpolicies"),
         "Role" => ("rbac.authorization.k8s.io/v1", "roles"),
@@ -376,6 +390,10 @@ mod tests {
         assert_eq!(Place::named("Pod", "assay", "a").path(), "/api/v1/namespaces/assay/pods/a");
         assert_eq!(Place::in_cluster("Namespace", "assay").path(), "/api/v1/namespaces/assay");
         assert_eq!(Place::all("Event", "assay").path(), "/api/v1/namespaces/assay/events");
+        let service = |api| Place::named(crate::kind_of(api), "a", "b").path();
+        let path = |group: &str| format!("/apis/{group}/v1beta1/namespaces/a/inferenceservices/b");
+        assert_eq!(service(assay_manifest::InferenceApi::Kserve), path("serving.kserve.io"));
+        assert_eq!(service(assay_manifest::InferenceApi::Ome), path("ome.io"));
     }
 
     #[test]
@@ -388,6 +406,7 @@ mod tests {
         };
         insta::assert_snapshot!(told(403, "Forbidden", "pods is forbidden"), @"forbidden (lasts): the cluster forbids it: pods is forbidden");
         insta::assert_snapshot!(told(403, "Forbidden", "exceeded quota: q"), @"quota: the cluster's quota is used up: exceeded quota: q");
+        insta::assert_snapshot!(told(403, "Forbidden", "violates PodSecurity \"restricted\""), @r#"admission (lasts): the cluster admits no such object: violates PodSecurity "restricted""#);
         insta::assert_snapshot!(told(409, "AlreadyExists", "jobs a"), @"already_exists: jobs a");
         insta::assert_snapshot!(told(409, "Conflict", "changed"), @"conflict: changed");
         insta::assert_snapshot!(told(422, "Invalid", "bad"), @"refused (lasts): the cluster refuses the object: bad");

@@ -248,6 +248,12 @@ fn trouble_of_pod(pod: &Pod) -> Option<Trouble> {
         let why = condition.message.as_deref().unwrap_or("the scheduler does not say why");
         return Some(trouble("unschedulable", format!("no node takes the pod `{name}`: {why}"), false));
     }
+    let gated = status.conditions.iter().flatten().any(|condition| {
+        condition.type_ == "PodScheduled" && condition.status == "False" && condition.reason.as_deref() == Some("SchedulingGated")
+    });
+    if gated {
+        return Some(trouble("queue", format!("the pod `{name}` waits in its queue to be admitted"), false));
+    }
     let mut containers = [&status.init_container_statuses, &status.container_statuses].into_iter().flatten().flatten();
     containers.find_map(|container| trouble_of_container(name, pod, container))
 }
@@ -270,12 +276,17 @@ fn trouble_of_container(name: &str, pod: &Pod, container: &ContainerStatus) -> O
         "CreateContainerError" | "RunContainerError" => {
             trouble("container", format!("the container of the pod `{name}` cannot be started: {why}"), false)
         }
+        "CrashLoopBackOff" => trouble(
+            "crash_loop",
+            format!("the container `{}` of the pod `{name}` ends again and again: {why}", container.name),
+            false,
+        ),
         _ => return None,
     })
 }
 
 /// What keeps a Job from making pods, and a pod from being set up.
-fn trouble_of_event(event: &Event) -> Option<Trouble> {
+pub(crate) fn trouble_of_event(event: &Event) -> Option<Trouble> {
     let said = event.message.as_deref().unwrap_or_default();
     if matches!(event.reason.as_deref(), Some("FailedMount" | "FailedAttachVolume" | "FailedCreatePodSandBox")) {
         return Some(trouble("pod_config", format!("a pod cannot be set up: {said}"), false));
@@ -283,7 +294,11 @@ fn trouble_of_event(event: &Event) -> Option<Trouble> {
     if event.reason.as_deref() != Some("FailedCreate") {
         return None;
     }
-    let message = event.message.as_deref().unwrap_or_default();
+    Some(trouble_of_refusal(said))
+}
+
+/// Why the cluster makes no pod, from its own words.
+pub(crate) fn trouble_of_refusal(message: &str) -> Trouble {
     let code = if message.contains("exceeded quota") || message.contains("must specify limits") {
         "quota"
     } else if message.contains("violates PodSecurity") || message.contains("admission webhook") {
@@ -293,7 +308,7 @@ fn trouble_of_event(event: &Event) -> Option<Trouble> {
     } else {
         "pods_not_created"
     };
-    Some(trouble(code, format!("the cluster makes no pod: {message}"), false))
+    trouble(code, format!("the cluster makes no pod: {message}"), false)
 }
 
 #[cfg(test)]
@@ -386,6 +401,11 @@ mod tests {
         insta::assert_snapshot!(of(&[waiting("ErrImageNeverPull", "not present")]), @"waiting[image_pull, lasts]: the image `assay.test/assay@sha256:0` of the pod `p` cannot be had: not present");
         insta::assert_snapshot!(of(&[waiting("ImagePullBackOff", "back-off")]), @"waiting[image_pull]: the image `assay.test/assay@sha256:0` of the pod `p` cannot be pulled: back-off");
         insta::assert_snapshot!(of(&[waiting("CreateContainerConfigError", "secret \"k\" not found")]), @r#"waiting[pod_config]: the pod `p` cannot be set up: secret "k" not found"#);
+        insta::assert_snapshot!(of(&[waiting("CrashLoopBackOff", "back-off 10s")]), @"waiting[crash_loop]: the container `assay` of the pod `p` ends again and again: back-off 10s");
+        let gated = pod(
+            json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}]}),
+        );
+        insta::assert_snapshot!(of(&[gated]), @"waiting[queue]: the pod `p` waits in its queue to be admitted");
         assert_eq!(of(&[waiting("ContainerCreating", "")]), "waiting");
         assert_eq!(of(&[]), "waiting");
     }
@@ -469,6 +489,13 @@ mod tests {
         error[job_failed]: the stage's Job failed
           because: m
         ");
+    }
+
+    #[test]
+    fn a_job_that_its_queue_holds_back_waits_for_it() {
+        let suspended: Job =
+            serde_json::from_value(json!({"metadata": {}, "spec": {"suspend": true, "template": {}}})).expect("a Job");
+        insta::assert_snapshot!(told(standing(Some(&suspended), &[], &[], 1)), @"waiting[queue]: it waits in its queue to be admitted");
     }
 
     #[test]

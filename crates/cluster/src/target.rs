@@ -6,7 +6,7 @@ use assay_manifest::RunId;
 use serde_json::{Value, json};
 
 use crate::pod::{container_security, pod_security};
-use crate::{MANAGED_BY, Object, RUN, TARGET};
+use crate::{MANAGED_BY, Object, QUEUE, RUN, TARGET};
 
 /// The Secret of the targets' namespace whose members targets may name as variables. Whoever owns the targets makes it.
 const TARGET_SECRETS: &str = "target-secrets";
@@ -31,6 +31,8 @@ pub struct TargetPod<'a> {
     pub env_from: &'a BTreeMap<String, String>,
     /// The port that it listens on.
     pub port: u16,
+    /// The queue that it waits in, where the cluster has queues.
+    pub queue: Option<&'a str>,
 }
 
 impl TargetPod<'_> {
@@ -50,14 +52,14 @@ pub fn target_pod(target: &TargetPod<'_>) -> Object {
     let secret = |member: &String| json!({"secretKeyRef": {"name": TARGET_SECRETS, "key": member}});
     let secrets = target.env_from.iter().map(|(name, member)| json!({"name": name, "valueFrom": secret(member)}));
     let env: Vec<Value> = plain.chain(secrets).collect();
+    let mut labels = json!({MANAGED_BY.0: MANAGED_BY.1, RUN: target.run_id, TARGET: target.target});
+    if let Some(queue) = target.queue {
+        labels[QUEUE] = json!(queue);
+    }
     json!({
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {
-            "name": target.name(),
-            "namespace": target.namespace,
-            "labels": {MANAGED_BY.0: MANAGED_BY.1, RUN: target.run_id, TARGET: target.target},
-        },
+        "metadata": {"name": target.name(), "namespace": target.namespace, "labels": labels},
         "spec": {
             "automountServiceAccountToken": false,
             "containers": [{

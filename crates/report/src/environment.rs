@@ -118,7 +118,8 @@ impl Machine {
 
 /// Whether a host is the one behind an endpoint.
 fn is_endpoint(environment: &Environment, host: &Host) -> bool {
-    environment.targets.iter().any(|target| target.kind == TargetKind::Endpoint && target.hosts.contains(&host.name))
+    let is_found = |kind| matches!(kind, TargetKind::Endpoint | TargetKind::InferenceService);
+    environment.targets.iter().any(|target| is_found(target.kind) && target.hosts.contains(&host.name))
 }
 
 /// A fact that is known, marked where somebody only says so.

@@ -8,8 +8,8 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::time::{Duration, Instant};
 
 use assay_cluster::{
-    Cluster, Event as ClusterEvent, Job, LogLine, Place, Pod, RUN, Resources, Root, Site, StageJob, Standing, Trouble, Watched,
-    has_begun, job_name, phase, stage_job, standing,
+    Cluster, Event as ClusterEvent, Job, LogLine, Place, Pod, RUN, Resources, Root, Site, StageJob, Standing, TARGET_KINDS,
+    Trouble, Watched, has_begun, job_name, phase, stage_job, standing,
 };
 use assay_manifest::{Digest, Environment, InputRef, Intent, Kind, Manifest, Plan, Role, RunId};
 use assay_process::Cancel;
@@ -58,7 +58,7 @@ pub struct InCluster {
     pub site: Site,
     /// The root of the run.
     pub root: Root,
-    /// The queue that load waits in, where there are queues.
+    /// The queue that targets and load wait in, where there are queues.
     pub queue: Option<String>,
     /// How long a pod that cannot start is waited for.
     pub start_limit: Duration,
@@ -163,6 +163,7 @@ impl KubernetesRunner {
             image: image.as_deref(),
             asked: &asked.pod,
             queue: self.at.queue.as_deref(),
+            start_limit: self.at.start_limit,
         });
         if !self.at.cluster.create(&object)? {
             let there: Option<Job> = self.at.cluster.get(&place)?;
@@ -286,19 +287,21 @@ impl KubernetesRunner {
         if call.stage != StageName::Execute || call.parameters["close"] == true {
             return Ok(());
         }
-        for (target, pod) in self.placed(call, "pod/")? {
-            let Some((name, uid)) = pod.split_once('/') else { continue };
-            let found: Option<Pod> = self.at.cluster.get(&Place::named("Pod", &self.at.site.targets_namespace, name))?;
-            if !found.is_some_and(|found| found.metadata.uid.as_deref() == Some(uid) && is_live(&found)) {
-                return Err(Failure::environment(
-                    "drift",
-                    format!("the pod of target `{target}` that was provisioned is not up any more"),
-                )
-                .hint("the block has to be provisioned anew; `assay run` with the same run id does so")
-                .lasting());
-            }
+        let placed = self.placed(call, "pod/")?;
+        if placed.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let selector = format!("{RUN}={}", self.run_id);
+        let there: Vec<Pod> = self.at.cluster.list("Pod", &self.at.site.targets_namespace, &selector)?;
+        match lost(&placed, &there) {
+            None => Ok(()),
+            Some((target, pod)) => Err(Failure::environment(
+                "drift",
+                format!("the pod `{pod}` of target `{target}` that was provisioned is not up any more"),
+            )
+            .hint("the block has to be provisioned anew; `assay run` with the same run id does so")
+            .lasting()),
+        }
     }
 
     /// A Job that has failed has no pods left that run: it is kept with what they said, until somebody tries again.
@@ -415,7 +418,7 @@ impl Runner for KubernetesRunner {
 
     fn release(&self) {
         let (namespace, selector) = (&self.at.site.targets_namespace, format!("{RUN}={}", self.run_id));
-        for kind in ["Deployment", "StatefulSet", "Pod", "Service", "ConfigMap"] {
+        for kind in TARGET_KINDS {
             if let Err(failure) = self.at.cluster.delete_all(kind, namespace, &selector) {
                 tracing::warn!(%failure, kind, "targets of the run stay behind");
             }
@@ -451,6 +454,15 @@ impl Drop for KubernetesRunner {
 /// Whether a pod runs, or is to.
 fn is_live(pod: &Pod) -> bool {
     !matches!(phase(pod), "Succeeded" | "Failed") && pod.metadata.deletion_timestamp.is_none()
+}
+
+/// A target and a pod of it that is not up any more. What was placed is `TARGET` or `TARGET/NUMBER`, and the pod's name and UID.
+fn lost<'a>(placed: &'a BTreeMap<String, String>, there: &[Pod]) -> Option<(&'a str, &'a str)> {
+    let is_up = |uid: &str| there.iter().any(|pod| pod.metadata.uid.as_deref() == Some(uid) && is_live(pod));
+    placed.iter().find_map(|(target, pod)| {
+        let (name, uid) = pod.split_once('/')?;
+        (!is_up(uid)).then(|| (target.split('/').next().unwrap_or(target), name))
+    })
 }
 
 /// Of what the cluster is asked where nothing says what is waited for: the Job that has no pod, or a pod that is not set up.
@@ -579,6 +591,29 @@ mod tests {
 
     fn trouble(message: &str, lasts: bool) -> Trouble {
         Trouble { failure: Failure::environment("unschedulable", message), lasts }
+    }
+
+    #[test]
+    fn every_pod_of_a_target_has_to_be_up() {
+        let pod = |uid: &str, phase: &str| -> Pod {
+            serde_json::from_value(serde_json::json!({"metadata": {"uid": uid}, "status": {"phase": phase}})).expect("a pod")
+        };
+        let placed = [("one", "a/1"), ("two/0", "b/2"), ("two/1", "c/3")];
+        let placed: BTreeMap<_, _> = placed.into_iter().map(|(key, pod)| (key.to_owned(), pod.to_owned())).collect();
+        let all = [pod("1", "Running"), pod("2", "Running"), pod("3", "Running"), pod("4", "Failed")];
+        assert_eq!(lost(&placed, &all), None);
+        assert_eq!(lost(&placed, &all[1..]), Some(("one", "a")));
+        assert_eq!(lost(&placed, &[pod("1", "Running"), pod("2", "Running"), pod("3", "Failed")]), Some(("two", "c")));
+        assert_eq!(lost(&placed, &[]), Some(("one", "a")), "one of the same name would be another");
+    }
+
+    #[test]
+    fn load_that_its_queue_does_not_admit_is_given_up() {
+        let queue =
+            || Some(Trouble { failure: Failure::environment("queue", "it waits in its queue to be admitted"), lasts: false });
+        let mut waits = Waits::default();
+        assert!(waits.with(queue(), Duration::from_mins(5)).expect("time is left").is_some());
+        assert_eq!(waits.with(queue(), Duration::ZERO).expect_err("not admitted in time").code, "queue");
     }
 
     #[test]

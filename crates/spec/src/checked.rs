@@ -219,6 +219,7 @@ pub(crate) use read_from_text;
 
 read_from_text!(
     assay_manifest::Better,
+    assay_manifest::InferenceApi,
     assay_manifest::Intent,
     assay_manifest::Isolation,
     assay_manifest::Name,

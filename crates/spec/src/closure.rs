@@ -24,7 +24,7 @@ pub const MAX_CLOSURE_BYTES: usize = 256 << 20;
 #[derive(Clone, Debug)]
 pub struct Closure {
     /// The files in the order in which they are named, each once: the pipeline, then each workload with its script, its files
-    /// and its README, then the queries.
+    /// and its README, then the queries and the objects of targets.
     pub files: Vec<ClosureFile>,
     /// The pipeline.
     pub pipeline: Pipeline,
@@ -72,6 +72,7 @@ pub fn closure<E>(path: &str, read: &mut ReadFile<'_, E>) -> Result<Closure, Clo
     let Some(pipeline) = walk.pipeline(path)? else { return Err(ClosureError::Problems(walk.problems)) };
     let workloads = walk.workloads(&pipeline)?;
     walk.queries(&pipeline)?;
+    walk.objects(&pipeline)?;
     if walk.problems.is_empty() {
         Ok(Closure { files: walk.files, pipeline, workloads })
     } else {
@@ -154,6 +155,22 @@ impl<E> Walk<'_, E> {
                 problem.with_hint("paths of queries are relative to the repository's root")
             };
             self.file(path, missing)?;
+        }
+        Ok(())
+    }
+
+    /// Objects that do not read are found before anything runs; what they may be is for provision, which knows the cluster.
+    fn objects(&mut self, pipeline: &Pipeline) -> Result<(), ClosureError<E>> {
+        for (target_index, target) in pipeline.spec.targets.iter().enumerate() {
+            for (index, path) in target.objects.iter().enumerate() {
+                let place = format!("spec.targets[{target_index}].objects[{index}]");
+                let missing = || {
+                    let problem = pipeline.places.problem(&place, format!("there is no file {}", quote(path)));
+                    problem.with_hint("paths of objects are relative to the repository's root")
+                };
+                let bytes = self.file(path, missing)?;
+                self.problems.extend(bytes.and_then(|bytes| crate::objects(path, &bytes).err()).unwrap_or_default());
+            }
         }
         Ok(())
     }

@@ -130,7 +130,7 @@ fn read<T: Define>(node: &Node, mut problems: Problems<'_>) -> Result<T, Vec<Pro
 }
 
 /// The text of a file, without a byte order mark.
-fn open<'a>(file: &str, bytes: &'a [u8]) -> Result<&'a str, Vec<Problem>> {
+pub(crate) fn open<'a>(file: &str, bytes: &'a [u8]) -> Result<&'a str, Vec<Problem>> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let before = bytes.get(..error.valid_up_to()).unwrap_or_default();
         let line = before.split(|byte| *byte == b'\n').count();

@@ -88,7 +88,9 @@ fn check_partners(pipeline: &Pipeline, workloads: &[&Workload], problems: &mut V
     for workload in workloads.iter().filter(|workload| !targets.iter().any(|target| runs_on(workload, target))) {
         let index = pipeline.spec.workloads.iter().position(|name| *name == workload.name).unwrap_or_default();
         let (kind, asked) = match workload.workload_type() {
-            WorkloadType::Serving => ("serving", "an `endpoint`, a `process` or a `simulator`"),
+            WorkloadType::Serving => {
+                ("serving", "an `endpoint`, a `process`, a `simulator`, `objects` or an `inference_service`")
+            }
             WorkloadType::Indicator => ("indicator", "a `host`"),
             WorkloadType::Training => ("training", "a `host`"),
         };

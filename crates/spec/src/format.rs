@@ -66,6 +66,19 @@ pub(crate) static NAME: Format = Format {
     normal: |text| keep_if(text, Name::new(text).is_ok(), "lower-case letters, digits and inner hyphens, at most 40 characters"),
 };
 
+pub(crate) static OBJECT_NAME: Format = Format {
+    what: "a name of Kubernetes",
+    pattern: "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
+    example: "llama-8b",
+    max: 63,
+    normal: |text| {
+        let edge = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+        let accepted =
+            text.len() <= 63 && text.starts_with(edge) && text.ends_with(edge) && text.chars().all(|c| edge(c) || c == '-');
+        keep_if(text, accepted, "lower-case letters, digits and inner hyphens, at most 63 characters")
+    },
+};
+
 pub(crate) static RUN_ID: Format = Format {
     what: "a run id",
     pattern: "^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$",
@@ -682,7 +695,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const ALL: [&Format; 38] = [
+    const ALL: [&Format; 39] = [
         &TEXT,
         &WORD,
         &LABEL,
@@ -712,6 +725,7 @@ mod tests {
         &CRON,
         &TIMEZONE,
         &QUANTITY,
+        &OBJECT_NAME,
         &BRANCH,
         &REMOTE,
         &VARIABLE,
@@ -882,6 +896,7 @@ mod tests {
     #[test]
     fn the_rest() {
         accepts(&QUANTITY, &["2", "1.5", "500m", "16Gi"], &["", "m", "1.", "1 G", "1X", "-1"]);
+        accepts(&OBJECT_NAME, &["a", "llama-8b", "0"], &["", "-a", "a-", "A", "a.b", "a_b", &"a".repeat(64)]);
         accepts(&BRANCH, &["a/b-c", "v1.2"], &["", "-a", "a..b", "a/", "a//b", "a/.b", "a.lock", "a b"]);
         accepts(&METRIC, &["rate", "a.b_c"], &["", ".", "a.", "a..b", "a b"]);
         accepts(&MEMBER, &["top_p", "n"], &["", "A", "1a", "a-b", "a.b"]);

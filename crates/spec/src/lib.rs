@@ -15,6 +15,7 @@ mod field;
 mod format;
 mod freeze;
 mod lengths;
+mod objects;
 mod pipeline;
 mod pod;
 mod problem;
@@ -36,6 +37,7 @@ pub use definition::{Definition, DefinitionKind};
 pub use expand::{MAX_CASES, MAX_POINTS, MAX_TRIALS, expand};
 pub use freeze::{FreezeError, Frozen, MutableParts, Pins, derived_seed};
 pub use lengths::{MAX_TOKENS, Scenario, ScenarioError};
+pub use objects::{MAX_OBJECT_BYTES, objects};
 pub use pipeline::{
     Baseline, ControlAsk, Gate, MIN_TRIALS, Pipeline, PipelineSpec, Publish, Ready, SIMULATOR_PROFILES, Schedule, SecretRef,
     Stage, Target, Trials, Variant,
@@ -44,6 +46,7 @@ pub use pod::PodOverride;
 pub use problem::{Excerpt, MAX_PROBLEMS, Problem, render};
 pub use reference::reference;
 pub use schema::schema;
+pub use secret::looks_secret;
 pub use tables::API_VERSION;
 pub use trust::{Signer, TrustPolicy};
 pub use validate::validate;

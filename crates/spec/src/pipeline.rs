@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use assay_manifest::{
-    Claim, Comparison, Control, EnvVar, Intent, Isolation, Name, Placement, Pricing, Role, RunId, Side, TargetKind,
+    Claim, Comparison, Control, EnvVar, InferenceService, Intent, Isolation, Name, Placement, Pricing, Role, RunId, Side,
+    TargetKind,
 };
 
 use crate::checked::{Checked, Read, Value};
@@ -91,6 +92,10 @@ pub struct Target {
     pub url: Option<String>,
     /// For a process: program and arguments.
     pub command: Vec<String>,
+    /// Files with the Kubernetes objects that it consists of, relative to the repository's root.
+    pub objects: Vec<String>,
+    /// The InferenceService that it is.
+    pub inference_service: Option<InferenceService>,
     /// Its environment, ordered by name.
     pub env: Vec<EnvVar>,
     /// Headers of each request, by lower-case name: references to secrets.
@@ -324,7 +329,8 @@ fn check_isolation(spec: &Checked, problems: &mut Problems<'_>) {
     let Some(isolation) = spec.member("isolation") else { return };
     let (kinds, cannot, hint): (&[&str], _, _) = match isolation.text() {
         Some("restart_target") => {
-            (&["host", "endpoint"], "restart the target", "only a `process` or `simulator` is started by Assay")
+            let hint = "only a `process`, `simulator` or `objects` are started by Assay";
+            (&["host", "endpoint", "inference_service"], "restart the target", hint)
         }
         Some("flush") => {
             (&["host"], "flush a cache of the target", "only a target that serves has one: `none` leaves it as it is")
@@ -439,6 +445,8 @@ impl Read for Target {
             kind: target.get("kind")?,
             url: target.get("url")?,
             command: target.get("command")?,
+            objects: target.get("objects")?,
+            inference_service: target.get("inference_service")?,
             env: read_env(target)?,
             headers: target.get("headers")?,
             ready: target.get::<Option<Ready>>("ready")?.unwrap_or(unprobed),
@@ -485,6 +493,17 @@ impl Read for SecretRef {
             Some(name) => Some(Self::Env(name)),
             None => Some(Self::File(value.get("from_file")?)),
         }
+    }
+}
+
+impl Read for InferenceService {
+    fn read(service: &Checked) -> Option<Self> {
+        Some(Self {
+            api: service.get("api")?,
+            name: service.get("name")?,
+            namespace: service.get("namespace")?,
+            path: service.get("path")?,
+        })
     }
 }
 

@@ -27,7 +27,8 @@ pub(crate) fn refuse_secret(name: &str, value: &Checked, reason: &str, hint: &st
     }
 }
 
-fn looks_secret(name: &str, value: &str) -> bool {
+/// Whether the value of a variable, option or parameter looks like a secret. The name is in upper case, with `_` between its words.
+pub fn looks_secret(name: &str, value: &str) -> bool {
     let named =
         name.split('_').any(|word| SECRET_WORDS.contains(&word)) || name.ends_with("API_KEY") || name.ends_with("PRIVATE_KEY");
     // `MAX_TOKEN: 8` counts something and `PASSWORD: ""` hides nothing.

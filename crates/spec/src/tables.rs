@@ -8,8 +8,8 @@ mod pod;
 use crate::field::{Choice, Rule, Table, Type, Unique, choice, default, optional, required};
 use crate::format::{
     BRANCH, CRON, CURRENCY, DATE, DURATION, DURATION_OR_NONE, ENV_NAME, HEADER, HOST, HTTP_PATH, HTTP_URL, HTTPS_URL, IMAGE,
-    INSTANT, LABEL, LATENCY, MEMBER, METRIC, NAME, PATH, PUBLIC_KEY, QUANTITY, REMOTE, RUN_ID, SCENARIO, SEED, SHA256, SQL_PATH,
-    TEXT, TIMEZONE, UNIT, WORD,
+    INSTANT, LABEL, LATENCY, MEMBER, METRIC, NAME, OBJECT_NAME, PATH, PUBLIC_KEY, QUANTITY, REMOTE, RUN_ID, SCENARIO, SEED,
+    SHA256, SQL_PATH, TEXT, TIMEZONE, UNIT, WORD,
 };
 use crate::lengths::MAX_TOKENS;
 
@@ -24,6 +24,8 @@ const MAX_AXIS: usize = 200;
 const MAX_MAP: usize = 100;
 /// Words of one command line.
 const MAX_COMMAND: usize = 200;
+/// Files of one target.
+const MAX_OBJECT_FILES: usize = 20;
 /// Files of one workload.
 const MAX_FILES: usize = 500;
 /// The highest concurrency or rate: ten times what is planned for on paper.
@@ -363,7 +365,7 @@ pub(crate) static PLACEMENTS: [Choice; 2] = [
 static PIPELINE_SPEC: Table = Table {
     name: "pipeline",
     doc: "A case is workload x target x variant. A workload is paired with the targets that can run it: \
-          serving with `endpoint`, `process` and `simulator`, indicators and training with `host`.",
+          indicators and training with `host`, serving with every other kind.",
     by: None,
     fields: &[
         default("intent", &Type::Choice(&INTENTS), "\"exploratory\"", "What the run is for; decides how much must be proved."),
@@ -422,13 +424,18 @@ static PIPELINE_SPEC: Table = Table {
     rules: &[],
 };
 
-pub(crate) static TARGET_KINDS: [Choice; 4] = [
+pub(crate) static TARGET_KINDS: [Choice; 6] = [
     choice("host", "The machine itself, for indicators and training."),
     choice("endpoint", "An endpoint that is already up."),
     choice("process", "A process that provision starts."),
     choice("simulator", "The built-in reference endpoint, whose true times are known."),
+    choice("objects", "Kubernetes objects that provision brings up, in a cluster only."),
+    choice("inference_service", "An InferenceService of KServe or OME that is already up, in a cluster only."),
 ];
-const REACHED: &[&str] = &["endpoint", "process", "simulator"];
+const REACHED: &[&str] = &["endpoint", "process", "simulator", "objects"];
+const ASKED: &[&str] = &["endpoint", "process", "simulator", "objects", "inference_service"];
+pub(crate) static INFERENCE_APIS: [Choice; 2] =
+    [choice("kserve", "KServe's, `serving.kserve.io/v1beta1`."), choice("ome", "OME's, `ome.io/v1beta1`.")];
 pub(crate) static TARGET: Table = Table {
     name: "target",
     doc: "A system under test.",
@@ -436,10 +443,22 @@ pub(crate) static TARGET: Table = Table {
     fields: &[
         required("name", &NAME_TYPE, "Its name."),
         required("kind", &Type::Choice(&TARGET_KINDS), "What it is."),
-        optional("url", &Type::Text(&HTTP_URL), "Its address. A simulator without one chooses a free port.")
-            .only(REACHED)
-            .required_where(&["endpoint", "process"]),
+        optional(
+            "url",
+            &Type::Text(&HTTP_URL),
+            "Its address. Of objects it is a Service among them, with its port. A simulator without one chooses a free port.",
+        )
+        .only(REACHED)
+        .required_where(&["endpoint", "process", "objects"]),
         required("command", &COMMAND, "Program and arguments.").only(&["process"]),
+        required(
+            "objects",
+            &Type::List { item: &PATH_TYPE, min: 1, max: MAX_OBJECT_FILES, unique: Unique::Item },
+            "YAML files with the objects, relative to the repository's root.",
+        )
+        .only(&["objects"]),
+        required("inference_service", &Type::Object(&INFERENCE_SERVICE), "Which InferenceService it is.")
+            .only(&["inference_service"]),
         default("env", &ENV, "{}", "Its environment: texts, or references to secrets.").only(&["host", "process", "simulator"]),
         default(
             "headers",
@@ -447,12 +466,24 @@ pub(crate) static TARGET: Table = Table {
             "{}",
             "Headers sent with each request: references only, because they carry credentials.",
         )
-        .only(REACHED),
-        default("ready", &Type::Object(&READY), "{}", "How readiness is probed.").only(REACHED),
+        .only(ASKED),
+        default("ready", &Type::Object(&READY), "{}", "How readiness is probed.").only(ASKED),
         default("config", &FACTS, "{}", "Settings of the simulator, named as its options: `profile`, `seed` and so on.")
             .only(&["simulator"]),
         optional("image", &IMAGE_TYPE, "The container image that it runs in; for an endpoint, as declared."),
         default("hardware", &FACTS, "{}", "Facts about its hardware that a person declares, by name."),
+    ],
+    rules: &[],
+};
+static INFERENCE_SERVICE: Table = Table {
+    name: "inference service",
+    doc: "An InferenceService of the cluster. It is asked, and neither changed nor released.",
+    by: None,
+    fields: &[
+        required("api", &Type::Choice(&INFERENCE_APIS), "Whose it is."),
+        required("name", &Type::Text(&OBJECT_NAME), "Its name."),
+        required("namespace", &Type::Text(&OBJECT_NAME), "Its namespace."),
+        optional("path", &Type::Text(&HTTP_PATH), "Where its API begins, behind the address that it gives: `/openai` of some."),
     ],
     rules: &[],
 };
@@ -821,6 +852,7 @@ mod tests {
             ISOLATIONS = manifest::Isolation,
             PLACEMENTS = manifest::Placement,
             TARGET_KINDS = manifest::TargetKind,
+            INFERENCE_APIS = manifest::InferenceApi,
             BETTERS = manifest::Better,
             ROLES = manifest::Role,
         );

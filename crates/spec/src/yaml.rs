@@ -102,6 +102,20 @@ pub(crate) fn parse(problems: &mut Problems<'_>) -> Option<Node> {
     }
 }
 
+/// The trees of a file that may hold several documents, empty ones among them.
+pub(crate) fn parse_all(problems: &mut Problems<'_>) -> Option<Vec<Node>> {
+    let source = problems.source();
+    let mut reader = Reader::new(source, problems);
+    match reader.documents() {
+        Ok(nodes) => Some(nodes),
+        Err(Stop::Syntax(error)) => {
+            reader.syntax(&error);
+            None
+        }
+        Err(Stop::Reported) => None,
+    }
+}
+
 /// Why reading ended early.
 enum Stop {
     Syntax(ScanError),
@@ -135,6 +149,17 @@ impl<'a, 'p> Reader<'a, 'p> {
                     self.nothing_follows()?;
                     return Ok(node);
                 }
+            }
+        }
+    }
+
+    fn documents(&mut self) -> Result<Vec<Node>, Stop> {
+        let mut nodes = Vec::new();
+        loop {
+            match self.next()? {
+                (Event::StreamEnd, _) => return Ok(nodes),
+                (Event::StreamStart | Event::DocumentStart(_) | Event::DocumentEnd | Event::Nothing, _) => {}
+                (event, span) => nodes.push(self.node(event, span, 1)?),
             }
         }
     }

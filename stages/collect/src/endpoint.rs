@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::io::BufReader;
 
-use assay_manifest::{Attempt, Block, CrossCheck, ExecutionPart, Instant, Name, Plan, Recording, Series, ServingWork, Window};
+use assay_manifest::{
+    Attempt, Block, CrossCheck, Environment, ExecutionPart, Instant, Name, Plan, Recording, Series, ServingWork, Window,
+};
 use assay_stage::{Context, Failure};
 
 use crate::counters::{Scrape, What, counters, growth};
@@ -42,10 +44,16 @@ pub(crate) fn serving_of<'a>(plan: &'a Plan, attempt: &Attempt) -> Option<(&'a N
 
 impl Endpoints {
     /// Reads every recorded answer once.
-    pub(crate) fn read(ctx: &Context, plan: &Plan, recordings: &[&Recording], parts: &[&ExecutionPart]) -> Result<Self, Failure> {
+    pub(crate) fn read(
+        ctx: &Context,
+        plan: &Plan,
+        environments: &[&Environment],
+        recordings: &[&Recording],
+        parts: &[&ExecutionPart],
+    ) -> Result<Self, Failure> {
         let activity = activity(plan, parts);
         let mut scrapes: BTreeMap<Place, Vec<Scrape>> = BTreeMap::new();
-        for place in activity.keys() {
+        for place in activity.keys().filter(|place| !is_several(environments, place)) {
             let source = endpoint_source(&place.1);
             for recording in recordings.iter().filter(|recording| recording.block == place.0) {
                 for series in recording.series.iter().filter(|series| series.source == source) {
@@ -80,6 +88,13 @@ impl Endpoints {
         let neighbours = Neighbours { left_open: before.map_or(0, |activity| activity.open), between: &between };
         checks(&Counted::of(outcomes), work, &growths, &neighbours)
     }
+}
+
+/// Whether several pods answer at an endpoint's address: what one of them has counted is not what all have, and each answer may be
+/// another's.
+fn is_several(environments: &[&Environment], (block, target): &Place) -> bool {
+    let of_block = environments.iter().filter(|environment| environment.block == *block);
+    of_block.flat_map(|environment| &environment.targets).any(|found| found.id == *target && found.pods.len() > 1)
 }
 
 fn read_scrapes(series: &Series, file: impl std::io::BufRead, out: &mut Vec<Scrape>) -> Result<(), Failure> {

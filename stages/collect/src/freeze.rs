@@ -40,7 +40,8 @@ impl Stage for Collect {
         let windows = parts.iter().flat_map(|(_, part)| part.body.attempts.iter().map(|found| (part.body.block, found.window)));
         let coverage = Coverage::read(ctx, &recordings, windows)?;
 
-        let evidence_of = Evidence { plan, coverage, endpoints: Endpoints::read(ctx, plan, &recordings, &bodies)? };
+        let evidence_of =
+            Evidence { plan, coverage, endpoints: Endpoints::read(ctx, plan, &environments, &recordings, &bodies)? };
 
         let mut found = attempts_by_trial(&parts);
         let trials = plan.trials.iter().map(|trial| evidence_of.collected(trial, &mut found)).collect::<Result<_, _>>()?;

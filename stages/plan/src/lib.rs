@@ -55,7 +55,7 @@ impl Stage for Planner {
         let mut pinner = Pinner::new(ctx, parameters.fetch, &spec.fetch_allow);
         let workloads = closure.workloads.iter().map(|workload| freeze(ctx, &mut pinner, source, &closure, workload));
         let workloads = workloads.collect::<Result<Vec<_>, _>>()?;
-        let targets = spec.targets.iter().map(|target| plan_target(&mut pinner, target)).collect::<Result<_, _>>()?;
+        let targets = spec.targets.iter().map(|target| plan_target(&mut pinner, &files, target)).collect::<Result<_, _>>()?;
         let mut cases = expand(&closure.pipeline, &closure.workloads).map_err(|problems| Failure::invalid(&problems))?;
         serving::pin_load(&mut cases, &workloads)?;
         let digests = workloads.iter().map(|workload| workload.workload_spec_digest);
@@ -269,7 +269,22 @@ fn queries(source: &Source, paths: &[String]) -> Result<Vec<PinnedFile>, Failure
     paths.iter().map(query).collect()
 }
 
-fn plan_target(pinner: &mut Pinner<'_>, target: &assay_spec::Target) -> Result<Target, Failure> {
+/// The pinned objects of a target. Images that they name without a digest are pinned by nobody: the cluster resolves them.
+fn objects(pinner: &mut Pinner<'_>, files: &Files<'_>, target: &assay_spec::Target) -> Result<Vec<PinnedFile>, Failure> {
+    let pinned = |path: &String| {
+        let text = files.bytes.get(path.as_str()).map(Vec::as_slice).unwrap_or_default();
+        let objects = assay_spec::objects(path, text).map_err(|problems| Failure::invalid(&problems))?;
+        for object in &objects {
+            pinner.images_of(path, object);
+        }
+        let mut artifact = files.file(path)?.artifact.clone();
+        artifact.name = format!("targets/{}/{path}", target.name);
+        Ok(PinnedFile { path: path.clone(), origin: path.clone(), executable: false, artifact })
+    };
+    target.objects.iter().map(pinned).collect()
+}
+
+fn plan_target(pinner: &mut Pinner<'_>, files: &Files<'_>, target: &assay_spec::Target) -> Result<Target, Failure> {
     Ok(Target {
         name: target.name.clone(),
         kind: target.kind,
@@ -277,6 +292,8 @@ fn plan_target(pinner: &mut Pinner<'_>, target: &assay_spec::Target) -> Result<T
         command: target.command.clone(),
         env: target.env.clone(),
         headers: target.headers.iter().map(|(name, secret)| secret.named(name)).collect(),
+        objects: objects(pinner, files, target)?,
+        inference_service: target.inference_service.clone(),
         config: target.config.clone(),
         ready_http: target.ready.http.clone(),
         ready_timeout_ns: nanoseconds(target.ready.timeout),

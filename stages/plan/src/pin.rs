@@ -79,6 +79,35 @@ impl<'a> Pinner<'a> {
         self.images.insert(reference.to_owned(), image.clone());
         Ok(image)
     }
+
+    /// Says which images of an object are named without a digest.
+    pub(crate) fn images_of(&mut self, path: &str, object: &serde_json::Value) {
+        match object {
+            serde_json::Value::Object(members) => {
+                for (name, value) in members {
+                    let containers = value.as_array().filter(|_| matches!(name.as_str(), "containers" | "initContainers"));
+                    for image in containers.into_iter().flatten().filter_map(|container| container["image"].as_str()) {
+                        self.image_of_object(path, image);
+                    }
+                    self.images_of(path, value);
+                }
+            }
+            serde_json::Value::Array(items) => {
+                for item in items {
+                    self.images_of(path, item);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn image_of_object(&mut self, path: &str, image: &str) {
+        if image.contains("@sha256:") || self.unpinned.iter().any(|unpinned| unpinned.what == image) {
+            return;
+        }
+        let reason = format!("`{path}` names it without a digest, and the cluster decides which it is");
+        self.unpinned.push(Unpinned { what: image.to_owned(), reason });
+    }
 }
 
 fn with_causes(error: &dyn std::error::Error) -> String {
@@ -105,6 +134,21 @@ mod tests {
 
     fn pinner(fetch: bool, allow: &[&str]) -> Pinner<'static> {
         Pinner::new(&Nowhere, fetch, &allow.iter().map(|host| (*host).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn images_of_objects_are_pinned_by_their_digest_or_by_nobody() {
+        let mut pinner = pinner(false, &[]);
+        let digest = format!("r/a@sha256:{}", "0".repeat(64));
+        let container = |image: &str| serde_json::json!({"name": "c", "image": image});
+        pinner.images_of(
+            "a.yaml",
+            &serde_json::json!({"spec": {"template": {"spec": {
+                "initContainers": [container("r/init:1")], "containers": [container(&digest), container("r/b"), container("r/b")],
+            }}}}),
+        );
+        let unpinned = pinner.into_unpinned();
+        assert_eq!(unpinned.iter().map(|unpinned| unpinned.what.as_str()).collect::<Vec<_>>(), ["r/b", "r/init:1"]);
     }
 
     fn workload() -> Name {

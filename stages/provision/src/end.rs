@@ -21,8 +21,8 @@ pub(crate) struct End {
 enum Place {
     /// The runner holds it, and says so in a file.
     File(PathBuf),
-    /// It is a pod, and the cluster says so.
-    Pod(Box<BroughtUp>),
+    /// It is pods, and the cluster says so.
+    Pods(Box<BroughtUp>),
 }
 
 /// The file in which the runner says how a target ended: one of this call of the stage, because what an earlier call held ends without
@@ -37,16 +37,16 @@ impl End {
         Self { target: target.to_owned(), place: Place::File(file.to_owned()) }
     }
 
-    /// The end of a pod.
-    pub(crate) fn of_pod(target: &Target, pod: BroughtUp) -> Self {
-        Self { target: target.name.to_string(), place: Place::Pod(Box::new(pod)) }
+    /// The end of a pod among these.
+    pub(crate) fn of_pods(target: &Target, pods: BroughtUp) -> Self {
+        Self { target: target.name.to_string(), place: Place::Pods(Box::new(pods)) }
     }
 
     /// Fails where the target has ended.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         match &self.place {
             Place::File(file) => self.check_file(file),
-            Place::Pod(pod) => pod.check(&self.target),
+            Place::Pods(pods) => pods.check(&self.target),
         }
     }
 

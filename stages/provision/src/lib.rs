@@ -1,7 +1,11 @@
 //! Provision: brings the targets of a block up, or proves that they are there, and records what they run on.
 
 mod end;
+mod hardware;
+mod inference;
 mod models;
+mod objects;
+mod patience;
 mod pods;
 mod ready;
 mod simulator;
@@ -13,14 +17,15 @@ use assay_cluster::InPod;
 use assay_host::Root;
 use assay_manifest::{
     Artifact, Block, Control, ControlFact, ControlState, Count, EnvVar, Environment, Fact, Host, HostFacts, HostRole, Image,
-    Name, Plan, Probe, ProvisionedTarget, Target, TargetKind,
+    Isolation, Name, Plan, Probe, ProvisionedTarget, Target, TargetKind,
 };
 use assay_probe::{Client, Headers, Identity};
 use assay_stage::{Context, Event, Failure, HoldRequest, Inputs, Stage, StageName};
 use serde::{Deserialize, Serialize};
 
 use crate::end::End;
-use crate::pods::Pods;
+use crate::hardware::{Probed, controls_of, nodes_to_probe};
+use crate::pods::{Pods, numbered};
 
 /// What the machine that a stage runs on is called.
 const LOCAL: &str = "local";
@@ -56,22 +61,33 @@ impl Stage for Provision {
         }
         let root = Root::host();
         let mut readings = readings(ctx, &root)?;
+        let mut probed = Probed::new();
         if let Some(pods) = &pods {
             readings.extend(pods.readings(ctx)?);
+            let (said, raw) = pods.probe(ctx, &nodes_to_probe(pods.node(), &provisioned))?;
+            probed = said;
+            readings.extend(raw);
         }
         let facts = assay_host::facts(&root);
-        let is_target = here.as_ref().is_none_or(|here| provisioned.iter().any(|found| found.hosts.contains(&here.place.node)));
         // What is observed here says something of the target only where it runs here.
-        let observed = if is_target { assay_host::controls(&facts) } else { Vec::new() };
+        let is_target = here.as_ref().is_none_or(|here| provisioned.iter().any(|found| found.hosts.contains(&here.place.node)));
+        let observed = match &here {
+            None => assay_host::controls(&facts),
+            Some(here) => controls_of(nodes_of(&provisioned).map(|node| {
+                let said = probed.get(node).and_then(|said| said.as_ref().ok()).map(|said| &said.facts);
+                (node, if node == here.place.node { Some(&facts) } else { said })
+            })),
+        };
+        let elsewhere = || probed.values().flatten().next().map(|said| said.software.clone()).unwrap_or_default();
         Ok(Environment {
             plan_digest,
             block,
             observed_at: ctx.clock().now(),
             controls: controls(&plan.controls, &observed),
-            software: if is_target { assay_host::software(&root) } else { Vec::new() },
+            software: if is_target { assay_host::software(&root) } else { elsewhere() },
             hosts: match &here {
                 None => hosts(facts, &targets),
-                Some(here) => hosts_of_cluster(facts, &here.place.node, &provisioned, &targets),
+                Some(here) => hosts_of_cluster(facts, &here.place.node, &provisioned, &targets, probed),
             },
             placement: {
                 let mut placement = placement(&targets, here.as_ref(), &provisioned);
@@ -83,6 +99,19 @@ impl Stage for Provision {
             readings,
         })
     }
+}
+
+/// What a probe's pod runs: says the facts of the machine that it is on.
+pub fn facts() -> std::process::ExitCode {
+    match hardware::say_facts() {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(_) => std::process::ExitCode::FAILURE,
+    }
+}
+
+/// The hosts of targets, each once.
+fn nodes_of(provisioned: &[ProvisionedTarget]) -> impl Iterator<Item = &str> {
+    provisioned.iter().flat_map(|found| &found.hosts).map(String::as_str).collect::<BTreeSet<_>>().into_iter()
 }
 
 /// What the driver said, kept raw. Where it said nothing, the facts tell why.
@@ -111,6 +140,8 @@ fn provision(ctx: &Context, plan: &Plan, target: &Target, pods: Option<&Pods>) -
     let ready = target.ready_http.as_deref();
     let brought_up = match (target.kind, pods) {
         (TargetKind::Process | TargetKind::Simulator, Some(pods)) => Some(pods.bring_up(ctx, plan, target)?),
+        (TargetKind::Objects, Some(pods)) => Some(pods.bring_up_objects(ctx, target)?),
+        (TargetKind::InferenceService, Some(pods)) => Some(pods.find_service(ctx, target)?),
         _ => None,
     };
     let found = match (target.kind, &brought_up) {
@@ -128,29 +159,49 @@ fn provision(ctx: &Context, plan: &Plan, target: &Target, pods: Option<&Pods>) -
             let address = simulator::start(ctx, plan, target, &end, |command| Ok(Event::Hold(hold(target, command, &file)?)))?;
             Found::ask(ctx, plan, target, address, ready.or(Some(simulator::READY_PATH)), Some(&end))?
         }
+        (TargetKind::Objects | TargetKind::InferenceService, None) => return Err(only_in_a_cluster(target)),
         (kind, Some(up)) => {
-            let end = End::of_pod(target, up.clone());
+            let end = up.is_ours.then(|| End::of_pods(target, up.clone()));
             let ready = if kind == TargetKind::Simulator { ready.or(Some(simulator::READY_PATH)) } else { ready };
-            Found::ask(ctx, plan, target, up.address.clone(), ready, Some(&end))?
+            Found::ask(ctx, plan, target, up.address.clone(), ready, end.as_ref())?
         }
     };
-    let host = match (&brought_up, target.kind, pods) {
-        (Some(up), _, _) => up.node.clone(),
-        (None, TargetKind::Endpoint, _) => target.name.to_string(),
-        (None, _, Some(pods)) => pods.node().to_owned(),
-        (None, _, None) => LOCAL.to_owned(),
+    check_flush(plan.isolation, target, brought_up.as_ref().map_or(0, |up| up.pods.len()))?;
+    let nodes: Vec<String> = brought_up.iter().flat_map(pods::BroughtUp::nodes).collect();
+    let hosts = match (target.kind, pods) {
+        _ if !nodes.is_empty() => nodes,
+        (TargetKind::Endpoint | TargetKind::InferenceService, _) => vec![target.name.to_string()],
+        (_, Some(pods)) => vec![pods.node().to_owned()],
+        (_, None) => vec![LOCAL.to_owned()],
     };
     let planned = target.image.as_ref().map(|image| Image { reference: image.reference.clone(), digest: image.digest });
     Ok(ProvisionedTarget {
         id: target.name.clone(),
         kind: target.kind,
-        hosts: vec![host],
+        hosts,
         address: found.address,
         version: found.version,
         models: found.models,
-        image: brought_up.and_then(|up| up.image).or(planned),
+        image: brought_up.as_ref().and_then(pods::BroughtUp::image).or(planned),
+        pods: brought_up.as_ref().map(|up| up.pods.clone()).unwrap_or_default(),
+        settings: brought_up.map(|up| up.settings).unwrap_or_default(),
         probes: found.probes,
     })
+}
+
+/// One of several pods answers, so one of them would be flushed.
+fn check_flush(isolation: Isolation, target: &Target, pods: usize) -> Result<(), Failure> {
+    if isolation != Isolation::Flush || pods <= 1 {
+        return Ok(());
+    }
+    let message = format!("`isolation: flush` empties the cache of one pod, and target `{}` has {pods}", target.name);
+    Err(Failure::definition("target_isolation", message)
+        .hint("give it one pod, or have objects brought up anew for each trial with `isolation: restart_target`"))
+}
+
+fn only_in_a_cluster(target: &Target) -> Failure {
+    Failure::definition("target_kind", format!("target `{}` of `kind: {}` is there in a cluster only", target.name, target.kind))
+        .hint("run the pipeline with `--on kubernetes`")
 }
 
 /// What was found of a target.
@@ -242,9 +293,15 @@ fn hosts(mut facts: HostFacts, targets: &[&Target]) -> Vec<Host> {
     hosts
 }
 
-/// The node that this stage runs on, those of the targets, and the load, which is placed when execute starts. Of other nodes than this
-/// nothing is known until somebody declares it.
-fn hosts_of_cluster(facts: HostFacts, node: &str, provisioned: &[ProvisionedTarget], targets: &[&Target]) -> Vec<Host> {
+/// The node that this stage runs on, those of the targets, and the load, which is placed when execute starts. Of other nodes than this is
+/// known what a probe said.
+fn hosts_of_cluster(
+    facts: HostFacts,
+    node: &str,
+    provisioned: &[ProvisionedTarget],
+    targets: &[&Target],
+    mut probed: Probed,
+) -> Vec<Host> {
     let mut hosts: Vec<Host> = vec![Host { name: node.to_owned(), roles: vec![HostRole::Stage], facts }];
     for (found, target) in provisioned.iter().zip(targets) {
         for name in &found.hosts {
@@ -255,7 +312,11 @@ fn hosts_of_cluster(facts: HostFacts, node: &str, provisioned: &[ProvisionedTarg
                 declare(&mut host.facts, target);
                 continue;
             }
-            let mut facts = HostFacts::unknown("another node than the one that asked was neither probed nor declared");
+            let mut facts = match probed.remove(name) {
+                Some(Ok(said)) => said.facts,
+                Some(Err(why)) => HostFacts::unknown(&why),
+                None => HostFacts::unknown("another node than the one that asked was neither probed nor declared"),
+            };
             declare(&mut facts, target);
             hosts.push(Host { name: name.clone(), roles: vec![HostRole::Target], facts });
         }
@@ -298,8 +359,8 @@ fn placement(targets: &[&Target], here: Option<&InPod>, provisioned: &[Provision
     placement.insert("cluster".to_owned(), "kubernetes".to_owned());
     placement.insert("namespace".to_owned(), here.namespace.clone());
     placement.insert("image".to_owned(), here.image.clone());
-    let held = provisioned.iter().filter(|found| matches!(found.kind, TargetKind::Process | TargetKind::Simulator));
-    placement.extend(held.flat_map(|found| found.hosts.iter().map(|node| (format!("node/{}", found.id), node.clone()))));
+    let held = provisioned.iter().filter(|found| !found.pods.is_empty());
+    placement.extend(held.flat_map(|found| numbered("node", found.id.as_str(), found.hosts.clone())));
     placement
 }
 

@@ -1,47 +1,65 @@
-//! Targets that are brought up as pods, where the stage itself runs in one.
+//! Targets that are brought up as pods, or found as such, where the stage itself runs in one.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use assay_cluster::{Cluster, InPod, Place, Pod, TargetPod, by_digest, image_of, target_pod, trouble_of};
-use assay_manifest::{Artifact, Block, Image, Plan, RunId, Target, TargetKind};
-use assay_stage::{Context, Failure};
+use assay_cluster::{
+    Cluster, InPod, Place, Pod, RUN, TARGET, TargetPod, by_digest, facts_of_pod, target_pod, trouble_of, without_secrets,
+};
+use assay_manifest::{Artifact, Block, Image, Plan, PodFacts, RunId, Target, TargetKind};
+use assay_stage::{Context, Event, Failure};
+use serde_json::Value;
 
 use crate::address_of;
 use crate::models::asked_of;
+use crate::patience::{Next, Patience};
 use crate::ready::place_of;
 use crate::simulator;
 
 /// The port of a simulator, which has an address of its own as a pod.
 const SIMULATOR_PORT: u16 = 8000;
 /// The pause between two looks at a pod.
-const PAUSE: Duration = Duration::from_millis(200);
-/// How long an earlier pod of the same name may take to go.
-const END_LIMIT: Duration = Duration::from_mins(1);
+pub(crate) const PAUSE: Duration = Duration::from_millis(200);
+/// How long an earlier object of the same name may take to go.
+pub(crate) const END_LIMIT: Duration = Duration::from_mins(1);
 
 /// Brings targets up in the namespace that is for them.
 pub(crate) struct Pods<'a> {
-    here: &'a InPod,
-    cluster: Cluster,
-    run_id: RunId,
-    block: Block,
-    /// What the cluster said of each pod once it ran: it is gone when the evidence is collected.
-    seen: RefCell<Vec<(String, Pod)>>,
+    pub(crate) here: &'a InPod,
+    pub(crate) cluster: Cluster,
+    pub(crate) run_id: RunId,
+    pub(crate) block: Block,
+    /// What the cluster said of each target once it ran: it is gone when the evidence is collected.
+    seen: RefCell<Vec<Seen>>,
 }
 
-/// A pod that is a target.
+/// What the cluster said of a target.
+pub(crate) struct Seen {
+    pub(crate) target: String,
+    /// Whether this stage has brought it up: then its Environment is of these pods alone.
+    pub(crate) is_ours: bool,
+    /// Its pods, by name.
+    pub(crate) pods: Vec<Pod>,
+    /// What else it consists of.
+    pub(crate) objects: Vec<Value>,
+}
+
+/// A target that runs as pods.
 #[derive(Clone)]
 pub(crate) struct BroughtUp {
     cluster: Cluster,
     namespace: String,
-    name: String,
+    /// What its pods are found by.
+    selector: String,
+    /// Whether this stage has brought it up.
+    pub(crate) is_ours: bool,
     /// Where it is reached.
     pub(crate) address: String,
-    /// The node that it runs on.
-    pub(crate) node: String,
-    /// The image that really runs.
-    pub(crate) image: Option<Image>,
+    /// Its pods, by name.
+    pub(crate) pods: Vec<PodFacts>,
+    /// What it says of model and engine.
+    pub(crate) settings: BTreeMap<String, String>,
 }
 
 impl<'a> Pods<'a> {
@@ -54,25 +72,41 @@ impl<'a> Pods<'a> {
         &self.here.place.node
     }
 
-    /// Which pod each target is: an Environment is of that one alone.
+    /// What the pods of a target are found by.
+    pub(crate) fn selector(&self, target: &Target) -> String {
+        format!("{RUN}={},{TARGET}={}", self.run_id, target.name)
+    }
+
+    /// Which pods each target of ours is: an Environment is of those alone.
     pub(crate) fn identities(&self) -> Vec<(String, String)> {
-        let identity = |(target, pod): &(String, Pod)| {
-            let (name, uid) = (pod.metadata.name.clone()?, pod.metadata.uid.clone()?);
-            Some((format!("pod/{target}"), format!("{name}/{uid}")))
-        };
-        self.seen.borrow().iter().filter_map(identity).collect()
+        self.seen.borrow().iter().filter(|seen| seen.is_ours).flat_map(identities_of).collect()
     }
 
     /// Keeps what the cluster said of each target.
     pub(crate) fn readings(&self, ctx: &Context) -> Result<Vec<Artifact>, Failure> {
-        let keep = |(target, pod): &(String, Pod)| {
-            let mut pod = pod.clone();
-            pod.metadata.managed_fields = None;
-            let bytes = serde_json::to_vec(&pod)
+        let mut kept = Vec::new();
+        for (name, object) in self.seen.borrow().iter().flat_map(readings_of) {
+            let bytes = serde_json::to_vec(&object)
                 .map_err(|error| Failure::unexpected("readings", "what the cluster says cannot be written").because(&error))?;
-            ctx.put(format!("readings/pod-{target}.json"), "application/json", &bytes)
+            kept.push(ctx.put(name, "application/json", &bytes)?);
+        }
+        Ok(kept)
+    }
+
+    /// Remembers what a target is, and gives it.
+    pub(crate) fn keep(&self, namespace: &str, selector: String, address: String, mut seen: Seen) -> BroughtUp {
+        seen.pods.sort_by(|one, other| one.metadata.name.cmp(&other.metadata.name));
+        let brought_up = BroughtUp {
+            cluster: self.cluster.clone(),
+            namespace: namespace.to_owned(),
+            selector,
+            is_ours: seen.is_ours,
+            address,
+            pods: seen.pods.iter().map(facts_of_pod).collect(),
+            settings: BTreeMap::new(),
         };
-        self.seen.borrow().iter().map(keep).collect()
+        self.seen.borrow_mut().push(seen);
+        brought_up
     }
 
     /// Creates the pod of a target and waits until it has an address. Whether it is ready is asked afterwards.
@@ -100,6 +134,7 @@ impl<'a> Pods<'a> {
             env: &env,
             env_from: &env_from,
             port,
+            queue: self.here.queue.as_deref(),
         };
         let name = wanted.name();
         if !self.cluster.create(&target_pod(&wanted))? {
@@ -110,11 +145,11 @@ impl<'a> Pods<'a> {
     }
 
     /// An earlier try of this stage has left its pod: one that ran before is not this one.
-    fn make_room(&self, ctx: &Context, name: &str) -> Result<(), Failure> {
+    pub(crate) fn make_room(&self, ctx: &Context, name: &str) -> Result<(), Failure> {
         let place = Place::named("Pod", &self.here.targets_namespace, name);
         self.cluster.delete(&place, None)?;
         let watch = ctx.clock().start();
-        while self.cluster.get::<serde_json::Value>(&place)?.is_some() {
+        while self.cluster.get::<Value>(&place)?.is_some() {
             if u128::from(watch.elapsed_ns()) > END_LIMIT.as_nanos() {
                 return Err(Failure::environment("target_stays", format!("an earlier pod `{name}` does not end")));
             }
@@ -125,39 +160,36 @@ impl<'a> Pods<'a> {
         Ok(())
     }
 
+    /// How long a target is waited for.
+    pub(crate) fn patience(&self, target: &Target) -> Patience {
+        Patience::new(Duration::from_nanos(target.ready_timeout_ns.0), self.here.start_limit)
+    }
+
     fn wait_for_address(&self, ctx: &Context, target: &Target, name: &str, port: u16) -> Result<BroughtUp, Failure> {
         let namespace = &self.here.targets_namespace;
-        let watch = ctx.clock().start();
+        let (watch, mut patience) = (ctx.clock().start(), self.patience(target));
         loop {
             let pod: Option<Pod> = self.cluster.get(&Place::named("Pod", namespace, name))?;
             let gone = || Failure::environment("target_ended", format!("the pod `{name}` of target `{}` has gone", target.name));
             let pod = pod.ok_or_else(gone)?;
+            let status = pod.status.clone().unwrap_or_default();
+            if let (Some("Running"), Some(ip)) = (status.phase.as_deref(), status.pod_ip.filter(|ip| !ip.is_empty())) {
+                let ip = if ip.contains(':') { format!("[{ip}]") } else { ip };
+                let seen = Seen { target: target.name.to_string(), is_ours: true, pods: vec![pod], objects: Vec::new() };
+                return Ok(self.keep(namespace, self.selector(target), format!("http://{ip}:{port}"), seen));
+            }
             let trouble = trouble_of(&pod);
-            let is_late = watch.elapsed_ns() >= target.ready_timeout_ns.0;
-            match trouble {
-                Some(trouble) if trouble.lasts || is_late => {
+            match (patience.next(Duration::from_nanos(watch.elapsed_ns()), trouble.as_ref()), trouble) {
+                (Next::Wait(note), _) => tell(ctx, note),
+                (Next::GiveUp, Some(trouble)) => {
                     let said = self.cluster.log(namespace, name, Some(10)).unwrap_or_default();
                     return Err(not_up(target, trouble.failure, &said));
                 }
-                None if is_late => {
+                (Next::GiveUp, None) => {
                     let message =
                         format!("target `{}` has no address after {} s", target.name, target.ready_timeout_ns.0 / 1_000_000_000);
                     return Err(Failure::environment("target_not_ready", message).lasting());
                 }
-                _ => {}
-            }
-            let status = pod.status.clone().unwrap_or_default();
-            if let (Some("Running"), Some(ip)) = (status.phase.as_deref(), status.pod_ip.filter(|ip| !ip.is_empty())) {
-                self.seen.borrow_mut().push((target.name.to_string(), pod.clone()));
-                let ip = if ip.contains(':') { format!("[{ip}]") } else { ip };
-                return Ok(BroughtUp {
-                    cluster: self.cluster.clone(),
-                    namespace: namespace.clone(),
-                    name: name.to_owned(),
-                    address: format!("http://{ip}:{port}"),
-                    node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default(),
-                    image: image_of(&pod).map(|(reference, digest)| Image { reference, digest }),
-                });
             }
             if ctx.cancel().wait_timeout(PAUSE) {
                 ctx.check_cancelled()?;
@@ -166,30 +198,78 @@ impl<'a> Pods<'a> {
     }
 }
 
-impl BroughtUp {
-    /// Fails where the pod has ended.
-    pub(crate) fn check(&self, target: &str) -> Result<(), Failure> {
-        let pod: Option<Pod> = self.cluster.get(&Place::named("Pod", &self.namespace, &self.name))?;
-        let Some(pod) = pod else {
-            return Err(Failure::environment(
-                "target_ended",
-                format!("the pod of target `{target}` has gone before it was ready"),
-            ));
-        };
-        match trouble_of(&pod).filter(|trouble| trouble.lasts) {
-            None => Ok(()),
-            Some(trouble) => {
-                let said = self.cluster.log(&self.namespace, &self.name, Some(10)).unwrap_or_default();
-                let failure = trouble.failure;
-                let message = format!("target `{target}` ended before it was ready: {}", failure.message);
-                let failure = Failure { message, code: "target_ended".to_owned(), ..failure };
-                Err(if said.is_empty() { failure } else { failure.hint(format!("the end of its log:\n{said}")) })
-            }
-        }
+/// Says what is waited for.
+pub(crate) fn tell(ctx: &Context, note: Option<String>) {
+    if let Some(message) = note {
+        ctx.emit(Event::Note { message });
     }
 }
 
-fn not_up(target: &Target, failure: Failure, said: &str) -> Failure {
+/// A target of one pod is that pod; of several, each has a number.
+fn identities_of(seen: &Seen) -> Vec<(String, String)> {
+    let identities = seen.pods.iter().filter_map(|pod| Some((pod.metadata.name.as_ref()?, pod.metadata.uid.as_ref()?)));
+    numbered("pod", &seen.target, identities.map(|(name, uid)| format!("{name}/{uid}")).collect())
+}
+
+/// Facts of a target by name: `KIND/TARGET` where there is one, and `KIND/TARGET/NUMBER` where there are more.
+pub(crate) fn numbered(kind: &str, target: &str, values: Vec<String>) -> Vec<(String, String)> {
+    let is_one = values.len() == 1;
+    let key = |number: usize| if is_one { format!("{kind}/{target}") } else { format!("{kind}/{target}/{number}") };
+    values.into_iter().enumerate().map(|(number, value)| (key(number), value)).collect()
+}
+
+/// What is kept of a target, by the names of the readings.
+fn readings_of(seen: &Seen) -> Vec<(String, Value)> {
+    let target = &seen.target;
+    let name_of = |object: &Value| object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let pods: Vec<Value> = seen.pods.iter().filter_map(|pod| serde_json::to_value(pod).ok()).map(without_secrets).collect();
+    let is_one = seen.objects.is_empty() && pods.len() == 1;
+    let pods = pods.into_iter().map(|pod| {
+        let name =
+            if is_one { format!("readings/pod-{target}.json") } else { format!("readings/pods/{target}/{}.json", name_of(&pod)) };
+        (name, pod)
+    });
+    let objects = seen.objects.iter().map(|object| {
+        let kind = object["kind"].as_str().unwrap_or("object").to_lowercase();
+        (format!("readings/objects/{target}/{kind}-{}.json", name_of(object)), without_secrets(object.clone()))
+    });
+    pods.chain(objects).collect()
+}
+
+impl BroughtUp {
+    /// The nodes that it runs on, each once.
+    pub(crate) fn nodes(&self) -> BTreeSet<String> {
+        self.pods.iter().map(|pod| pod.node.clone()).filter(|node| !node.is_empty()).collect()
+    }
+
+    /// The image that really runs: that of each pod's first container, where they agree.
+    pub(crate) fn image(&self) -> Option<Image> {
+        let mut images = self.pods.iter().map(|pod| pod.containers.first().map(|container| &container.image));
+        let first = images.next()??;
+        images.all(|image| image == Some(first)).then(|| first.clone())
+    }
+
+    /// Fails where a pod has ended.
+    pub(crate) fn check(&self, target: &str) -> Result<(), Failure> {
+        let there: Vec<Pod> = self.cluster.list("Pod", &self.namespace, &self.selector)?;
+        for known in &self.pods {
+            let Some(pod) = there.iter().find(|pod| pod.metadata.uid.as_ref() == Some(&known.uid)) else {
+                let message = format!("the pod `{}` of target `{target}` has gone before it was ready", known.name);
+                return Err(Failure::environment("target_ended", message));
+            };
+            if let Some(trouble) = trouble_of(pod).filter(|trouble| trouble.lasts) {
+                let said = self.cluster.log(&self.namespace, &known.name, Some(10)).unwrap_or_default();
+                let failure = trouble.failure;
+                let message = format!("target `{target}` ended before it was ready: {}", failure.message);
+                let failure = Failure { message, code: "target_ended".to_owned(), ..failure };
+                return Err(if said.is_empty() { failure } else { failure.hint(format!("the end of its log:\n{said}")) });
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn not_up(target: &Target, failure: Failure, said: &str) -> Failure {
     let message = format!("target `{}` does not come up: {}", target.name, failure.message);
     let failure = Failure { message, ..failure }.lasting();
     if said.trim().is_empty() { failure } else { failure.hint(format!("the end of its log:\n{}", said.trim_end())) }
@@ -218,3 +298,6 @@ fn port_of(target: &Target) -> Result<u16, Failure> {
         Failure::definition("target_url", format!("target `{}` is at `{address}`, which is not an address", target.name))
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -54,7 +54,7 @@ pub(crate) fn wait(
 fn not_ready(target: &Target, address: &str, question: &Question, why: &str) -> Failure {
     let limit = Duration::from_nanos(target.ready_timeout_ns.0);
     let hint = match target.kind {
-        TargetKind::Endpoint => format!(
+        TargetKind::Endpoint | TargetKind::InferenceService => format!(
             "is a server up at `{address}`? Assay tried `{question}` until then; `ready.timeout` gives the server more time"
         ),
         _ => "look into its log beside the stage's, or give it more time with `ready.timeout`".to_owned(),

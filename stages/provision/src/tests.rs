@@ -147,3 +147,69 @@ fn a_secret_that_is_not_there_is_named() {
     target.url = None;
     insta::assert_snapshot!(address_of(&target).expect_err("nowhere").message, @"target `t` has no address at which it could be asked");
 }
+
+#[test]
+fn what_only_a_cluster_has_is_refused_on_one_machine() {
+    insta::assert_snapshot!(only_in_a_cluster(&target("objects", &[])), @r"
+    error[target_kind]: target `t` of `kind: objects` is there in a cluster only
+
+    hint: run the pipeline with `--on kubernetes`
+    ");
+}
+
+/// A target as it was found on these nodes.
+fn found(nodes: &[&str]) -> ProvisionedTarget {
+    let pod = |node: &&str| json!({"name": format!("on-{node}"), "uid": "u", "node": node, "containers": []});
+    let found = json!({
+        "id": "t", "kind": "objects", "hosts": nodes, "version": {"source": "unknown", "how": "a test"}, "models": [], "probes": [],
+        "pods": nodes.iter().map(pod).collect::<Vec<_>>(),
+    });
+    serde_json::from_value(found).expect("a target")
+}
+
+#[test]
+fn a_node_is_known_by_this_stage_or_by_a_probe_or_not_at_all() {
+    let objects = target("objects", &[("cpu_vendor", "AMD")]);
+    let seen = |model: &str| HostFacts { cpu_model: Fact::observed(model.to_owned(), "a test"), ..HostFacts::unknown("a test") };
+    let probed = Probed::from([
+        ("b".to_owned(), Ok(hardware::NodeFacts { facts: seen("EPYC"), software: Vec::new() })),
+        ("c".to_owned(), Err("no node takes the pod".to_owned())),
+    ]);
+    let hosts = hosts_of_cluster(seen("Xeon"), "a", &[found(&["a", "b", "c", "d"])], &[&objects], probed);
+    let told = |host: &Host| {
+        let model = &host.facts.cpu_model;
+        let vendor = host.facts.cpu_vendor.value.as_deref().unwrap_or("?");
+        format!("{} {}: {} {vendor}", host.name, host.roles[0], model.value.as_deref().unwrap_or(&model.how))
+    };
+    insta::assert_snapshot!(hosts.iter().map(told).collect::<Vec<_>>().join("\n"), @r"
+    a target: Xeon AMD
+    b target: EPYC AMD
+    c target: no node takes the pod AMD
+    d target: another node than the one that asked was neither probed nor declared AMD
+    load client: load pods are placed when execute starts ?
+    ");
+}
+
+#[test]
+fn every_node_of_a_target_is_placed() {
+    let here = |name: &str| Some(name.to_lowercase());
+    let here = InPod::here(here).expect("a pod");
+    let of = |nodes: &[&str]| {
+        let placement = placement(&[], Some(&here), &[found(nodes)]);
+        placement
+            .into_iter()
+            .filter(|(key, _)| key.starts_with("node/"))
+            .map(|(key, node)| format!("{key}={node}"))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(of(&["a"]), ["node/t=a"]);
+    assert_eq!(of(&["a", "b"]), ["node/t/0=a", "node/t/1=b"]);
+    assert_eq!(of(&[]), [""; 0], "of what nobody brought up as pods nothing is known");
+}
+
+#[test]
+fn a_flush_has_to_reach_every_pod() {
+    let check = |isolation, pods| check_flush(isolation, &target("objects", &[]), pods).err().map(|failure| failure.message);
+    assert_eq!((check(Isolation::Flush, 0), check(Isolation::Flush, 1), check(Isolation::RestartTarget, 2)), (None, None, None));
+    insta::assert_snapshot!(check(Isolation::Flush, 2).expect("refused"), @"`isolation: flush` empties the cache of one pod, and target `t` has 2");
+}

@@ -41,7 +41,7 @@ pub(crate) struct Drive {
     /// Fetch nothing: what only a network could pin stays unpinned
     #[arg(long)]
     no_fetch: bool,
-    /// The queue that load waits in
+    /// The queue that targets and load wait in
     #[arg(long, value_name = "NAME")]
     queue: Option<String>,
     /// How long a pod that cannot start is waited for

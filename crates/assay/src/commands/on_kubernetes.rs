@@ -33,7 +33,7 @@ const LOOK: Duration = Duration::from_millis(500);
 pub(crate) struct OnKubernetes {
     #[command(flatten)]
     at: InCluster,
-    /// The queue that load waits in, where the cluster has queues (Kueue)
+    /// The queue that targets and load wait in, where the cluster has queues (Kueue)
     #[arg(long, value_name = "NAME")]
     queue: Option<String>,
     /// Start the run and leave it to itself

@@ -68,6 +68,9 @@ pub(crate) struct InstallOptions {
     /// Do not let stages read nodes: the facts of nodes are unknown then
     #[arg(long)]
     without_nodes: bool,
+    /// A namespace whose InferenceServices targets may name; may be given several times
+    #[arg(long = "serving-namespace", value_name = "NAME")]
+    serving_namespaces: Vec<String>,
     /// The TrustPolicy file of the cluster's runs
     #[arg(long, value_name = "FILE")]
     pub(crate) trust: Option<PathBuf>,
@@ -99,6 +102,7 @@ impl InstallOptions {
             store_namespace: None,
             store_size: STORE_SIZE.to_owned(),
             without_nodes: false,
+            serving_namespaces: Vec::new(),
             trust: None,
         }
     }
@@ -146,6 +150,7 @@ impl InstallOptions {
                 .as_ref()
                 .map(|(namespace, size)| ServedStore { namespace, size: (makes == Makes::Store).then_some(size) }),
             reads_nodes: !self.without_nodes,
+            serving_namespaces: &self.serving_namespaces,
         };
         let objects = installation(&install, keys);
         Ok((site, objects))

@@ -4,15 +4,19 @@
 
 use std::collections::BTreeSet;
 
-use assay_cluster::{Cluster, ConfigMap, EXPIRES, Job, MANAGED_BY, Place, Pod, RUN, STAGE, Site, has_ended};
+use assay_cluster::{Cluster, ConfigMap, EXPIRES, Job, MANAGED_BY, Place, RUN, STAGE, Site, TARGET_KINDS, has_ended};
 use assay_manifest::Instant;
 use assay_stage::{Clock, Failure};
+use serde_json::Value;
 
 /// Deletes what has expired, and what lost its root.
 pub(crate) fn tidy(cluster: &Cluster, site: &Site) -> Result<(), Failure> {
     let ours = format!("{}={},{RUN}", MANAGED_BY.0, MANAGED_BY.1);
     // Before the roots: a run that starts meanwhile has its root first, and is found.
-    let targets: Vec<Pod> = cluster.list("Pod", &site.targets_namespace, &ours)?;
+    let mut targets: Vec<Value> = Vec::new();
+    for kind in TARGET_KINDS {
+        targets.extend(cluster.list::<Value>(kind, &site.targets_namespace, &ours)?);
+    }
     let roots: Vec<ConfigMap> = cluster.list("ConfigMap", &site.namespace, &ours)?;
     let drivers: Vec<Job> = cluster.list("Job", &site.namespace, &format!("{ours},{STAGE}=driver"))?;
     let driven: BTreeSet<String> = drivers.iter().filter(|job| !has_ended(job)).filter_map(|job| run_of(&job.metadata)).collect();
@@ -28,11 +32,13 @@ pub(crate) fn tidy(cluster: &Cluster, site: &Site) -> Result<(), Failure> {
         cluster.delete(&Place::named("ConfigMap", &site.namespace, name), uid)?;
     }
     // Owners are of one namespace: whoever takes a root away whose driver has died leaves its targets behind.
-    let orphans: BTreeSet<String> =
-        targets.iter().filter_map(|pod| run_of(&pod.metadata)).filter(|run| !live.contains(run)).collect();
+    let of_run = |target: &Value| target["metadata"]["labels"][RUN].as_str().map(str::to_owned);
+    let orphans: BTreeSet<String> = targets.iter().filter_map(of_run).filter(|run| !live.contains(run)).collect();
     for run in orphans {
         tracing::info!(run, "targets of a run that is no more");
-        cluster.delete_all("Pod", &site.targets_namespace, &format!("{RUN}={run}"))?;
+        for kind in TARGET_KINDS {
+            cluster.delete_all(kind, &site.targets_namespace, &format!("{RUN}={run}"))?;
+        }
     }
     Ok(())
 }

@@ -75,9 +75,14 @@ impl Cluster {
 
     /// All that a pod has said, or its last lines.
     pub fn log(&self, namespace: &str, pod: &str, tail: Option<i64>) -> Result<String, assay_stage::Failure> {
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let limit = if tail.is_some() { MAX_TAIL_BYTES } else { MAX_LOG_BYTES };
-        let parameters = LogParams { tail_lines: tail, limit_bytes: Some(limit), ..LogParams::default() };
+        self.log_within(namespace, pod, tail, limit)
+    }
+
+    /// The beginning of what a pod has said, or of its last lines: so many bytes.
+    pub fn log_within(&self, namespace: &str, pod: &str, tail: Option<i64>, bytes: i64) -> Result<String, assay_stage::Failure> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let parameters = LogParams { tail_lines: tail, limit_bytes: Some(bytes), ..LogParams::default() };
         self.runtime.block_on(pods.logs(pod, &parameters)).map_err(|error| super::failure_of(&error))
     }
 }

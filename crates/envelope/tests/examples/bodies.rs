@@ -297,6 +297,28 @@ fn targets() -> Value {
             "image": image(),
             "hardware": {},
         },
+        {
+            "name": "pair",
+            "kind": "objects",
+            "url": "http://pair:8000",
+            "command": [],
+            "env": [],
+            "objects": [{
+                "path": "targets/pair.yaml", "origin": "targets/pair.yaml", "executable": false,
+                "artifact": artifact("targets/pair/targets/pair.yaml", 1_204, "application/octet-stream"),
+            }],
+            "ready_timeout_ns": "300000000000",
+            "hardware": {},
+        },
+        {
+            "name": "served",
+            "kind": "inference_service",
+            "command": [],
+            "env": [],
+            "inference_service": {"api": "kserve", "name": "chat-8b", "namespace": "serving", "path": "/openai"},
+            "ready_timeout_ns": "300000000000",
+            "hardware": {},
+        },
     ])
 }
 
@@ -438,6 +460,23 @@ fn environment(plan: Digest, incarnation: u32) -> Environment {
                 "models": ["chat-8b"],
                 "image": image(),
                 "probes": [{"question": "GET /health", "ready": true, "answer": "200", "waited_ns": "41250000000"}],
+            },
+            {
+                "id": "served",
+                "kind": "inference_service",
+                "hosts": ["node-a"],
+                "address": "http://chat-8b-predictor.serving.svc.cluster.local/openai",
+                "version": {"source": "unknown", "how": "GET /version: 404 Not Found"},
+                "models": ["chat-8b"],
+                "pods": [{
+                    "name": "chat-8b-predictor-5d9c7b6f4-x2k8p", "uid": "0f6b1f0e-7d0a-4f57-9a63-2f1d5c8e9b10", "node": "node-a",
+                    "containers": [{
+                        "name": "kserve-container", "image": image(), "command": ["--model_name=chat-8b", "--api-key", "***"],
+                        "env": ["HF_TOKEN"], "limits": {"nvidia.com/gpu": "1"},
+                    }],
+                }],
+                "settings": {"model_format": "huggingface", "storage_uri": "hf://team/chat-8b"},
+                "probes": [],
             },
         ],
         "controls": controls(),

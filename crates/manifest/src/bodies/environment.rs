@@ -229,6 +229,36 @@ pub struct Probe {
     pub waited_ns: Count,
 }
 
+/// A container of a target's pod.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ContainerFacts {
+    /// Its name in the pod.
+    pub name: String,
+    /// The image that really runs.
+    pub image: Image,
+    /// Program and arguments, as far as the pod says them. What looks like a secret is masked.
+    pub command: Vec<String>,
+    /// The names of its variables.
+    pub env: Vec<String>,
+    /// What it may use at most, by resource: GPUs are among them.
+    pub limits: BTreeMap<String, String>,
+}
+
+/// A pod of a target.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PodFacts {
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// The node that it runs on.
+    pub node: String,
+    /// Its containers, without those that only prepare it.
+    pub containers: Vec<ContainerFacts>,
+}
+
 /// A target as it was found or brought up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -249,6 +279,12 @@ pub struct ProvisionedTarget {
     /// The image that really runs, for containers.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub image: Option<Image>,
+    /// Its pods by name, where it runs as pods.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub pods: Vec<PodFacts>,
+    /// What an InferenceService says of model and engine, such as `storage_uri` and `runtime`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub settings: BTreeMap<String, String>,
     /// Asked until it was ready.
     pub probes: Vec<Probe>,
 }

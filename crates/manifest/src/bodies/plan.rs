@@ -37,7 +37,35 @@ words!(
     Process = "process",
     /// The built-in reference endpoint.
     Simulator = "simulator",
+    /// Kubernetes objects that provision brings up.
+    Objects = "objects",
+    /// An InferenceService that is already up.
+    InferenceService = "inference_service",
 );
+
+words!(
+    /// Whose InferenceServices there are.
+    InferenceApi, "API of inference services",
+    /// KServe's: `serving.kserve.io/v1beta1`.
+    Kserve = "kserve",
+    /// OME's: `ome.io/v1beta1`.
+    Ome = "ome",
+);
+
+/// An InferenceService of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct InferenceService {
+    /// Whose it is.
+    pub api: InferenceApi,
+    /// Its name.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Where its API begins, behind the address that it gives.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub path: Option<String>,
+}
 
 /// One place in a case's sweep.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -212,7 +240,7 @@ pub struct Target {
     pub name: Name,
     /// What it is.
     pub kind: TargetKind,
-    /// For an endpoint: its address.
+    /// Its address. Of objects: one of their Services by its name.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub url: Option<String>,
     /// For a process: program and arguments.
@@ -222,6 +250,12 @@ pub struct Target {
     /// Headers of each request to it; what is secret is a reference.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub headers: Vec<EnvVar>,
+    /// Files with the Kubernetes objects that it consists of, pinned.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub objects: Vec<PinnedFile>,
+    /// The InferenceService that it is.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub inference_service: Option<InferenceService>,
     /// Settings of a simulator, by option.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub config: BTreeMap<String, String>,
@@ -363,7 +397,7 @@ pub struct Plan {
     pub queries: Vec<PinnedFile>,
 }
 
-// The scripts and files are artifacts of the Source (or, fetched from a URL, of the plan): either way the Plan pins them.
+// The scripts, files and objects are artifacts of the Source (or, fetched from a URL, of the plan): either way the Plan pins them.
 body!(Plan, |plan| {
     let mut artifacts: Vec<&Artifact> = Vec::new();
     for workload in &plan.workloads {
@@ -375,6 +409,7 @@ body!(Plan, |plan| {
         let tokenizer = workload.serving.as_ref().and_then(|work| work.tokenizer.file.as_ref());
         artifacts.extend(tokenizer.map(|file| &file.artifact));
     }
+    artifacts.extend(plan.targets.iter().flat_map(|target| &target.objects).map(|file| &file.artifact));
     artifacts.extend(plan.queries.iter().map(|file| &file.artifact));
     artifacts
 });

@@ -81,6 +81,8 @@ fn recorded(version: Option<&str>, models: &[&str]) -> ProvisionedTarget {
         version: version.map_or_else(|| Fact::unknown("404"), |version| Fact::observed(version.to_owned(), "GET /version")),
         models: models.iter().map(|model| (*model).to_owned()).collect(),
         image: None,
+        pods: vec![],
+        settings: std::collections::BTreeMap::new(),
         probes: vec![],
     }
 }

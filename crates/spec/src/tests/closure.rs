@@ -75,6 +75,38 @@ fn each_path_is_asked_for_once() {
 }
 
 #[test]
+fn objects_of_targets_belong_to_the_closure_and_have_to_read() {
+    let targets =
+        "  targets:\n    - {name: vllm, kind: objects, objects: [targets/a.yaml, targets/b.yaml], url: 'http://vllm:8000'}";
+    let pipeline = with(PIPELINE, "[stream]", "[chat]");
+    let mut files = repository(&[
+        ("pipelines/nightly.yaml", &with(&pipeline, "  targets:\n    - {name: here, kind: host}", targets)),
+        ("workloads/chat/workload.yaml", SERVING),
+        ("targets/a.yaml", "kind: Service\n---\nkind: Deployment\n"),
+        ("targets/b.yaml", "kind: ConfigMap\n"),
+    ]);
+    let closed = close("pipelines/nightly.yaml", &files).expect("a closure");
+    let paths: Vec<_> = closed.files.iter().map(|file| file.path.as_str()).collect();
+    assert_eq!(paths[2..], ["targets/a.yaml", "targets/b.yaml"]);
+    files.insert("targets/a.yaml".to_owned(), b"kind: [\n".to_vec());
+    files.remove("targets/b.yaml");
+    assert_snapshot!(refusal("pipelines/nightly.yaml", &files), @r"
+    error: this is not YAML: while parsing a node, did not find expected node content
+     --> targets/a.yaml:2:1
+      |
+    2 |
+      | ^
+
+    error: there is no file `targets/b.yaml`
+     --> pipelines/nightly.yaml:7:61
+      |
+    7 |     - {name: vllm, kind: objects, objects: [targets/a.yaml, targets/b.yaml], url: 'http://vllm:8000'}
+      |                                                             ^^^^^^^^^^^^^^
+    hint: paths of objects are relative to the repository's root
+    ");
+}
+
+#[test]
 fn missing_files_are_named_where_they_are_asked_for() {
     let mut files = whole();
     for path in ["workloads/stream/run.sh", "workloads/stream/stream.c", "workloads/stream/README.md", "queries/q.sql"] {

@@ -139,7 +139,7 @@ fn nothing_is_left_without_a_partner() {
       |
     5 |   workloads: [chat]
       |               ^^^^
-    hint: add a target that is an `endpoint`, a `process` or a `simulator`
+    hint: add a target that is an `endpoint`, a `process`, a `simulator`, `objects` or an `inference_service`
 
     error: no workload of this pipeline runs on the target `here` of `kind: host`
      --> pipeline.yaml:7:7

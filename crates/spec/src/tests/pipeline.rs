@@ -67,7 +67,7 @@ fn fields_of_another_kind_of_target_are_refused() {
       |
     7 |     - {name: here, kind: host, url: http://localhost}
       |                                ^^^
-    hint: it belongs to `kind: endpoint` or `kind: process` or `kind: simulator`; remove it
+    hint: it belongs to `kind: endpoint` or `kind: process` or `kind: simulator` or `kind: objects`; remove it
     ");
     assert_snapshot!(minimal("kind: host", "kind: endpoint"), @r"
     error: `spec.targets[0]` lacks `url` for `kind: endpoint`
@@ -94,7 +94,7 @@ fn fields_of_another_kind_of_target_are_refused() {
     hint: program and arguments
     ");
     assert_snapshot!(minimal("kind: host", "kind: pod"), @r"
-    error: `spec.targets[0].kind` must be one of `host`, `endpoint`, `process`, `simulator`, not `pod`
+    error: `spec.targets[0].kind` must be one of `host`, `endpoint`, `process`, `simulator`, `objects`, `inference_service`, not `pod`
      --> a.yaml:7:26
       |
     7 |     - {name: here, kind: pod}
@@ -294,8 +294,35 @@ fn only_what_assay_starts_can_be_restarted() {
       |
     6 |   isolation: restart_target
       |              ^^^^^^^^^^^^^^
-    hint: only a `process` or `simulator` is started by Assay
+    hint: only a `process`, `simulator` or `objects` are started by Assay
     ");
+}
+
+#[test]
+fn targets_of_a_cluster_are_read() {
+    let target = |fields: &str| {
+        let text = with(PIPELINE, "    - {name: here, kind: host}", &format!("    - {{name: t, {fields}}}"));
+        crate::Pipeline::parse("a.yaml", text.as_bytes()).map(|pipeline| pipeline.spec.targets[0].clone())
+    };
+    let objects = target("kind: objects, objects: [a/../b.yaml], url: 'http://t:80'").map(|_| ()).expect_err("a detour");
+    assert!(objects[0].message.contains("must not lead out") || objects[0].hint.as_ref().is_some_and(|hint| hint.contains("..")));
+    let objects = target("kind: objects, objects: [./a.yaml, b.yaml], url: 'http://t:80'").expect("a target");
+    assert_eq!((objects.kind, objects.objects.join(" ")), (TargetKind::Objects, "a.yaml b.yaml".to_owned()));
+    let service = target("kind: inference_service, inference_service: {api: ome, name: llama, namespace: serving}").expect("one");
+    let reference = service.inference_service.expect("a reference");
+    assert_eq!((reference.name.as_str(), reference.namespace.as_str(), reference.path), ("llama", "serving", None));
+    for bad in [
+        "kind: objects, url: 'http://t:80'",
+        "kind: objects, objects: [], url: 'http://t:80'",
+        "kind: objects, objects: [a.yaml]",
+        "kind: inference_service",
+        "kind: inference_service, url: 'http://t:80', inference_service: {api: ome, name: llama, namespace: serving}",
+        "kind: inference_service, inference_service: {api: seldon, name: llama, namespace: serving}",
+        "kind: inference_service, inference_service: {api: ome, name: a.b, namespace: serving}",
+        "kind: process, command: [a], url: 'http://t:80', objects: [a.yaml]",
+    ] {
+        assert!(target(bad).is_err(), "{bad}");
+    }
 }
 
 #[test]

@@ -1,0 +1,153 @@
+//! InferenceServices that somebody else has brought up: whether one is ready, where it is, and what it says of model and engine.
+
+use std::collections::BTreeMap;
+
+use assay_manifest::InferenceApi;
+use serde_json::Value;
+
+/// The longest text that is kept of one.
+const MAX_TEXT: usize = 500;
+
+/// What an InferenceService that is ready says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Served {
+    /// Where it is reached.
+    pub address: String,
+    /// What it says of model and engine, by name.
+    pub settings: BTreeMap<String, String>,
+}
+
+/// What the kind is called when it is asked for, because two APIs have one of that name.
+pub fn kind_of(api: InferenceApi) -> &'static str {
+    match api {
+        InferenceApi::Kserve => KSERVE,
+        InferenceApi::Ome => OME,
+    }
+}
+
+pub(crate) const KSERVE: &str = "InferenceService.serving.kserve.io";
+pub(crate) const OME: &str = "InferenceService.ome.io";
+
+/// The version of the API, and the label by which a service's pods are found.
+pub fn api_of(api: InferenceApi) -> (&'static str, &'static str) {
+    match api {
+        InferenceApi::Kserve => ("serving.kserve.io/v1beta1", "serving.kserve.io/inferenceservice"),
+        InferenceApi::Ome => ("ome.io/v1beta1", "ome.io/inferenceservice"),
+    }
+}
+
+/// What is told of model and engine, and where it stands: the first that is there counts.
+const SETTINGS: [(&str, &str); 10] = [
+    ("model", "/spec/model/name"),
+    ("model", "/spec/predictor/model/baseModel"),
+    ("storage_uri", "/spec/predictor/model/storageUri"),
+    ("storage_uri", "/spec/predictor/model/storage/path"),
+    ("model_format", "/spec/predictor/model/modelFormat/name"),
+    ("model_format_version", "/spec/predictor/model/modelFormat/version"),
+    ("protocol_version", "/spec/predictor/model/protocolVersion"),
+    ("runtime", "/spec/runtime/name"),
+    ("runtime", "/spec/predictor/model/runtime"),
+    ("deployment_mode", "/status/deploymentMode"),
+];
+
+/// What a service says, or why it is not ready.
+pub fn served(service: &Value) -> Result<Served, String> {
+    let status = &service["status"];
+    let conditions = status["conditions"].as_array().map_or(&[][..], Vec::as_slice);
+    let Some(ready) = conditions.iter().find(|condition| condition["type"] == "Ready") else {
+        return Err("it has no condition `Ready` yet".to_owned());
+    };
+    if ready["status"] != "True" {
+        let part = |name: &str| text(&ready[name]).filter(|text| !text.is_empty());
+        let why = [part("reason"), part("message")].into_iter().flatten().collect::<Vec<_>>().join(": ");
+        let state = text(&ready["status"]).unwrap_or_else(|| "unknown".to_owned());
+        return Err(format!("its condition `Ready` is {state}{}{why}", if why.is_empty() { "" } else { ": " }));
+    }
+    let (seen, generation) = (status["observedGeneration"].as_i64(), service["metadata"]["generation"].as_i64());
+    if let (Some(seen), Some(generation)) = (seen, generation)
+        && seen < generation
+    {
+        return Err("its controller has not seen its last change yet".to_owned());
+    }
+    let address = text(&status["address"]["url"]).or_else(|| text(&status["url"]));
+    let address = address
+        .filter(|url| is_address(url))
+        .ok_or("it is ready, but gives no address in `status.address.url` or `status.url`")?;
+    let mut settings = BTreeMap::new();
+    for (name, path) in SETTINGS {
+        if let Some(value) = service.pointer(path).and_then(text) {
+            settings.entry(name.to_owned()).or_insert(value);
+        }
+    }
+    Ok(Served { address: address.trim_end_matches('/').to_owned(), settings })
+}
+
+/// A text of somebody else's object, as a message or report may show it.
+fn text(value: &Value) -> Option<String> {
+    let text = value.as_str()?;
+    Some(text.chars().take(MAX_TEXT).map(|letter| if letter.is_control() { ' ' } else { letter }).collect())
+}
+
+/// An address without credentials that a request's first line can carry.
+fn is_address(url: &str) -> bool {
+    let is_http = ["http://", "https://"].iter().any(|scheme| url.starts_with(scheme));
+    is_http && url.bytes().all(|byte| byte.is_ascii_graphic()) && !url.contains(['@', '?', '#'])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn service(status: &Value) -> Value {
+        json!({
+            "metadata": {"name": "llama", "generation": 2},
+            "spec": {"predictor": {"model": {
+                "modelFormat": {"name": "huggingface"}, "storageUri": "hf://meta/llama", "runtime": "kserve-vllm", "args": ["--x"],
+            }}},
+            "status": status,
+        })
+    }
+
+    fn ready(more: Value) -> Value {
+        let mut status =
+            json!({"conditions": [{"type": "PredictorReady", "status": "True"}, {"type": "Ready", "status": "True"}]});
+        for (name, value) in more.as_object().cloned().unwrap_or_default() {
+            status[name] = value;
+        }
+        status
+    }
+
+    #[test]
+    fn one_that_is_ready_says_where_it_is_and_what_it_serves() {
+        let found = served(&service(&ready(json!({
+            "address": {"url": "http://llama-predictor.serving.svc.cluster.local/"}, "url": "http://llama.example.org",
+            "observedGeneration": 2,
+        }))));
+        let found = found.expect("ready");
+        assert_eq!(found.address, "http://llama-predictor.serving.svc.cluster.local");
+        insta::assert_snapshot!(format!("{:?}", found.settings), @r#"{"model_format": "huggingface", "runtime": "kserve-vllm", "storage_uri": "hf://meta/llama"}"#);
+        let only_url = served(&service(&ready(json!({"url": "https://llama.example.org"})))).expect("ready");
+        assert_eq!(only_url.address, "https://llama.example.org");
+        let ome = json!({"spec": {"model": {"name": "llama-3"}, "runtime": {"name": "srt"}}, "status": ready(json!({"url": "http://a"}))});
+        insta::assert_snapshot!(format!("{:?}", served(&ome).expect("ready").settings), @r#"{"model": "llama-3", "runtime": "srt"}"#);
+    }
+
+    #[test]
+    fn one_that_is_not_ready_says_why() {
+        let why = |status: Value| served(&service(&status)).expect_err("not ready");
+        insta::assert_snapshot!(why(json!({})), @"it has no condition `Ready` yet");
+        let waits =
+            json!({"conditions": [{"type": "Ready", "status": "False", "reason": "PredictorNotReady", "message": "no\nGPU"}]});
+        insta::assert_snapshot!(why(waits), @"its condition `Ready` is False: PredictorNotReady: no GPU");
+        insta::assert_snapshot!(why(json!({"conditions": [{"type": "Ready", "status": "Unknown"}]})), @"its condition `Ready` is Unknown");
+        insta::assert_snapshot!(why(ready(json!({"url": "http://a", "observedGeneration": 1}))), @"its controller has not seen its last change yet");
+        insta::assert_snapshot!(why(ready(json!({}))), @"it is ready, but gives no address in `status.address.url` or `status.url`");
+        for bad in ["ftp://a", "http://u:p@a", "http://a b", "http://a/?k=v", "a", ""] {
+            assert!(served(&service(&ready(json!({"url": bad})))).is_err(), "{bad}");
+        }
+        for odd in [json!(null), json!(1), json!({"conditions": {}}), json!({"conditions": [1, {"type": 2}]})] {
+            assert!(served(&service(&odd)).is_err(), "{odd}");
+        }
+    }
+}

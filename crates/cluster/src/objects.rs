@@ -1,0 +1,449 @@
+//! Targets that consist of Kubernetes objects of the repository: what such objects may be, and whether they are up.
+
+use std::collections::BTreeSet;
+
+use assay_manifest::RunId;
+use assay_stage::Failure;
+use k8s_openapi::api::core::v1::{Event, Pod};
+use serde_json::{Value, json};
+
+use crate::standing::{trouble_of_event, trouble_of_refusal};
+use crate::{MANAGED_BY, Object, QUEUE, RUN, TARGET, Trouble, phase, trouble_of};
+
+/// What a target may consist of, with the version of each, in the order in which it is made: what is mounted and how it is reached
+/// comes before what runs.
+const KINDS: [(&str, &str); 5] =
+    [("ConfigMap", "v1"), ("Service", "v1"), ("Pod", "v1"), ("Deployment", "apps/v1"), ("StatefulSet", "apps/v1")];
+/// What targets consist of, whatever brings them up, in the order in which it is taken down: what makes pods goes before they do.
+pub const TARGET_KINDS: [&str; 5] = ["Deployment", "StatefulSet", "Pod", "Service", "ConfigMap"];
+/// The most objects of one target: enough for a server in several parts, few enough to review.
+const MAX_OBJECTS: usize = 50;
+/// The most pods of one target.
+const MAX_PODS: i64 = 64;
+/// The longest name of an object.
+const MAX_NAME: usize = 63;
+/// The longest name of what makes pods: theirs, and labels that they get, are longer.
+const MAX_MAKER_NAME: usize = 40;
+/// What Pod Security `restricted` lets a volume be.
+const VOLUMES: [&str; 7] = ["configMap", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"];
+/// What a Service may say: it is reached by its name, and from within the cluster.
+const OF_SERVICES: [&str; 6] =
+    ["clusterIP", "ports", "publishNotReadyAddresses", "selector", "sessionAffinity", "sessionAffinityConfig"];
+/// How names begin of what is Assay's.
+const OWN: &str = "assay";
+
+/// For whom objects are brought up.
+pub struct ObjectsOf<'a> {
+    /// Where.
+    pub namespace: &'a str,
+    /// The run.
+    pub run_id: &'a RunId,
+    /// The target's name in the plan.
+    pub target: &'a str,
+    /// The queue that their pods wait in, where the cluster has queues.
+    pub queue: Option<&'a str>,
+}
+
+/// The objects of a target as they are to be made, from the files that hold them. Names stay as they are written; everything that selects
+/// or is selected carries the labels of run and target, so that two runs never select each other's pods.
+///
+/// # Errors
+/// Everything that an object may not be, in one go.
+pub fn target_objects(of: &ObjectsOf<'_>, files: &[(String, Vec<Value>)]) -> Result<Vec<Object>, Failure> {
+    let mut check = Check { path: "", what: String::new(), problems: Vec::new() };
+    let (mut names, mut objects, mut pods) = (BTreeSet::new(), Vec::new(), 0i64);
+    for (path, documents) in files {
+        for object in documents {
+            check.path = path;
+            if let Some((kind, name)) = check.identity(object) {
+                if !names.insert((kind, name)) {
+                    check.refuse("is given twice");
+                }
+                pods = pods.saturating_add(check.object(kind, object));
+                objects.push(object);
+            }
+        }
+    }
+    if objects.len() > MAX_OBJECTS {
+        check.problems.push(format!("there are {} objects; a target has at most {MAX_OBJECTS}", objects.len()));
+    }
+    match pods {
+        0 if check.problems.is_empty() => check.problems.push("none of them brings up a pod".to_owned()),
+        pods if pods > MAX_PODS => check.problems.push(format!("they make {pods} pods; a target has at most {MAX_PODS}")),
+        _ => {}
+    }
+    if !check.problems.is_empty() {
+        let message = format!("the objects of target `{}` cannot be brought up:\n  {}", of.target, check.problems.join("\n  "));
+        return Err(Failure::definition("target_objects", message)
+            .hint("docs/kubernetes.md says what such objects may be; what needs more is measured as an `endpoint`"));
+    }
+    let mut built: Vec<Object> = objects.into_iter().map(|object| build(of, object)).collect();
+    built.sort_by_key(|object| KINDS.iter().position(|(kind, _)| object["kind"] == *kind));
+    Ok(built)
+}
+
+/// What is wrong with objects.
+struct Check<'a> {
+    path: &'a str,
+    /// The object, for people.
+    what: String,
+    problems: Vec<String>,
+}
+
+impl Check<'_> {
+    fn refuse(&mut self, why: impl AsRef<str>) {
+        self.problems.push(format!("`{}`: {} {}", self.path, self.what, why.as_ref()));
+    }
+
+    /// Refuses a member that is there and not false, 0 or empty.
+    fn refuse_set(&mut self, of: &Value, names: &[&str]) {
+        for name in names {
+            let is_set = match &of[*name] {
+                Value::Null | Value::Bool(false) => false,
+                Value::Number(number) => number.as_i64() != Some(0),
+                Value::String(text) => !text.is_empty(),
+                Value::Array(items) => !items.is_empty(),
+                Value::Bool(true) | Value::Object(_) => true,
+            };
+            if is_set {
+                self.refuse(format!("may not set `{name}`"));
+            }
+        }
+    }
+
+    /// Refuses members that are not among those.
+    fn refuse_others(&mut self, of: &Value, part: &str, names: &[&str]) {
+        let others = of.as_object().into_iter().flat_map(|members| members.keys()).filter(|name| !names.contains(&name.as_str()));
+        let others: Vec<String> = others.map(|name| format!("may not set `{part}.{}`", shown(name))).collect();
+        for other in others {
+            self.refuse(other);
+        }
+    }
+
+    /// Kind and name of an object that may be made.
+    fn identity(&mut self, object: &Value) -> Option<(&'static str, String)> {
+        let text = |name: &str| object[name].as_str().unwrap_or_default();
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        self.what = format!("the {} `{}`", shown(if text("kind").is_empty() { "object" } else { text("kind") }), shown(name));
+        let Some((kind, version)) = KINDS.into_iter().find(|(kind, _)| *kind == text("kind")) else {
+            let kinds = KINDS.map(|(kind, _)| kind).join(", ");
+            self.refuse(format!("is of no kind that a target may consist of: {kinds}"));
+            return None;
+        };
+        if text("apiVersion") != version {
+            self.refuse(format!("has to be of `apiVersion: {version}`"));
+        }
+        let most = if matches!(kind, "Deployment" | "StatefulSet") { MAX_MAKER_NAME } else { MAX_NAME };
+        if name.is_empty() || name.len() > most || !is_label(name) || (kind == "Service" && !name.starts_with(is_letter)) {
+            let begins = if kind == "Service" { ", beginning with a letter" } else { "" };
+            self.refuse(format!(
+                "needs a name of lower-case letters, digits and inner hyphens{begins}, at most {most} characters"
+            ));
+        }
+        Some((kind, name.to_owned()))
+    }
+
+    /// Checks everything else of an object, and gives the number of pods that it makes.
+    fn object(&mut self, kind: &str, object: &Value) -> i64 {
+        self.maps(object, maps_of(kind));
+        let metadata = &object["metadata"];
+        if !metadata["namespace"].is_null() {
+            self.refuse("names a namespace; it is made in that of the targets");
+        }
+        self.refuse_others(metadata, "metadata", &["annotations", "labels", "name", "namespace"]);
+        self.labels(&metadata["labels"]);
+        let spec = &object["spec"];
+        match kind {
+            "Service" => {
+                self.service(spec);
+                0
+            }
+            "Pod" => {
+                self.pod(spec);
+                1
+            }
+            "Deployment" | "StatefulSet" => {
+                self.refuse_set(spec, &["volumeClaimTemplates"]);
+                let template = &spec["template"];
+                self.refuse_others(&template["metadata"], "template.metadata", &["annotations", "labels"]);
+                self.labels(&template["metadata"]["labels"]);
+                self.labels(&spec["selector"]["matchLabels"]);
+                self.pod(&template["spec"]);
+                match &spec["replicas"] {
+                    Value::Null => 1,
+                    replicas => replicas.as_i64().filter(|count| *count >= 0).unwrap_or_else(|| {
+                        self.refuse("needs a whole number of `replicas`");
+                        0
+                    }),
+                }
+            }
+            _ => 0,
+        }
+    }
+
+    /// What labels are put into has to be a map, or absent.
+    fn maps(&mut self, object: &Value, paths: &[&str]) {
+        for path in paths {
+            if object.pointer(path).is_some_and(|part| !part.is_null() && !part.is_object()) {
+                self.refuse(format!("needs a map at `{}`", path.trim_start_matches('/').replace('/', ".")));
+            }
+        }
+    }
+
+    fn labels(&mut self, labels: &Value) {
+        let names = labels.as_object().into_iter().flat_map(|labels| labels.keys());
+        let own: Vec<&String> =
+            names.filter(|name| name.starts_with("assay.dev/") || *name == MANAGED_BY.0 || *name == QUEUE).collect();
+        for name in own {
+            self.refuse(format!("may not set the label `{}`, which is Assay's to set", shown(name)));
+        }
+    }
+
+    fn service(&mut self, spec: &Value) {
+        if !matches!(spec["type"].as_str(), None | Some("ClusterIP")) {
+            self.refuse("may be of `type: ClusterIP` only");
+        }
+        self.refuse_others(spec, "spec", &[&OF_SERVICES[..], &["type"]].concat());
+        if spec["selector"].as_object().is_none_or(serde_json::Map::is_empty) {
+            self.refuse("needs a `selector`");
+        }
+        self.labels(&spec["selector"]);
+    }
+
+    fn pod(&mut self, spec: &Value) {
+        self.refuse_set(
+            spec,
+            &["automountServiceAccountToken", "ephemeralContainers", "hostIPC", "hostNetwork", "hostPID", "nodeName"],
+        );
+        for name in ["serviceAccount", "serviceAccountName"] {
+            self.not_own(&spec[name], "the service account");
+        }
+        for secret in list(&spec["imagePullSecrets"]) {
+            self.not_own(&secret["name"], "the Secret");
+        }
+        for volume in list(&spec["volumes"]) {
+            self.volume(volume);
+        }
+        let containers = ["initContainers", "containers"].into_iter().flat_map(|part| list(&spec[part]));
+        containers.for_each(|container| self.container(container));
+    }
+
+    fn volume(&mut self, volume: &Value) {
+        let sources = volume.as_object().into_iter().flat_map(|members| members.keys()).filter(|name| *name != "name");
+        let others: Vec<&String> = sources.filter(|name| !VOLUMES.contains(&name.as_str())).collect();
+        for source in others {
+            self.refuse(format!("may not mount a volume of `{}`", shown(source)));
+        }
+        self.not_own(&volume["secret"]["secretName"], "the Secret");
+        for source in list(&volume["projected"]["sources"]) {
+            self.not_own(&source["secret"]["name"], "the Secret");
+            self.refuse_set(source, &["serviceAccountToken"]);
+        }
+    }
+
+    fn container(&mut self, container: &Value) {
+        // What a container of that name says of its end is believed as a stage's word.
+        if container["name"] == OWN {
+            self.refuse(format!("may not call a container `{OWN}`"));
+        }
+        let security = &container["securityContext"];
+        self.refuse_set(security, &["allowPrivilegeEscalation", "privileged"]);
+        if !list(&security["capabilities"]["add"]).is_empty() {
+            self.refuse("may not set `capabilities.add`");
+        }
+        for port in list(&container["ports"]) {
+            self.refuse_set(port, &["hostPort"]);
+        }
+        let references = list(&container["env"]).iter().map(|variable| &variable["valueFrom"]["secretKeyRef"]["name"]);
+        let whole = list(&container["envFrom"]).iter().map(|source| &source["secretRef"]["name"]);
+        references.chain(whole).for_each(|name| self.not_own(name, "the Secret"));
+    }
+
+    fn not_own(&mut self, name: &Value, what: &str) {
+        if let Some(name) = name.as_str().filter(|name| name.starts_with(OWN)) {
+            self.refuse(format!("may not use {what} `{}`: names with `{OWN}` are Assay's own", shown(name)));
+        }
+    }
+}
+
+/// The parts of an object that labels are put into, and what they stand in.
+fn maps_of(kind: &str) -> &'static [&'static str] {
+    match kind {
+        "Service" => &["/metadata", "/metadata/labels", "/spec", "/spec/selector"],
+        "Pod" => &["/metadata", "/metadata/labels", "/spec"],
+        "Deployment" | "StatefulSet" => &[
+            "/metadata",
+            "/metadata/labels",
+            "/spec",
+            "/spec/selector",
+            "/spec/selector/matchLabels",
+            "/spec/template",
+            "/spec/template/metadata",
+            "/spec/template/metadata/labels",
+            "/spec/template/spec",
+        ],
+        _ => &["/metadata", "/metadata/labels"],
+    }
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn is_letter(letter: char) -> bool {
+    letter.is_ascii_lowercase()
+}
+
+fn is_label(name: &str) -> bool {
+    let edge = |letter: char| is_letter(letter) || letter.is_ascii_digit();
+    name.starts_with(edge) && name.ends_with(edge) && name.chars().all(|letter| edge(letter) || letter == '-')
+}
+
+/// A text of a file as a message may show it.
+fn shown(text: &str) -> String {
+    text.chars().take(MAX_NAME).map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
+}
+
+fn build(of: &ObjectsOf<'_>, written: &Value) -> Object {
+    let mut object = written.clone();
+    object["metadata"]["namespace"] = json!(of.namespace);
+    mark(of, &mut object["metadata"]);
+    let choosing = [(RUN, json!(of.run_id)), (TARGET, json!(of.target))];
+    let choose = |selector: &mut Value| choosing.iter().for_each(|(name, value)| selector[*name] = value.clone());
+    match object["kind"].as_str().unwrap_or_default() {
+        "Service" => choose(&mut object["spec"]["selector"]),
+        "Deployment" | "StatefulSet" => {
+            choose(&mut object["spec"]["selector"]["matchLabels"]);
+            finish(of, &mut object["spec"]["template"]);
+        }
+        "Pod" => finish(of, &mut object),
+        _ => {}
+    }
+    object
+}
+
+/// Labels by which an object is found, and released.
+fn mark(of: &ObjectsOf<'_>, metadata: &mut Value) {
+    let labels = &mut metadata["labels"];
+    labels[MANAGED_BY.0] = json!(MANAGED_BY.1);
+    labels[RUN] = json!(of.run_id);
+    labels[TARGET] = json!(of.target);
+}
+
+/// What every pod has, alone or of a template: no token, and a place in the queue.
+fn finish(of: &ObjectsOf<'_>, pod: &mut Value) {
+    mark(of, &mut pod["metadata"]);
+    if let Some(queue) = of.queue {
+        pod["metadata"]["labels"][QUEUE] = json!(queue);
+    }
+    pod["spec"]["automountServiceAccountToken"] = json!(false);
+}
+
+/// Who has an object that is there already: none where it is this target's own.
+pub fn taken_by(of: &ObjectsOf<'_>, there: &Object) -> Option<Failure> {
+    let label = |name: &str| there["metadata"]["labels"][name].as_str();
+    if (label(RUN), label(TARGET)) == (Some(of.run_id.as_str()), Some(of.target)) {
+        return None;
+    }
+    let (kind, name) = (there["kind"].as_str().unwrap_or("object"), there["metadata"]["name"].as_str().unwrap_or_default());
+    let who = match (label(RUN), label(TARGET)) {
+        (Some(run), Some(target)) if run == of.run_id.as_str() => format!("target `{}` of this run uses it", shown(target)),
+        (Some(run), _) => format!("another run uses it: `{}`", shown(run)),
+        (None, _) => "it is not Assay's".to_owned(),
+    };
+    let message = format!("the {kind} `{name}` of target `{}` is in namespace `{}` already, and {who}", of.target, of.namespace);
+    Some(
+        Failure::environment("target_taken", message)
+            .hint("names stay as they are written: wait until the other has ended, or give the objects other names")
+            .lasting(),
+    )
+}
+
+/// The address at which a target's Service is reached from every namespace: `url` names it as its definition does.
+pub fn service_address(of: &ObjectsOf<'_>, url: &str, objects: &[Object]) -> Result<String, Failure> {
+    let refuse = |why: String| {
+        let services =
+            objects.iter().filter(|object| object["kind"] == "Service").filter_map(|object| object["metadata"]["name"].as_str());
+        let known: Vec<String> = services.map(|name| format!("`{name}`")).collect();
+        let known = if known.is_empty() { "no Service".to_owned() } else { known.join(", ") };
+        Failure::definition("target_url", format!("target `{}` is at `{url}`, but {why}", of.target))
+            .hint(format!("its host is a Service among the objects, and its port one of that Service's; they have {known}"))
+    };
+    let (scheme, rest) = url.split_once("://").ok_or_else(|| refuse("that is no address".to_owned()))?;
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let usual = if scheme == "https" { 443 } else { 80 };
+    let (host, port) = match authority.split_once(':') {
+        None => (authority, usual),
+        Some((host, port)) => (host, port.parse().map_err(|_| refuse(format!("`{port}` is no port")))?),
+    };
+    let is_it = |object: &&Object| object["kind"] == "Service" && object["metadata"]["name"] == *host;
+    let service = objects.iter().find(is_it).ok_or_else(|| refuse(format!("no Service `{host}` is among its objects")))?;
+    if !list(&service["spec"]["ports"]).iter().any(|open| open["port"].as_u64() == Some(port)) {
+        return Err(refuse(format!("the Service `{host}` has no port {port}")));
+    }
+    Ok(format!("{scheme}://{host}.{}.svc:{port}{path}", of.namespace))
+}
+
+/// How far objects are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rollout {
+    /// All of them are up.
+    Up,
+    /// Some are not; what stands in their way, where somebody says so.
+    Waiting(Option<Trouble>),
+}
+
+/// How far objects are, as the cluster has them now with their pods, and what it says of those that make pods.
+pub fn rollout(objects: &[Object], pods: &[Pod], events: &[Event]) -> Rollout {
+    let mut troubles: Vec<Trouble> = pods.iter().filter_map(trouble_of_member).collect();
+    troubles.extend(objects.iter().filter_map(refusal));
+    // What cannot pass is why it fails; else what was found first.
+    let worst = troubles.iter().find(|trouble| trouble.lasts).or(troubles.first()).cloned();
+    let running = pods.iter().filter(|pod| phase(pod) == "Running").count();
+    let asked = objects.iter().fold(0i64, |sum, object| sum.saturating_add(pods_of(object)));
+    if worst.is_none() && objects.iter().all(is_up) && i64::try_from(running).unwrap_or(i64::MAX) >= asked {
+        return Rollout::Up;
+    }
+    Rollout::Waiting(worst.or_else(|| events.iter().rev().find_map(trouble_of_event)))
+}
+
+/// A pod that something makes is replaced when it has ended, so its end is not the end.
+fn trouble_of_member(pod: &Pod) -> Option<Trouble> {
+    let is_made = pod.metadata.owner_references.as_ref().is_some_and(|owners| !owners.is_empty());
+    let trouble = trouble_of(pod)?;
+    let has_ended = matches!(phase(pod), "Failed" | "Succeeded");
+    Some(Trouble { lasts: trouble.lasts && !(is_made && has_ended), ..trouble })
+}
+
+/// A Deployment says in its status what its ReplicaSet was refused.
+fn refusal(object: &Object) -> Option<Trouble> {
+    let is_it = |condition: &&Value| condition["type"] == "ReplicaFailure" && condition["status"] == "True";
+    let condition = list(&object["status"]["conditions"]).iter().find(is_it)?;
+    Some(trouble_of_refusal(condition["message"].as_str().unwrap_or_default()))
+}
+
+/// How many pods an object of the cluster makes, or is.
+fn pods_of(object: &Object) -> i64 {
+    match object["kind"].as_str().unwrap_or_default() {
+        "Deployment" | "StatefulSet" => object["spec"]["replicas"].as_i64().unwrap_or(1),
+        "Pod" => 1,
+        _ => 0,
+    }
+}
+
+fn is_up(object: &Object) -> bool {
+    let (status, asked) = (&object["status"], pods_of(object));
+    let count = |name: &str| status[name].as_i64().unwrap_or(0);
+    match object["kind"].as_str().unwrap_or_default() {
+        "Deployment" | "StatefulSet" => {
+            let is_seen = count("observedGeneration") >= object["metadata"]["generation"].as_i64().unwrap_or(1);
+            is_seen && count("updatedReplicas") >= asked && count("readyReplicas") == asked && count("replicas") == asked
+        }
+        "Pod" => status["phase"] == "Running",
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests;

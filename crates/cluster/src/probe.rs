@@ -1,0 +1,130 @@
+//! The pod that reads the facts of a node which nothing of Assay's runs on: it has no key, no token and no network to speak of, and ends
+//! when it has said them.
+
+use assay_manifest::{Digest, RunId};
+use assay_stage::Failure;
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::json;
+
+use crate::pod::{container_security, pod_security};
+use crate::{MANAGED_BY, Object, RUN, phase, trouble_of};
+
+/// A probe of one node.
+pub struct ProbePod<'a> {
+    /// Where it runs: among the targets.
+    pub namespace: &'a str,
+    /// The run.
+    pub run_id: &'a RunId,
+    /// Which block and incarnation it is for.
+    pub block: (u32, u32),
+    /// The image of all stages, by digest.
+    pub image: &'a str,
+    /// The node.
+    pub node: &'a str,
+}
+
+impl ProbePod<'_> {
+    /// The pod's name.
+    pub fn name(&self) -> String {
+        let (block, incarnation) = self.block;
+        let digest = Digest::of(format!("{}/{}/{block}/{incarnation}", self.run_id, self.node).as_bytes());
+        let short: String = digest.hex().chars().take(8).collect();
+        format!("probe-{}-{short}", self.run_id)
+    }
+}
+
+/// The pod. What keeps others off the node does not keep it off: the targets run there.
+pub fn probe_pod(probe: &ProbePod<'_>) -> Object {
+    let is_it = json!({"key": "metadata.name", "operator": "In", "values": [probe.node]});
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": probe.name(),
+            "namespace": probe.namespace,
+            "labels": {MANAGED_BY.0: MANAGED_BY.1, RUN: probe.run_id},
+        },
+        "spec": {
+            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchFields": [is_it]}],
+            }}},
+            "automountServiceAccountToken": false,
+            "containers": [{
+                "name": "probe",
+                "image": probe.image,
+                "imagePullPolicy": "IfNotPresent",
+                "command": ["/assay/assay-provision", "facts"],
+                "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "128Mi"}},
+                "securityContext": container_security(),
+            }],
+            "enableServiceLinks": false,
+            "restartPolicy": "Never",
+            "securityContext": pod_security(),
+            "terminationGracePeriodSeconds": 1,
+            "tolerations": [{"operator": "Exists"}],
+        },
+    })
+}
+
+/// How far a probe is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Probing {
+    /// It has said what it had to say.
+    Done,
+    /// It is on its way; what stands in it, where somebody says so.
+    Waiting(Option<String>),
+    /// It will say nothing.
+    Failed(String),
+}
+
+/// How far a probe is, as its pod stands.
+pub fn probing(pod: Option<&Pod>) -> Probing {
+    let Some(pod) = pod else { return Probing::Failed("the probe's pod has gone".to_owned()) };
+    let told = |failure: &Failure| failure.message.clone();
+    match (phase(pod), trouble_of(pod)) {
+        ("Succeeded", _) => Probing::Done,
+        (_, Some(trouble)) if trouble.lasts => Probing::Failed(told(&trouble.failure)),
+        (_, trouble) => Probing::Waiting(trouble.map(|trouble| told(&trouble.failure))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    fn probe() -> Object {
+        let run_id = "nightly-1".parse().expect("a run id");
+        let image = format!("assay.test/assay@sha256:{}", "0".repeat(64));
+        probe_pod(&ProbePod { namespace: "assay-targets", run_id: &run_id, block: (0, 1), image: &image, node: "gpu-1" })
+    }
+
+    #[test]
+    fn a_probe_has_nothing_that_anybody_could_want() {
+        insta::assert_snapshot!(crate::to_yaml(&[probe()]).expect("YAML"));
+    }
+
+    #[test]
+    fn the_longest_run_leaves_room_for_the_name() {
+        let run_id = "a".repeat(40).parse().expect("a run id");
+        let of = |node| ProbePod { namespace: "n", run_id: &run_id, block: (0, 0), image: "i", node }.name();
+        assert!(of("a").len() <= 63);
+        assert_ne!(of("a"), of("b"));
+    }
+
+    #[test]
+    fn a_probe_is_waited_for_until_it_ends() {
+        let pod = |status: Value| -> Pod {
+            serde_json::from_value(json!({"metadata": {"name": "p"}, "status": status})).expect("a pod")
+        };
+        let unschedulable = json!({"phase": "Pending", "conditions": [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes"},
+        ]});
+        assert_eq!(probing(Some(&pod(json!({"phase": "Succeeded"})))), Probing::Done);
+        assert_eq!(probing(Some(&pod(json!({"phase": "Running"})))), Probing::Waiting(None));
+        let waits = Probing::Waiting(Some("no node takes the pod `p`: 0/2 nodes".to_owned()));
+        assert_eq!(probing(Some(&pod(unschedulable))), waits);
+        assert!(matches!(probing(Some(&pod(json!({"phase": "Failed"})))), Probing::Failed(_)));
+        assert!(matches!(probing(None), Probing::Failed(_)));
+    }
+}

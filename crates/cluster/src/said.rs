@@ -1,0 +1,194 @@
+//! What is kept of pods and objects that somebody else has written: their facts, and never a secret in plain sight.
+
+use assay_manifest::{ContainerFacts, Image, PodFacts};
+use k8s_openapi::api::core::v1::{Container, Pod};
+use serde_json::Value;
+
+/// The most containers of a pod, words of a command and variables that are kept.
+const MAX_ITEMS: usize = 500;
+/// The longest word that is kept.
+const MAX_WORD: usize = 4096;
+/// What stands for a secret.
+const MASK: &str = "***";
+
+/// What is kept of a pod.
+pub fn facts_of_pod(pod: &Pod) -> PodFacts {
+    let spec = pod.spec.as_ref();
+    PodFacts {
+        name: pod.metadata.name.clone().unwrap_or_default(),
+        uid: pod.metadata.uid.clone().unwrap_or_default(),
+        node: spec.and_then(|spec| spec.node_name.clone()).unwrap_or_default(),
+        containers: spec
+            .iter()
+            .flat_map(|spec| &spec.containers)
+            .take(MAX_ITEMS)
+            .map(|container| facts_of(pod, container))
+            .collect(),
+    }
+}
+
+fn facts_of(pod: &Pod, container: &Container) -> ContainerFacts {
+    let command = container.command.iter().chain(&container.args).flatten().take(MAX_ITEMS).map(|word| cut(word));
+    let env = container.env.iter().flatten().take(MAX_ITEMS).map(|variable| cut(&variable.name));
+    let limits = container.resources.iter().filter_map(|resources| resources.limits.as_ref()).flatten();
+    ContainerFacts {
+        name: container.name.clone(),
+        image: image_of(pod, container),
+        command: masked(&command.collect::<Vec<_>>()),
+        env: env.collect(),
+        limits: limits.take(MAX_ITEMS).map(|(name, quantity)| (cut(name), cut(&quantity.0))).collect(),
+    }
+}
+
+/// The image that the container's node really runs; as asked for where the node does not say.
+fn image_of(pod: &Pod, container: &Container) -> Image {
+    let statuses = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
+    let id =
+        statuses.filter(|status| status.name == container.name).map(|status| status.image_id.as_str()).find(|id| !id.is_empty());
+    let reference = id.or(container.image.as_deref()).unwrap_or_default();
+    let digest = reference.rsplit_once('@').and_then(|(_, digest)| digest.parse().ok());
+    Image { reference: cut(reference), digest }
+}
+
+fn cut(word: &str) -> String {
+    word.chars().take(MAX_WORD).collect()
+}
+
+/// An object without what looks like a secret, and without what only says who changed which field.
+#[must_use]
+pub fn without_secrets(mut object: Value) -> Value {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+        // It repeats the object as somebody wrote it.
+        if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+            annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+        }
+    }
+    mask(&mut object);
+    object
+}
+
+/// Takes the values of variables away, whoever wrote them, and masks secrets in commands.
+fn mask(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            for (name, value) in members {
+                match (name.as_str(), &mut *value) {
+                    ("env", Value::Array(variables)) => {
+                        for variable in variables.iter_mut().filter_map(Value::as_object_mut) {
+                            variable.remove("value");
+                        }
+                    }
+                    ("args" | "command", Value::Array(words)) => {
+                        let texts: Option<Vec<String>> = words.iter().map(|word| word.as_str().map(str::to_owned)).collect();
+                        if let Some(texts) = texts {
+                            *words = masked(&texts).into_iter().map(Value::String).collect();
+                        }
+                    }
+                    _ => mask(value),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(mask),
+        _ => {}
+    }
+}
+
+/// The words of a command without values that look like secrets: of `--name=value`, of `--name value`, and within a script.
+fn masked(words: &[String]) -> Vec<String> {
+    let mut out: Vec<String> = Vec::with_capacity(words.len());
+    for (index, word) in words.iter().enumerate() {
+        let before = index.checked_sub(1).and_then(|before| words.get(before));
+        let is_value = !word.starts_with('-') && before.is_some_and(|option| is_secret_option(option, word));
+        out.push(if is_value { MASK.to_owned() } else { masked_word(word) });
+    }
+    out
+}
+
+fn is_secret_option(option: &str, value: &str) -> bool {
+    option.starts_with('-') && !option.contains(['=', ' ']) && assay_spec::looks_secret(&variable(option), value)
+}
+
+fn masked_word(word: &str) -> String {
+    if word.contains(char::is_whitespace) {
+        let parts: Vec<String> = word.split_whitespace().map(str::to_owned).collect();
+        let safe = masked(&parts);
+        return if safe == parts { word.to_owned() } else { safe.join(" ") };
+    }
+    match word.split_once('=') {
+        Some((name, value)) if assay_spec::looks_secret(&variable(name), value) => format!("{name}={MASK}"),
+        None if assay_spec::looks_secret("", word) => MASK.to_owned(),
+        _ => word.to_owned(),
+    }
+}
+
+/// An option as a variable would be called.
+fn variable(option: &str) -> String {
+    option.trim_start_matches('-').to_uppercase().replace(['-', '.'], "_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn command(words: &[&str]) -> String {
+        masked(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>()).join("|")
+    }
+
+    #[test]
+    fn secrets_in_commands_are_masked() {
+        assert_eq!(command(&["serve", "--api-key", "hunter2", "--port", "80"]), "serve|--api-key|***|--port|80");
+        assert_eq!(
+            command(&["--api-key=hunter2", "--max-token=8", "--token", "--port"]),
+            "--api-key=***|--max-token=8|--token|--port"
+        );
+        assert_eq!(
+            command(&["sh", "-c", "HF_TOKEN=x  exec vllm serve --api-key y hf_abc"]),
+            "sh|-c|HF_TOKEN=*** exec vllm serve --api-key *** ***"
+        );
+        assert_eq!(command(&["sh", "-c", "a  b"]), "sh|-c|a  b", "what holds none stays as it is");
+    }
+
+    #[test]
+    fn an_object_loses_the_values_of_variables_and_what_repeats_them() {
+        let object = json!({
+            "metadata": {"name": "a", "managedFields": [1], "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}", "b": "c"}},
+            "spec": {"containers": [{"env": [{"name": "A", "value": "x"}, {"name": "B", "valueFrom": {}}], "args": ["--token", "x"]}]},
+        });
+        assert_eq!(
+            without_secrets(object),
+            json!({
+                "metadata": {"name": "a", "annotations": {"b": "c"}},
+                "spec": {"containers": [{"env": [{"name": "A"}, {"name": "B", "valueFrom": {}}], "args": ["--token", "***"]}]},
+            })
+        );
+        for odd in [json!(null), json!([1]), json!({"metadata": 1, "env": 2, "args": [3]})] {
+            assert_eq!(without_secrets(odd.clone()), odd);
+        }
+    }
+
+    #[test]
+    fn a_pod_is_told_by_what_really_runs() {
+        let digest = "0".repeat(64);
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {"name": "vllm-1", "uid": "u"},
+            "spec": {"nodeName": "gpu-1", "containers": [
+                {"name": "vllm", "image": "r/vllm:1", "command": ["vllm"], "args": ["serve"], "env": [{"name": "A", "value": "b"}],
+                 "resources": {"limits": {"nvidia.com/gpu": "2"}}},
+                {"name": "side", "image": "r/side"},
+            ]},
+            "status": {"containerStatuses": [
+                {"name": "vllm", "image": "r/vllm:1", "imageID": format!("r/vllm@sha256:{digest}"), "ready": true, "restartCount": 0},
+            ]},
+        }))
+        .expect("a pod");
+        let facts = facts_of_pod(&pod);
+        assert_eq!((facts.name.as_str(), facts.uid.as_str(), facts.node.as_str()), ("vllm-1", "u", "gpu-1"));
+        let [vllm, side] = &facts.containers[..] else { panic!("two containers") };
+        assert_eq!(vllm.image.digest.map(|digest| digest.hex()), Some(digest));
+        assert_eq!((vllm.command.join(" "), vllm.env.join(" ")), ("vllm serve".to_owned(), "A".to_owned()));
+        assert_eq!(vllm.limits["nvidia.com/gpu"], "2");
+        assert_eq!((side.image.reference.as_str(), side.image.digest), ("r/side", None));
+    }
+}

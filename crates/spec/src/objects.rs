@@ -1,0 +1,213 @@
+//! Files of Kubernetes objects as plain values. What an object may be is for whoever brings it up; this reads the YAML, which is as
+//! strict a part of it as that of definitions, but for the number of documents.
+
+use serde_json::{Map, Value as Json};
+
+use crate::definition::open;
+use crate::problem::{Problem, Problems, Source, quote};
+use crate::secret::looks_secret;
+use crate::yaml::{Key, Looks, Node, Scalar, Value, parse_all};
+
+/// The largest file of objects: hand-written ones are a hundred times smaller, and a cluster takes no larger object than four of it.
+pub const MAX_OBJECT_BYTES: usize = 256 << 10;
+
+/// The objects of a file, in their order; `file` is the name that problems carry. Empty documents are passed over.
+pub fn objects(file: &str, bytes: &[u8]) -> Result<Vec<Json>, Vec<Problem>> {
+    if bytes.len() > MAX_OBJECT_BYTES {
+        let message = format!("the file has {} bytes; a file of objects has at most {MAX_OBJECT_BYTES}", bytes.len());
+        return Err(vec![Problem::of_file(file, message)]);
+    }
+    let source = Source::new(file, open(file, bytes)?);
+    let mut problems = Problems::new(&source);
+    let documents = parse_all(&mut problems).unwrap_or_default();
+    let mut objects = Vec::new();
+    for node in &documents {
+        refuse_secrets(node, &mut problems);
+        match value_of(node, &mut problems) {
+            Json::Null => {}
+            object @ Json::Object(_) => objects.push(object),
+            _ => problems.hinted(node.span, "an object must be a map of fields", "it begins with `apiVersion:` and `kind:`"),
+        }
+    }
+    if problems.is_empty() && objects.is_empty() {
+        problems.at(source.span(0, 0), "the file holds no object");
+    }
+    if problems.is_empty() { Ok(objects) } else { Err(problems.finish()) }
+}
+
+fn value_of(node: &Node, problems: &mut Problems<'_>) -> Json {
+    match &node.value {
+        Value::Refused => Json::Null,
+        Value::Scalar(scalar) => scalar_of(scalar).unwrap_or_else(|(message, hint)| {
+            problems.hinted(node.span, message, hint);
+            Json::Null
+        }),
+        Value::List(items) => items.iter().map(|item| value_of(item, problems)).collect(),
+        Value::Map(members) => {
+            Json::Object(members.iter().map(|(key, value)| (key.text.clone(), value_of(value, problems))).collect::<Map<_, _>>())
+        }
+    }
+}
+
+/// A scalar as the core schema has it, where every reader of YAML agrees.
+fn scalar_of(scalar: &Scalar) -> Result<Json, (String, &'static str)> {
+    let text = scalar.text.as_str();
+    match scalar.looks() {
+        Looks::Null => Ok(Json::Null),
+        Looks::Bool => Ok(Json::Bool(text.eq_ignore_ascii_case("true"))),
+        Looks::Text => Ok(Json::String(text.to_owned())),
+        Looks::Number => {
+            let digits = text.trim_start_matches(['-', '+']);
+            if digits.len() > 1 && digits.starts_with('0') && digits.bytes().all(|byte| byte.is_ascii_digit()) {
+                let hint = "write `0o644` for octal, a number without the zero for decimal, or quotes for text";
+                return Err((format!("{} is octal to some readers and decimal to others", quote(text)), hint));
+            }
+            number(text).ok_or_else(|| (format!("{} is no number that JSON has", quote(text)), "put a text in quotes"))
+        }
+    }
+}
+
+fn number(text: &str) -> Option<Json> {
+    let radix = |digits: &str, radix| i64::from_str_radix(digits, radix).ok().map(Json::from);
+    match text.get(..2) {
+        Some("0o") => radix(&text[2..], 8),
+        Some("0x") => radix(&text[2..], 16),
+        _ => {
+            let whole = text.parse::<i64>().ok().map(Json::from);
+            whole.or_else(|| serde_json::Number::from_f64(text.parse().ok()?).map(Json::Number))
+        }
+    }
+}
+
+/// A file of a repository is public, so a secret in it is one no longer.
+fn refuse_secrets(node: &Node, problems: &mut Problems<'_>) {
+    match &node.value {
+        Value::Scalar(_) | Value::Refused => {}
+        Value::List(items) => {
+            for item in items {
+                refuse_secrets(item, problems);
+            }
+        }
+        Value::Map(members) => {
+            let scalar = |name: &str| {
+                let (_, found) = members.iter().find(|(key, _): &&(Key, Node)| key.text == name)?;
+                let Value::Scalar(scalar) = &found.value else { return None };
+                Some((scalar.text.as_str(), found.span))
+            };
+            if let (Some((name, _)), Some((value, span))) = (scalar("name"), scalar("value"))
+                && looks_secret(name, value)
+            {
+                let hint = "take it from a Secret with `valueFrom: {secretKeyRef: {name: target-secrets, key: ...}}`";
+                problems.redacted(
+                    span,
+                    format!("{} looks like a secret; objects hold references to secrets only", quote(name)),
+                    hint,
+                );
+            }
+            for (_, value) in members {
+                refuse_secrets(value, problems);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render;
+    use proptest::prelude::*;
+
+    fn check(text: &str) -> String {
+        match objects("a.yaml", text.as_bytes()) {
+            Ok(objects) => objects.iter().map(Json::to_string).collect::<Vec<_>>().join("\n"),
+            Err(problems) => render(&problems),
+        }
+    }
+
+    #[test]
+    fn documents_become_values_as_the_core_schema_has_them() {
+        assert_eq!(
+            check(
+                "# none\n---\n---\nkind: A\nn: [1, -2, 0o17, 0x1F, 1.5, 1e3]\n---\nkind: B\nt: ['1', yes, 1m, ~, true]\nb: |\n  x: y\n"
+            ),
+            "{\"kind\":\"A\",\"n\":[1,-2,15,31,1.5,1000.0]}\n{\"b\":\"x: y\\n\",\"kind\":\"B\",\"t\":[\"1\",\"yes\",\"1m\",null,true]}"
+        );
+    }
+
+    #[test]
+    fn what_readers_of_yaml_do_not_agree_on_is_refused() {
+        insta::assert_snapshot!(check("mode: 0644\nmax: .inf\n---\n- a\n---\na: &x 1\n"), @r"
+        error: `0644` is octal to some readers and decimal to others
+         --> a.yaml:1:7
+          |
+        1 | mode: 0644
+          |       ^^^^
+        hint: write `0o644` for octal, a number without the zero for decimal, or quotes for text
+
+        error: `.inf` is no number that JSON has
+         --> a.yaml:2:6
+          |
+        2 | max: .inf
+          |      ^^^^
+        hint: put a text in quotes
+
+        error: an object must be a map of fields
+         --> a.yaml:4:1
+          |
+        4 | - a
+          | ^^^
+        hint: it begins with `apiVersion:` and `kind:`
+
+        error: anchors (`&name`) are not allowed
+         --> a.yaml:6:4
+          |
+        6 | a: &x 1
+          |    ^^^^
+        hint: write the value out where it is used
+        ");
+    }
+
+    #[test]
+    fn a_secret_is_refused_and_not_shown() {
+        let shown = check("env:\n  - {name: HF_TOKEN, value: hunter2}\n  - {name: MAX_TOKEN, value: '8'}\n");
+        insta::assert_snapshot!(shown, @r"
+        error: `HF_TOKEN` looks like a secret; objects hold references to secrets only
+         --> a.yaml:2:29
+          |
+        2 |   - {name: HF_TOKEN, value: …
+          |                             ^
+        hint: take it from a Secret with `valueFrom: {secretKeyRef: {name: target-secrets, key: ...}}`
+        ");
+        assert!(!shown.contains("hunter2"));
+    }
+
+    #[test]
+    fn a_file_without_an_object_or_with_too_much_is_refused() {
+        insta::assert_snapshot!(check("# nothing\n"), @r"
+        error: the file holds no object
+         --> a.yaml:1:1
+          |
+        1 | # nothing
+          | ^
+        ");
+        insta::assert_snapshot!(check(&" ".repeat(MAX_OBJECT_BYTES + 1)), @r"
+        error: the file has 262145 bytes; a file of objects has at most 262144
+         --> a.yaml
+        ");
+        insta::assert_snapshot!(check("a: 1\n  b: 2\n"), @r"
+        error: this is not YAML: mapping values are not allowed in this context
+         --> a.yaml:2:4
+          |
+        2 |   b: 2
+          |    ^
+        hint: quote a text that holds `: `, and check the indentation
+        ");
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_a_file_holds_is_read_or_refused(text in "[-a-z0-9:\\[\\]{}'\"#&*!|>.,~ \n]{0,80}") {
+            let _ = objects("a.yaml", text.as_bytes());
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! The facts of nodes that targets run on and this stage does not: a short pod on each reads them, and says them in its log.
+//!
+//! What it says is of a node that others share, so it is read as strictly as anybody's answer. A probe that fails leaves the facts unknown,
+//! with the reason; no run fails for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
+use std::time::Duration;
+
+use assay_cluster::{Place, Pod, ProbePod, Probing, probe_pod, probing};
+use assay_manifest::{Artifact, ControlFact, ControlState, HostFacts, ProvisionedTarget, Software};
+use assay_stage::{Context, Failure};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::pods::{PAUSE, Pods};
+
+/// The most nodes that are probed: a target has at most as many pods.
+const MAX_NODES: usize = 64;
+/// How long a probe may take to start.
+const START_LIMIT: Duration = Duration::from_secs(30);
+/// How long a probe may take in all.
+const LIMIT: Duration = Duration::from_mins(1);
+/// The most that a probe may say.
+const MAX_BYTES: i64 = 1 << 20;
+
+/// What a probe says of its node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NodeFacts {
+    /// The machine.
+    pub(crate) facts: HostFacts,
+    /// Its software.
+    pub(crate) software: Vec<Software>,
+}
+
+/// What was said of each node that was asked, or why nothing was.
+pub(crate) type Probed = BTreeMap<String, Result<NodeFacts, String>>;
+
+/// Reads the machine that this process runs on, and says its facts as one line of JSON.
+pub(crate) fn say_facts() -> std::io::Result<()> {
+    let root = assay_host::Root::host();
+    let said = serde_json::to_string(&NodeFacts { facts: assay_host::facts(&root), software: assay_host::software(&root) })?;
+    writeln!(std::io::stdout().lock(), "{said}")
+}
+
+/// The nodes of which nobody knows anything yet: those that targets run on and this stage does not.
+pub(crate) fn nodes_to_probe<'a>(own: &str, targets: impl IntoIterator<Item = &'a ProvisionedTarget>) -> BTreeSet<String> {
+    let nodes = targets.into_iter().flat_map(|target| &target.pods).map(|pod| pod.node.as_str());
+    nodes.filter(|node| !node.is_empty() && *node != own).take(MAX_NODES).map(str::to_owned).collect()
+}
+
+/// Understands what a probe said: one line of observed facts, whose place says that it was a probe that saw them.
+pub(crate) fn understand(said: &str) -> Result<NodeFacts, String> {
+    let line = said.trim_end_matches('\n');
+    if line.contains('\n') {
+        return Err("it said more than one line".to_owned());
+    }
+    let mut said: Value = serde_json::from_str(line).map_err(|error| format!("it said no facts: {error}"))?;
+    let facts = said.get_mut("facts").and_then(Value::as_object_mut);
+    facts.into_iter().flat_map(|facts| facts.values_mut()).try_for_each(mark)?;
+    let software = said.get_mut("software").and_then(Value::as_array_mut);
+    software.into_iter().flatten().filter_map(|software| software.get_mut("version")).try_for_each(mark)?;
+    serde_json::from_value(said).map_err(|error| format!("it said other things than facts: {error}"))
+}
+
+/// A fact is what was seen, or why not: nobody declares anything here.
+fn mark(fact: &mut Value) -> Result<(), String> {
+    let has_value = !fact["value"].is_null();
+    if !matches!((fact["source"].as_str(), has_value), (Some("observed"), true) | (Some("unknown"), false)) {
+        return Err("one of its facts is neither observed nor unknown".to_owned());
+    }
+    let how = fact["how"].as_str().ok_or("one of its facts does not say where it was read")?;
+    fact["how"] = Value::String(format!("by a probe on the node: {how}"));
+    Ok(())
+}
+
+/// The controls that the facts of all hosts of targets prove together; none where the facts of one are not known.
+pub(crate) fn controls_of<'a>(hosts: impl IntoIterator<Item = (&'a str, Option<&'a HostFacts>)>) -> Vec<ControlFact> {
+    let mut together: Vec<ControlFact> = Vec::new();
+    for (name, facts) in hosts {
+        let Some(facts) = facts else { return Vec::new() };
+        for found in assay_host::controls(facts) {
+            let evidence = format!("{name}: {}", found.evidence);
+            match together.iter_mut().find(|fact| fact.control == found.control) {
+                Some(fact) => {
+                    fact.evidence = format!("{}; {evidence}", fact.evidence);
+                    if found.state != ControlState::Proved {
+                        fact.state = found.state;
+                    }
+                }
+                None => together.push(ControlFact { evidence, ..found }),
+            }
+        }
+    }
+    together
+}
+
+impl Pods<'_> {
+    /// Asks the nodes, all at once, and keeps what they said. Only a stage that is stopped fails here.
+    pub(crate) fn probe(&self, ctx: &Context, nodes: &BTreeSet<String>) -> Result<(Probed, Vec<Artifact>), Failure> {
+        let (mut probed, mut readings) = (Probed::new(), Vec::new());
+        let started: Vec<(&String, Result<String, String>)> =
+            nodes.iter().map(|node| (node, self.start_probe(ctx, node).map_err(|failure| failure.message))).collect();
+        let watch = ctx.clock().start();
+        for (node, name) in started {
+            let elapsed = || Duration::from_nanos(watch.elapsed_ns());
+            let said = name.and_then(|name| {
+                let said = self.hear(ctx, &name, &elapsed);
+                if let Err(failure) = self.cluster.delete(&Place::named("Pod", &self.here.targets_namespace, &name), None) {
+                    tracing::warn!(%failure, node, "a probe's pod stays until the targets are released");
+                }
+                said
+            });
+            ctx.check_cancelled()?;
+            let understood = said.and_then(|said| Ok((understand(&said)?, said)));
+            if let Ok((_, said)) = &understood {
+                readings.push(ctx.put(format!("readings/host-{node}.json"), "application/json", said.as_bytes())?);
+            }
+            let facts = understood.map(|(facts, _)| facts).map_err(|why| format!("the probe on the node said nothing: {why}"));
+            if let Err(why) = &facts {
+                tracing::warn!(node, why, "the facts of a node are not known");
+            }
+            probed.insert(node.clone(), facts);
+        }
+        Ok((probed, readings))
+    }
+
+    fn start_probe(&self, ctx: &Context, node: &str) -> Result<String, Failure> {
+        let probe = ProbePod {
+            namespace: &self.here.targets_namespace,
+            run_id: &self.run_id,
+            block: (self.block.index, self.block.incarnation),
+            image: &self.here.image,
+            node,
+        };
+        let (name, pod) = (probe.name(), probe_pod(&probe));
+        if !self.cluster.create(&pod)? {
+            self.make_room(ctx, &name)?;
+            self.cluster.create(&pod)?;
+        }
+        Ok(name)
+    }
+
+    /// What a probe said, once it has ended.
+    fn hear(&self, ctx: &Context, name: &str, elapsed: &dyn Fn() -> Duration) -> Result<String, String> {
+        let told = |failure: Failure| failure.message;
+        loop {
+            let pod: Option<Pod> = self.cluster.get(&Place::named("Pod", &self.here.targets_namespace, name)).map_err(told)?;
+            match probing(pod.as_ref()) {
+                Probing::Done => {
+                    return self.cluster.log_within(&self.here.targets_namespace, name, None, MAX_BYTES).map_err(told);
+                }
+                Probing::Failed(why) => return Err(why),
+                Probing::Waiting(Some(why)) if elapsed() >= START_LIMIT => return Err(why),
+                Probing::Waiting(_) if elapsed() >= LIMIT => return Err(format!("it took more than {LIMIT:?}")),
+                Probing::Waiting(_) => {}
+            }
+            if ctx.cancel().wait_timeout(PAUSE) {
+                return Err("the stage was stopped".to_owned());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use assay_manifest::{Fact, FactSource, PodFacts, TargetKind};
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn target(nodes: &[&str]) -> ProvisionedTarget {
+        let pod = |node: &&str| PodFacts {
+            name: "p".to_owned(),
+            uid: "u".to_owned(),
+            node: (*node).to_owned(),
+            containers: Vec::new(),
+        };
+        ProvisionedTarget {
+            id: "t".parse().expect("a name"),
+            kind: TargetKind::Objects,
+            hosts: Vec::new(),
+            address: None,
+            version: Fact::unknown("a test"),
+            models: Vec::new(),
+            image: None,
+            pods: nodes.iter().map(pod).collect(),
+            settings: BTreeMap::new(),
+            probes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn only_nodes_that_nobody_has_seen_are_probed() {
+        let of = |targets: &[ProvisionedTarget]| nodes_to_probe("own", targets).into_iter().collect::<Vec<_>>();
+        assert_eq!(of(&[]), [""; 0]);
+        assert_eq!(of(&[target(&["own"]), target(&[])]), [""; 0], "a cluster of one node probes nothing");
+        assert_eq!(of(&[target(&["b", "own", "a", ""]), target(&["b"])]), ["a", "b"]);
+        let many: Vec<String> = (0..100).map(|number| format!("n{number}")).collect();
+        assert_eq!(of(&[target(&many.iter().map(String::as_str).collect::<Vec<_>>())]).len(), MAX_NODES);
+    }
+
+    /// What a probe of this machine says.
+    fn said() -> Value {
+        let root = assay_host::Root::host();
+        let facts = NodeFacts { facts: assay_host::facts(&root), software: assay_host::software(&root) };
+        serde_json::to_value(facts).expect("JSON")
+    }
+
+    #[test]
+    fn what_a_probe_says_is_marked_as_a_probe_s() {
+        let facts = understand(&format!("{}\n", said())).expect("understood");
+        assert_eq!(facts.facts.boot_id.source, FactSource::Observed);
+        assert_eq!(facts.facts.boot_id.how, "by a probe on the node: /proc/sys/kernel/random/boot_id");
+        assert!(facts.software.iter().all(|software| software.version.how.starts_with("by a probe on the node: ")));
+    }
+
+    #[test]
+    fn a_probe_that_says_anything_else_is_not_believed() {
+        let refused = |change: &dyn Fn(&mut Value)| {
+            let mut said = said();
+            change(&mut said);
+            understand(&said.to_string()).expect_err("refused")
+        };
+        let declared = refused(&|said| said["facts"]["cpu_model"] = json!({"source": "declared", "value": "EPYC", "how": "me"}));
+        assert_eq!(declared, "one of its facts is neither observed nor unknown");
+        assert_eq!(refused(&|said| said["facts"]["cpu_model"] = json!({"source": "observed", "how": "me"})), declared);
+        assert_eq!(refused(&|said| said["facts"]["cpu_model"] = json!(1)), declared);
+        assert!(refused(&|said| said["facts"]["cores"]["value"] = json!("many")).starts_with("it said other things than facts"));
+        assert!(refused(&|said| said["more"] = json!(1)).contains("unknown field"));
+        assert!(refused(&|said| said["facts"] = json!([])).starts_with("it said other things than facts"));
+        assert!(understand("").expect_err("nothing").starts_with("it said no facts"));
+        assert_eq!(understand("{}\n{}"), Err("it said more than one line".to_owned()));
+    }
+
+    #[test]
+    fn a_control_holds_where_every_host_proves_it() {
+        let facts = |boost: bool| HostFacts {
+            governor: Fact::observed(vec!["performance".to_owned()], "a test"),
+            boost: Fact::observed(boost, "a test"),
+            gpus: Fact::observed(Vec::new(), "a test"),
+            ..HostFacts::unknown("a test")
+        };
+        let (locked, loose) = (facts(false), facts(true));
+        let told = |hosts: Vec<(&str, Option<&HostFacts>)>| {
+            controls_of(hosts).into_iter().map(|fact| format!("{}: {}", fact.state, fact.evidence)).collect::<Vec<_>>().join("\n")
+        };
+        assert_eq!(told(vec![("a", Some(&locked)), ("b", None)]), "", "nothing is observed of both");
+        insta::assert_snapshot!(told(vec![("a", Some(&locked)), ("b", Some(&locked))]), @"proved: a: CPU governor performance, boost off; 0 GPUs at pinned clocks; b: CPU governor performance, boost off; 0 GPUs at pinned clocks");
+        insta::assert_snapshot!(told(vec![("a", Some(&locked)), ("b", Some(&loose)), ("c", Some(&locked))]), @"absent: a: CPU governor performance, boost off; 0 GPUs at pinned clocks; b: CPU governor performance, boost on; 0 GPUs at pinned clocks; c: CPU governor performance, boost off; 0 GPUs at pinned clocks");
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_a_probe_says_is_understood_or_refused(text in "\\PC{0,80}") {
+            let _ = understand(&text);
+        }
+    }
+}

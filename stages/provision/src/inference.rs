@@ -1,0 +1,103 @@
+//! InferenceServices of a cluster: waits until one is ready, and takes down what it says. It is its owner's, so it is only read.
+
+use std::time::Duration;
+
+use assay_cluster::{Place, Pod, api_of, kind_of, phase, served};
+use assay_manifest::{InferenceService, Target};
+use assay_stage::{Context, Failure};
+use serde_json::Value;
+
+use crate::pods::{BroughtUp, Pods, Seen};
+
+/// The pause between two looks at a service: it becomes ready in minutes.
+const LOOK: Duration = Duration::from_secs(1);
+/// The most pods of a service that are described.
+const MAX_PODS: usize = 256;
+
+impl Pods<'_> {
+    /// Waits until the InferenceService that a target is says that it is ready.
+    pub(crate) fn find_service(&self, ctx: &Context, target: &Target) -> Result<BroughtUp, Failure> {
+        let none = || Failure::verification("plan", format!("target `{}` names no InferenceService", target.name));
+        let named = target.inference_service.as_ref().ok_or_else(none)?;
+        let watch = ctx.clock().start();
+        let (object, served) = loop {
+            let object = self.service(target, named)?;
+            let why = match served(&object) {
+                Ok(served) => break (object, served),
+                Err(why) => why,
+            };
+            if watch.elapsed_ns() >= target.ready_timeout_ns.0 {
+                let limit = Duration::from_nanos(target.ready_timeout_ns.0);
+                let message = format!("the {} of target `{}` was not ready after {limit:?}: {why}", called(named), target.name);
+                return Err(Failure::environment("target_not_ready", message)
+                    .hint("`kubectl describe` tells more of it; `ready.timeout` gives it more time")
+                    .lasting());
+            }
+            if ctx.cancel().wait_timeout(LOOK) {
+                ctx.check_cancelled()?;
+            }
+        };
+        let (_, label) = api_of(named.api);
+        let selector = format!("{label}={}", named.name);
+        let mut pods: Vec<Pod> =
+            self.cluster.list("Pod", &named.namespace, &selector).map_err(|failure| with_right(failure, named))?;
+        pods.retain(|pod| phase(pod) == "Running" && pod.metadata.deletion_timestamp.is_none());
+        pods.truncate(MAX_PODS);
+        let address = format!("{}{}", served.address, named.path.as_deref().unwrap_or_default());
+        let seen = Seen { target: target.name.to_string(), is_ours: false, pods, objects: vec![object] };
+        let mut found = self.keep(&named.namespace, selector, address, seen);
+        found.settings = served.settings;
+        Ok(found)
+    }
+
+    fn service(&self, target: &Target, named: &InferenceService) -> Result<Value, Failure> {
+        let place = Place::named(kind_of(named.api), &named.namespace, &named.name);
+        if let Some(object) = self.cluster.get(&place).map_err(|failure| with_right(failure, named))? {
+            return Ok(object);
+        }
+        let (version, _) = api_of(named.api);
+        if !self.cluster.has_api(version)? {
+            let message = format!("target `{}` is of `{version}`, which this cluster does not have", target.name);
+            return Err(Failure::environment("no_such_api", message)
+                .hint("is it `kserve` or `ome`, and is it installed there?")
+                .lasting());
+        }
+        let message = format!("there is no {}, which target `{}` is", called(named), target.name);
+        Err(Failure::environment("no_such_service", message).hint("its owner brings it up; a run only finds it").lasting())
+    }
+}
+
+fn called(named: &InferenceService) -> String {
+    format!("InferenceService `{}` in namespace `{}`", named.name, named.namespace)
+}
+
+/// What a run may read in a namespace that is not Assay's, its administrator says.
+fn with_right(failure: Failure, named: &InferenceService) -> Failure {
+    if failure.code != "forbidden" {
+        return failure;
+    }
+    let namespace = &named.namespace;
+    failure.hint(format!(
+        "`--serving-namespace {namespace}` of `assay bootstrap` or `assay render kubernetes` gives provision the right to read it"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use assay_manifest::InferenceApi;
+
+    #[test]
+    fn a_missing_right_names_the_option_that_gives_it() {
+        let named =
+            InferenceService { api: InferenceApi::Kserve, name: "llama".to_owned(), namespace: "serving".to_owned(), path: None };
+        let forbidden = Failure::environment("forbidden", "the cluster forbids it").hint("docs");
+        insta::assert_snapshot!(with_right(forbidden, &named), @r"
+        error[forbidden]: the cluster forbids it
+
+        hint: `--serving-namespace serving` of `assay bootstrap` or `assay render kubernetes` gives provision the right to read it
+        ");
+        let other = Failure::environment("cluster_away", "nobody answers");
+        assert_eq!(with_right(other.clone(), &named), other);
+    }
+}

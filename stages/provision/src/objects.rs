@@ -1,0 +1,134 @@
+//! Targets that consist of Kubernetes objects: makes them, and waits until all of them are up.
+
+use std::time::Duration;
+
+use assay_cluster::{
+    Event, ObjectsOf, Place, Pod, Rollout, phase, rollout, service_address, taken_by, target_objects, trouble_of,
+};
+use assay_manifest::Target;
+use assay_stage::{Context, Failure};
+use serde_json::Value;
+
+use crate::address_of;
+use crate::patience::Next;
+use crate::pods::{BroughtUp, END_LIMIT, PAUSE, Pods, Seen, not_up, tell};
+
+/// The pause between two looks at objects.
+const LOOK: Duration = Duration::from_millis(500);
+
+impl Pods<'_> {
+    /// Makes the objects of a target and waits until they are up. Whether it is ready is asked afterwards.
+    pub(crate) fn bring_up_objects(&self, ctx: &Context, target: &Target) -> Result<BroughtUp, Failure> {
+        let read = |file: &assay_manifest::PinnedFile| {
+            let bytes = ctx.get(&file.artifact, assay_spec::MAX_OBJECT_BYTES as u64)?;
+            let objects = assay_spec::objects(&file.path, &bytes).map_err(|problems| Failure::invalid(&problems))?;
+            Ok((file.path.clone(), objects))
+        };
+        let files = target.objects.iter().map(read).collect::<Result<Vec<_>, Failure>>()?;
+        let of = ObjectsOf {
+            namespace: &self.here.targets_namespace,
+            run_id: &self.run_id,
+            target: target.name.as_str(),
+            queue: self.here.queue.as_deref(),
+        };
+        let objects = target_objects(&of, &files)?;
+        let address = service_address(&of, &address_of(target)?, &objects)?;
+        for object in &objects {
+            self.make(ctx, &of, object)?;
+        }
+        let (there, pods) = self.wait_until_up(ctx, target, &objects)?;
+        let seen = Seen { target: target.name.to_string(), is_ours: true, pods, objects: there };
+        Ok(self.keep(&self.here.targets_namespace, self.selector(target), address, seen))
+    }
+
+    /// Makes an object, or makes it be as it is to be where an earlier try of this stage has made it. It is created first, so that of two
+    /// runs that want the same name one is told.
+    fn make(&self, ctx: &Context, of: &ObjectsOf<'_>, object: &Value) -> Result<(), Failure> {
+        let watch = ctx.clock().start();
+        let named = |failure: Failure| Failure { message: format!("target `{}`: {}", of.target, failure.message), ..failure };
+        while !self.cluster.create(object).map_err(named)? {
+            if let Some(there) = self.cluster.get::<Value>(&place_of(object))? {
+                if let Some(taken) = taken_by(of, &there) {
+                    return Err(taken);
+                }
+                let is_ending = !there["metadata"]["deletionTimestamp"].is_null();
+                if object["kind"] == "Pod" {
+                    self.make_room(ctx, name_of(object))?;
+                } else if !is_ending {
+                    return self.cluster.apply(object).map(drop).map_err(named);
+                }
+            }
+            if u128::from(watch.elapsed_ns()) > END_LIMIT.as_nanos() {
+                return Err(Failure::environment("target_stays", format!("an earlier object `{}` does not go", name_of(object))));
+            }
+            if ctx.cancel().wait_timeout(PAUSE) {
+                ctx.check_cancelled()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The objects and their pods, once all of them are up.
+    fn wait_until_up(&self, ctx: &Context, target: &Target, objects: &[Value]) -> Result<(Vec<Value>, Vec<Pod>), Failure> {
+        let (watch, mut patience) = (ctx.clock().start(), self.patience(target));
+        loop {
+            let there = objects.iter().map(|object| self.there(target, object)).collect::<Result<Vec<_>, _>>()?;
+            let mut pods: Vec<Pod> = self.cluster.list("Pod", &self.here.targets_namespace, &self.selector(target))?;
+            pods.retain(|pod| pod.metadata.deletion_timestamp.is_none());
+            let trouble = match rollout(&there, &pods, &self.told_of(&there, &pods)?) {
+                Rollout::Up => {
+                    // One that was replaced while it came up is none of them.
+                    pods.retain(|pod| phase(pod) == "Running");
+                    return Ok((there, pods));
+                }
+                Rollout::Waiting(trouble) => trouble,
+            };
+            match (patience.next(Duration::from_nanos(watch.elapsed_ns()), trouble.as_ref()), trouble) {
+                (Next::Wait(note), _) => tell(ctx, note),
+                (Next::GiveUp, Some(trouble)) => return Err(not_up(target, trouble.failure, &self.last_words(&pods))),
+                (Next::GiveUp, None) => {
+                    let seconds = target.ready_timeout_ns.0 / 1_000_000_000;
+                    let message = format!("the objects of target `{}` are not up after {seconds} s", target.name);
+                    return Err(Failure::environment("target_not_ready", message)
+                        .hint("a readiness probe that never passes keeps them from it; `ready.timeout` gives them more time")
+                        .lasting());
+                }
+            }
+            if ctx.cancel().wait_timeout(LOOK) {
+                ctx.check_cancelled()?;
+            }
+        }
+    }
+
+    fn there(&self, target: &Target, object: &Value) -> Result<Value, Failure> {
+        self.cluster.get::<Value>(&place_of(object))?.ok_or_else(|| {
+            let (kind, name) = (object["kind"].as_str().unwrap_or_default(), name_of(object));
+            Failure::environment("target_ended", format!("the {kind} `{name}` of target `{}` has gone", target.name))
+        })
+    }
+
+    /// A StatefulSet says in events alone why it makes no pods.
+    fn told_of(&self, objects: &[Value], pods: &[Pod]) -> Result<Vec<Event>, Failure> {
+        let mut events = Vec::new();
+        for object in objects.iter().filter(|object| object["kind"] == "StatefulSet" && pods.is_empty()) {
+            events.extend(self.cluster.events(&self.here.targets_namespace, name_of(object))?);
+        }
+        Ok(events)
+    }
+
+    /// The end of the log of a pod in trouble, where there is one.
+    fn last_words(&self, pods: &[Pod]) -> String {
+        let troubled = pods.iter().find(|pod| trouble_of(pod).is_some()).and_then(|pod| pod.metadata.name.as_deref());
+        let log = troubled.map(|name| self.cluster.log(&self.here.targets_namespace, name, Some(10)));
+        log.and_then(Result::ok).unwrap_or_default()
+    }
+}
+
+fn place_of(object: &Value) -> Place<'_> {
+    let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+    Place::named(object["kind"].as_str().unwrap_or_default(), namespace, name_of(object))
+}
+
+fn name_of(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap_or_default()
+}

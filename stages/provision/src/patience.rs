@@ -1,0 +1,86 @@
+//! How long a target that does not come up is waited for.
+
+use std::time::Duration;
+
+use assay_cluster::Trouble;
+
+/// The word of what waits in a queue.
+const QUEUE: &str = "queue";
+
+/// How long a target is waited for: in its queue as long as a pod may wait to start, and from then on as long as it may take to be ready.
+pub(crate) struct Patience {
+    ready: Duration,
+    queue: Duration,
+    /// When it was last seen in its queue.
+    queued: Duration,
+    told: Option<String>,
+}
+
+/// What comes next.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Another look; what is to be told of what stands in the way, once.
+    Wait(Option<String>),
+    /// It has been waited for long enough, or waiting is no use.
+    GiveUp,
+}
+
+impl Patience {
+    pub(crate) fn new(ready: Duration, queue: Duration) -> Self {
+        Self { ready, queue, queued: Duration::ZERO, told: None }
+    }
+
+    /// What comes next, so long after the beginning.
+    pub(crate) fn next(&mut self, elapsed: Duration, trouble: Option<&Trouble>) -> Next {
+        let is_queued = trouble.is_some_and(|trouble| trouble.failure.code == QUEUE);
+        if is_queued {
+            self.queued = elapsed;
+        }
+        let is_late = if is_queued { elapsed >= self.queue } else { elapsed.saturating_sub(self.queued) >= self.ready };
+        if is_late || trouble.is_some_and(|trouble| trouble.lasts) {
+            return Next::GiveUp;
+        }
+        let message = trouble.map(|trouble| format!("waiting: {}", trouble.failure.message));
+        Next::Wait(
+            message.filter(|message| self.told.as_ref() != Some(message)).inspect(|message| self.told = Some(message.clone())),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use assay_stage::Failure;
+
+    fn trouble(code: &str, lasts: bool) -> Trouble {
+        Trouble { failure: Failure::environment(code, format!("it is {code}")), lasts }
+    }
+
+    #[test]
+    fn time_in_the_queue_is_not_time_to_become_ready() {
+        let at = Duration::from_secs;
+        let mut patience = Patience::new(at(10), at(300));
+        let queued = trouble("queue", false);
+        assert_eq!(patience.next(at(0), Some(&queued)), Next::Wait(Some("waiting: it is queue".to_owned())));
+        assert_eq!(patience.next(at(200), Some(&queued)), Next::Wait(None), "told once");
+        assert_eq!(patience.next(at(209), None), Next::Wait(None), "admitted");
+        assert_eq!(patience.next(at(210), None), Next::GiveUp, "ten seconds after it was");
+        assert_eq!(Patience::new(at(10), at(300)).next(at(300), Some(&queued)), Next::GiveUp, "never admitted");
+        assert_eq!(
+            Patience::new(at(900), at(300)).next(at(299), Some(&queued)),
+            Next::Wait(Some("waiting: it is queue".to_owned()))
+        );
+    }
+
+    #[test]
+    fn what_lasts_is_not_waited_for() {
+        let at = Duration::from_secs;
+        assert_eq!(Patience::new(at(10), at(10)).next(at(0), Some(&trouble("image_pull", true))), Next::GiveUp);
+        let mut patience = Patience::new(at(10), at(10));
+        assert_eq!(
+            patience.next(at(1), Some(&trouble("image_pull", false))),
+            Next::Wait(Some("waiting: it is image_pull".to_owned()))
+        );
+        assert_eq!(patience.next(at(10), Some(&trouble("image_pull", false))), Next::GiveUp);
+    }
+}
