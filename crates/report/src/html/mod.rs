@@ -730,7 +730,9 @@ mod tests {
             // The tags are the fixture's own: as many as where the text is harmless and marks no code.
             if !text.contains('`') && !text.trim().is_empty() {
                 let count = |html: &str| html.matches('<').count();
-                prop_assert!(count(&html).abs_diff(count(&infected("harmless").html())) <= 8, "{text:?}");
+                // Its lines stay, because each is an element of its own in some places.
+                let harmless: String = text.chars().map(|letter| if letter.is_ascii_graphic() { 'x' } else { letter }).collect();
+                prop_assert!(count(&html).abs_diff(count(&infected(&harmless).html())) <= 8, "{text:?}");
             }
             prop_assert!(!report.terminal(80, false).contains(ESCAPE));
             prop_assert!(!report.markdown().contains("<script"));
