@@ -120,6 +120,27 @@ impl Lab {
         names.find(|name| name.contains("/pause@sha256:")).map(str::to_owned)
     }
 
+    /// Has the cluster know a kind of somebody else's, with whatever fields. One that it knows already stays as it is.
+    fn define(&self, group: &str, kind: &str) {
+        let singular = kind.to_lowercase();
+        let name = format!("{singular}s.{group}");
+        let definition = json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": name},
+            "spec": {
+                "group": group, "scope": "Namespaced",
+                "names": {"kind": kind, "plural": format!("{singular}s"), "singular": singular},
+                "versions": [{"name": "v1beta1", "served": true, "storage": true, "subresources": {"status": {}},
+                    "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}],
+            },
+        });
+        let crd = format!("crd/{name}");
+        if self.kubectl(&["get", &crd, "--ignore-not-found", "--output", "name"]).success().stdout.is_empty() {
+            self.kubectl_with(&["create", "--filename", "-"], &definition.to_string()).success();
+        }
+        self.kubectl(&["wait", "--for", "condition=established", &crd, "--timeout", "60s"]).success();
+    }
+
     /// All objects that kubectl finds.
     fn all(&self, namespace: &str, what: &[&str]) -> Vec<Value> {
         list(&self.get(namespace, what)["items"]).clone()
@@ -642,6 +663,55 @@ fn a_namespace_that_was_made_for_a_run_goes_with_it() {
         names.iter().all(|name| !is_there(&["namespace", name])).then_some(())
     });
     person.fixture.assay(&["verify", "whole", "--store", &to]).refuses(20, "unknown_key");
+}
+
+/// Load waits until its queue admits it. A queue that does not has the targets released; what admits it is kept as evidence. The test is
+/// the queue: Kueue does what it does here, and more.
+#[test]
+fn load_waits_in_its_queue_and_gives_up() {
+    let Some(at) = installed() else { return };
+    let person = at.person();
+    at.lab.define("kueue.x-k8s.io", "Workload");
+    person.pipeline("mode: closed, concurrency: [1], requests: 20", 1, &[]);
+    person.run("queued", &["--queue", "busy", "--start-limit", "5"]).refuses(30, "queue");
+    assert!(at.lab.pods(&at.targets(), "queued").is_empty(), "the target is released");
+
+    let run = person.spawn("queued", &["--queue", "busy", "--trust", &person.trust()]);
+    let target = wait_until("the target is up again", || at.lab.pods(&at.targets(), "queued").pop());
+    assert_eq!(target["metadata"]["labels"]["kueue.x-k8s.io/queue-name"], "busy");
+    let selector = "assay.dev/run=queued,assay.dev/stage=execute";
+    let job = wait_until("load waits", || {
+        let jobs = at.lab.all(&at.namespace, &["jobs", "--selector", selector]);
+        jobs.into_iter().find(|job| job["spec"]["suspend"] == true && job["metadata"]["deletionTimestamp"].is_null())
+    });
+    assert_eq!(job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"], "busy");
+    let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": job["metadata"]["name"], "uid": job["metadata"]["uid"]});
+    let admitted = json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "Workload",
+        "metadata": {"name": "job-queued", "namespace": at.namespace, "ownerReferences": [owner]},
+        "spec": {"queueName": "busy"},
+    });
+    at.lab.kubectl_with(&["create", "--filename", "-"], &admitted.to_string()).success();
+    let patch = ["--namespace", &at.namespace, "patch", "job", name_of(&job), "--patch", "{\"spec\":{\"suspend\":false}}"];
+    at.lab.kubectl(&patch).success();
+    run.finish().success();
+    let evidence = text(&person.fixture.manifest("queued", "collect")["body"]["evidence"]["digest"]).to_owned();
+    let bytes = std::fs::read(crate::support::blob(&person.fixture.store(), &evidence)).expect("a blob");
+    assert!(String::from_utf8_lossy(&bytes).contains("cluster/workloads.json"), "what the queue said is kept");
+    person.nothing_left("queued");
+}
+
+/// Whoever tidies up removes what they do not know: so no two installations bring their targets up in one namespace.
+#[test]
+fn two_installations_do_not_share_a_namespace_for_targets() {
+    let Some(at) = installed_in_part() else { return };
+    let other = format!("{}-other", at.namespace);
+    let mut fixture = Fixture::bare();
+    fixture.set("KUBECONFIG", &at.lab.kubeconfig);
+    let targets = at.targets();
+    let words = ["bootstrap", "--namespace", &other, "--targets-namespace", &targets, "--image", &at.lab.image];
+    fixture.assay(&words).refuses(30, "targets_shared");
+    assert_eq!(at.lab.kubectl(&["get", "namespace", &other, "--ignore-not-found"]).success().stdout, "", "nothing was made");
 }
 
 /// What a namespace's quota forbids is named, in a namespace that somebody else has made and keeps.
@@ -1197,17 +1267,6 @@ fn an_inference_service_is_found_and_left_alone() {
     let Some(at) = installed() else { return };
     let person = at.person();
     let serving = format!("{}-serving", at.namespace);
-    let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    let definition = json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": "inferenceservices.serving.kserve.io"},
-        "spec": {
-            "group": "serving.kserve.io", "scope": "Namespaced",
-            "names": {"kind": "InferenceService", "plural": "inferenceservices", "singular": "inferenceservice"},
-            "versions": [{"name": "v1beta1", "served": true, "storage": true, "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": open}}],
-        },
-    });
     // A namespace that has just been made takes no pod until it has a service account.
     let apply = |object: &Value| {
         wait_until("the object is taken", || {
@@ -1215,9 +1274,7 @@ fn an_inference_service_is_found_and_left_alone() {
             (ran.code == 0).then_some(())
         });
     };
-    apply(&definition);
-    let established = ["wait", "--for", "condition=established", "crd/inferenceservices.serving.kserve.io", "--timeout", "60s"];
-    at.lab.kubectl(&established).success();
+    at.lab.define("serving.kserve.io", "InferenceService");
     at.lab.kubectl(&["create", "namespace", &serving]).success();
     let label = json!({"serving.kserve.io/inferenceservice": "llama"});
     apply(&json!({

@@ -55,7 +55,9 @@ pub fn identities() -> impl Iterator<Item = (String, Role)> {
 pub fn installation(install: &Install<'_>, keys: Option<&Keys>) -> Vec<Object> {
     let Install { site, served_store: served, .. } = install;
     let own_store = served.and_then(|served| Some((served.namespace, served.size?)));
-    let mut objects = vec![namespace(&site.namespace), namespace(&site.targets_namespace)];
+    let mut targets = namespace(&site.targets_namespace);
+    targets["metadata"]["labels"][crate::TARGETS_OF] = json!(site.namespace);
+    let mut objects = vec![namespace(&site.namespace), targets];
     objects.extend(own_store.map(|(name, _)| namespace(name)));
     objects.extend(identities().map(|(name, _)| service_account(&site.namespace, &name)));
     objects.extend(rights(site));
@@ -151,7 +153,9 @@ fn rights(site: &Site) -> Vec<Object> {
     objects.extend(granted(own, "assay-driver", own, "assay-driver", &driver));
     objects.extend(granted(targets, "assay-driver", own, "assay-driver", &release));
     objects.extend(granted(targets, "assay-provision", own, "assay-provision", &provision));
-    objects.extend(granted(own, "assay-collect", own, "assay-collect", &looks()));
+    let mut collect = looks();
+    collect.push(rule("kueue.x-k8s.io", &["workloads"], &["list"]));
+    objects.extend(granted(own, "assay-collect", own, "assay-collect", &collect));
     // For people who start runs: bound to whomever an administrator chooses.
     objects.push(role("Role", Some(own), "assay-user", &person));
     objects

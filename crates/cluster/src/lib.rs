@@ -28,7 +28,7 @@ pub use image::by_digest;
 pub use inference::{Served, api_of, kind_of, served};
 pub use install::{Install, Keys, ServedStore, TEMPORARY, go_with, identities, installation, removal_rights};
 pub use job::{DriverJob, Resources, StageJob, driver_job, stage_job};
-pub use names::{MANAGED_BY, QUEUE, RUN, STAGE, TARGET, driver_name, job_name, root_name};
+pub use names::{MANAGED_BY, QUEUE, RUN, STAGE, TARGET, TARGETS_OF, driver_name, job_name, root_name};
 pub use objects::{ObjectsOf, Rollout, TARGET_KINDS, rollout, service_address, taken_by, target_objects};
 pub use pod::{FAILURE_FILE, InPod, KEY_FOLDER, SCRATCH};
 pub use probe::{ProbePod, Probing, probe_pod, probing};

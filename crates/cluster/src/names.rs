@@ -14,6 +14,9 @@ pub const TARGET: &str = "assay.dev/target";
 /// The label of the queue that a pod or Job waits in, as Kueue has it.
 pub const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 
+/// The label of a targets' namespace: the namespace whose runs bring their targets up there, and tidy up what they find.
+pub const TARGETS_OF: &str = "assay.dev/targets-of";
+
 /// The root of a run: everything else of the run in the cluster depends on it.
 pub fn root_name(run_id: &RunId) -> String {
     format!("assay-{run_id}")

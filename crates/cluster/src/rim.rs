@@ -361,6 +361,7 @@ fn kind(kind: &str) -> (&'static str, &'static str) {
         "StatefulSet" => ("apps/v1", "statefulsets"),
         crate::inference::KSERVE => ("serving.kserve.io/v1beta1", "inferenceservices"),
         crate::inference::OME => ("ome.io/v1beta1", "inferenceservices"),
+        "Workload" => ("kueue.x-k8s.io/v1beta1", "workloads"),
         "Lease" => ("coordination.k8s.io/v1", "leases"),
         "NetworkPolicy" => ("networking.k8s.io/v1", "networkpolicies"),
         "Role" => ("rbac.authorization.k8s.io/v1", "roles"),

@@ -23,13 +23,30 @@ pub(crate) fn facts(ctx: &Context) -> Result<Vec<Artifact>, Failure> {
     events.retain(|event| text(&event["involvedObject"]["uid"]).is_some_and(|uid| uids.contains(&uid)));
     let hasty = cluster.hasty();
     let nodes: Vec<Value> = nodes.iter().map(|name| node(&hasty, name)).collect();
-    for object in jobs.iter_mut().chain(&mut pods).chain(&mut events) {
+    let mut workloads = workloads(&hasty, &here.namespace, &uids)?;
+    for object in jobs.iter_mut().chain(&mut pods).chain(&mut events).chain(&mut workloads) {
         without_bookkeeping(object);
     }
-    [("jobs", jobs), ("pods", pods), ("events", events), ("nodes", nodes)]
-        .into_iter()
-        .map(|(name, objects)| keep(ctx, name, &objects))
-        .collect()
+    let mut kept = vec![("jobs", jobs), ("pods", pods), ("events", events), ("nodes", nodes)];
+    // A cluster without queues has none, and nothing is to be said of that.
+    kept.extend((!workloads.is_empty()).then_some(("workloads", workloads)));
+    kept.into_iter().map(|(name, objects)| keep(ctx, name, &objects)).collect()
+}
+
+/// What Kueue says of the run's Jobs: when each was queued, had its quota reserved, was admitted or evicted. None where there is no Kueue,
+/// or where an older installation may not read it.
+fn workloads(cluster: &Cluster, namespace: &str, jobs: &BTreeSet<String>) -> Result<Vec<Value>, Failure> {
+    let all: Vec<Value> = match cluster.list("Workload", namespace, "") {
+        Err(failure) if matches!(failure.code.as_str(), "not_found" | "forbidden") => return Ok(Vec::new()),
+        all => all?,
+    };
+    Ok(all.into_iter().filter(|workload| is_of(workload, jobs)).collect())
+}
+
+/// Whether an object depends on one of these, by UID.
+fn is_of(object: &Value, owners: &BTreeSet<String>) -> bool {
+    let references = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+    references.filter_map(|reference| text(&reference["uid"])).any(|uid| owners.contains(&uid))
 }
 
 fn node(cluster: &Cluster, name: &str) -> Value {
@@ -59,4 +76,18 @@ fn keep(ctx: &Context, name: &str, objects: &[Value]) -> Result<Artifact, Failur
 
 fn text(value: &Value) -> Option<String> {
     value.as_str().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_depends_on_the_run_is_of_it() {
+        let owners = BTreeSet::from(["u".to_owned()]);
+        let of = |references: Value| is_of(&json!({"metadata": {"ownerReferences": references}}), &owners);
+        assert!(of(json!([{"uid": "other"}, {"uid": "u"}])));
+        assert!(!of(json!([{"uid": "other"}])));
+        assert!(!of(json!(null)) && !of(json!([1, {"uid": 2}])));
+    }
 }

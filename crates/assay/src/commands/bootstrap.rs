@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use assay_cluster::{Cluster, ConfigMap, Keys, Object, Place, SITE, Secret, Site, TEMPORARY, go_with, removal_rights};
+use assay_cluster::{
+    Cluster, ConfigMap, Keys, Namespace, Object, Place, SITE, Secret, Site, TARGETS_OF, TEMPORARY, go_with, removal_rights,
+};
 use assay_envelope::{PublicKey, ScryptCost, SecretKey, TrustPolicy};
 use assay_manifest::{Digest, Role};
 use assay_runner::{Config, LocalKeys, naming};
@@ -55,6 +57,7 @@ pub(crate) fn install(cluster: &Cluster, options: &InstallOptions, lasts: For) -
     let password = std::env::var_os("COSIGN_PASSWORD").unwrap_or_default();
     make_missing_keys(&config, password.as_encoded_bytes())?;
     let namespace = options.namespace.as_str();
+    check_targets_alone(cluster, options)?;
 
     let makes = if lasts == For::OneRun && serves_already(cluster, options)? { Makes::NoStore } else { Makes::Store };
     let (made, public) = signing_keys(cluster, namespace)?;
@@ -79,6 +82,22 @@ pub(crate) fn install(cluster: &Cluster, options: &InstallOptions, lasts: For) -
         output::talk(format!("keys       made for {}", roles.join(", ")));
     }
     Ok(trust)
+}
+
+/// Drivers remove targets whose run they do not know, so no two installations may have one namespace for them.
+fn check_targets_alone(cluster: &Cluster, options: &InstallOptions) -> Result<(), Failure> {
+    let name = options.site(String::new()).targets_namespace;
+    let there: Option<Namespace> = cluster.get(&Place::in_cluster("Namespace", &name))?;
+    let whose = there.and_then(|there| there.metadata.labels?.remove(TARGETS_OF));
+    match whose {
+        Some(other) if other != options.namespace => Err(Failure::environment(
+            "targets_shared",
+            format!("the namespace `{name}` is for the targets of the installation in `{other}`"),
+        )
+        .hint("name another one with `--targets-namespace`")
+        .lasting()),
+        _ => Ok(()),
+    }
 }
 
 /// Whether the store that an installation would serve is there already.
