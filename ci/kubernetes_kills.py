@@ -21,6 +21,8 @@ KILLS = 3
 # A run that nobody disturbs takes about half a minute.
 SPAN_SECONDS = 35
 TRIES = 4
+# Much longer than a run whose pods are killed may take.
+PATIENCE_SECONDS = 900
 
 WORKLOAD = bench.WORKLOAD.replace("concurrency: [1], requests: 20", "concurrency: [2], duration: 4s")
 PIPELINE = bench.PIPELINE.replace("  stages:", "  shards: 2\n  stages:").replace("retry_budget: 20", "retry_budget: 50")
@@ -30,10 +32,12 @@ class Kills(bench.Bench):
     def assay_run(self, name):
         """Starts the run, or takes it up."""
         words = ["run", "pipelines/bench.yaml", "--on", "kubernetes", "--namespace", bench.NAMESPACE, "--run-id", name]
-        return subprocess.Popen(
-            [str(self.options.programs / "assay"), *words, "--trust", "../trust.yaml"],
-            cwd=self.folder / "repo", env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-        )
+        # A pipe that nobody reads would stop it.
+        with open(self.folder / "said", "w") as said:
+            return subprocess.Popen(
+                [str(self.options.programs / "assay"), *words, "--trust", "../trust.yaml"],
+                cwd=self.folder / "repo", env=self.environment, stdout=subprocess.DEVNULL, stderr=said,
+            )
 
     def pods(self, name):
         """The pods of a run that are up, with what each is."""
@@ -52,8 +56,12 @@ class Kills(bench.Bench):
         moments = sorted(drawn.uniform(2, SPAN_SECONDS) for _ in range(KILLS))
         begun, killed, failures = time.monotonic(), [], []
         for _ in range(TRIES):
-            process = self.assay_run(name)
+            process, began = self.assay_run(name), time.monotonic()
             while process.poll() is None:
+                if time.monotonic() - began > PATIENCE_SECONDS:
+                    process.kill()
+                    process.wait()
+                    break
                 if moments and time.monotonic() - begun > moments[0]:
                     pods = self.pods(name)
                     if pods:
@@ -62,7 +70,7 @@ class Kills(bench.Bench):
                         killed.append(what)
                         self.kubectl("-n", namespace, "delete", "pod", pod, "--grace-period=0", "--force", "--ignore-not-found")
                 time.sleep(0.2)
-            said = process.stderr.read()
+            said = (self.folder / "said").read_text()
             if process.returncode == 0:
                 break
             named = re.search(r"^error\[(\w+)\]", said, re.MULTILINE)

@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use crate::pod::{container_security, key_secret, pod_security, store_secret};
 use crate::{MANAGED_BY, Object, Site};
 
-/// What a namespace is labelled with that was made for one run, and is removed after it.
-pub const TEMPORARY: (&str, &str) = ("assay.dev/temporary", "true");
+/// What a namespace is labelled with that was made for one run, and is removed after it. Its value is the namespace of the installation that
+/// it was made for.
+pub const TEMPORARY: &str = "assay.dev/temporary";
 
 /// The port of a served store.
 const STORE_PORT: u16 = 8420;
@@ -83,11 +84,16 @@ pub fn removal_rights(site: &Site, namespaces: &[&str]) -> Vec<Object> {
     granted_everywhere(&format!("assay-remove-{}", site.namespace), &site.namespace, &["assay-driver"], &[named])
 }
 
-/// Has everything outside of a namespace that was made for one run go with that namespace, whose UID this is.
-pub fn go_with(site: &Site, uid: &str, objects: &mut [Object]) {
-    let owner = json!([{"apiVersion": "v1", "kind": "Namespace", "name": site.namespace, "uid": uid}]);
-    let is_outside = |object: &&mut Object| object["kind"] != "Namespace" && object["metadata"]["namespace"] != *site.namespace;
-    for object in objects.iter_mut().filter(is_outside) {
+/// Has what lies outside of a namespace that was made for one run go with that namespace, whose UID this is. A store does not: it goes with
+/// a namespace of its own, or stays where somebody else's namespace holds it.
+pub fn go_with(site: &Site, (namespace, uid): (&str, &str), store: Option<&str>, objects: &mut [Object]) {
+    let owner = json!([{"apiVersion": "v1", "kind": "Namespace", "name": namespace, "uid": uid}]);
+    let goes = |object: &&mut Object| {
+        let within = object["metadata"]["namespace"].as_str();
+        let is_store = within.is_some() && within == store && object["kind"] != "NetworkPolicy";
+        object["kind"] != "Namespace" && within != Some(site.namespace.as_str()) && !is_store
+    };
+    for object in objects.iter_mut().filter(goes) {
         object["metadata"]["ownerReferences"] = owner.clone();
     }
 }
@@ -443,7 +449,7 @@ mod tests {
         let mut objects =
             installation(&Install { site: &site(), served_store, reads_nodes: true, serving_namespaces: &[] }, None);
         objects.extend(removal_rights(&site(), &["assay-targets", "assay"]));
-        go_with(&site(), "u", &mut objects);
+        go_with(&site(), ("assay", "u"), Some("assay-store"), &mut objects);
         let of_store = objects.iter().filter(|object| object["metadata"]["namespace"] == "assay-store");
         let of_store: Vec<_> = of_store.map(|object| object["kind"].as_str().expect("a kind")).collect();
         assert_eq!(of_store, ["NetworkPolicy"], "another installation's store is only reached");
@@ -452,6 +458,11 @@ mod tests {
             let lies_within = object["kind"] == "Namespace" || object["metadata"]["namespace"] == "assay";
             assert_eq!(owner, (!lies_within).then_some("u"), "{object}");
         }
+        let served_store = Some(ServedStore { namespace: "assay-store", size: Some("1Gi") });
+        let mut whole = installation(&Install { site: &site(), served_store, reads_nodes: true, serving_namespaces: &[] }, None);
+        go_with(&site(), ("assay", "u"), Some("assay-store"), &mut whole);
+        let claim = whole.iter().find(|object| object["kind"] == "PersistentVolumeClaim").expect("a claim");
+        assert_eq!(claim["metadata"].get("ownerReferences"), None, "results do not go with a run");
     }
 
     #[test]

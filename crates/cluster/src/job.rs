@@ -142,7 +142,7 @@ pub fn stage_job(call: &StageJob<'_>) -> Object {
         "labels": labels,
         "ownerReferences": [call.root.reference()],
     });
-    if let Some(queue) = call.queue.filter(|_| *stage == StageName::Execute) {
+    if let Some(queue) = call.queue.filter(|_| is_load(call)) {
         metadata["labels"][QUEUE] = json!(queue);
         spec["suspend"] = json!(true);
     }
@@ -154,6 +154,11 @@ fn brings_up(call: &StageJob<'_>) -> Vec<Value> {
     let limit = json!({"name": START_LIMIT, "value": call.start_limit.as_secs().to_string()});
     let queue = call.queue.map(|queue| json!({"name": IN_QUEUE, "value": queue}));
     std::iter::once(limit).chain(queue).collect()
+}
+
+/// Closing a block gathers what is there: it measures nothing, and waits for nobody.
+fn is_load(call: &StageJob<'_>) -> bool {
+    call.stage == StageName::Execute && call.parameters["close"] != true
 }
 
 /// Execute's pods each are a shard; an Indexed Job replaces a lost one under its own index.
@@ -418,6 +423,9 @@ mod tests {
         let told = container(&provision)["env"].to_string();
         assert!(told.contains(r#"{"name":"ASSAY_START_LIMIT","value":"300"},{"name":"ASSAY_QUEUE","value":"gpu"}"#), "{told}");
         assert_eq!(provision["spec"].get("suspend"), None, "the pods that it makes wait, and not provision");
+        let close = json!({"close": true});
+        let closing = execute(|call| (call.parameters, call.queue) = (Box::leak(Box::new(close)), Some("gpu")));
+        assert_eq!(closing["spec"].get("suspend"), None, "closing a block is no load");
         let plan = execute(|call| (call.stage, call.shards, call.queue) = (StageName::Plan, 1, Some("gpu")));
         assert!(!container(&plan)["env"].to_string().contains("ASSAY_QUEUE"));
         assert_eq!(plan["spec"].get("suspend"), None);

@@ -18,6 +18,10 @@ const KINDS: [(&str, &str); 5] =
 pub const TARGET_KINDS: [&str; 5] = ["Deployment", "StatefulSet", "Pod", "Service", "ConfigMap"];
 /// The most objects of one target: enough for a server in several parts, few enough to review.
 const MAX_OBJECTS: usize = 50;
+/// The most problems that are listed.
+const MAX_PROBLEMS: usize = 50;
+/// The longest that a pod may take to end, in seconds: releasing it waits for that.
+const MAX_GRACE: u64 = 60;
 /// The most pods of one target.
 const MAX_PODS: i64 = 64;
 /// The longest name of an object.
@@ -26,9 +30,12 @@ const MAX_NAME: usize = 63;
 const MAX_MAKER_NAME: usize = 40;
 /// What Pod Security `restricted` lets a volume be.
 const VOLUMES: [&str; 7] = ["configMap", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"];
+/// What a projected volume may be made of: no token is among it.
+const PROJECTED: [&str; 3] = ["configMap", "downwardAPI", "secret"];
 /// What a Service may say: it is reached by its name, and from within the cluster.
-const OF_SERVICES: [&str; 6] =
-    ["clusterIP", "ports", "publishNotReadyAddresses", "selector", "sessionAffinity", "sessionAffinityConfig"];
+const OF_SERVICES: [&str; 5] = ["clusterIP", "ports", "selector", "sessionAffinity", "sessionAffinityConfig"];
+/// How names begin of the priorities that are for the cluster itself.
+const OF_THE_CLUSTER: &str = "system-";
 /// How names begin of what is Assay's.
 const OWN: &str = "assay";
 
@@ -52,6 +59,10 @@ pub struct ObjectsOf<'a> {
 pub fn target_objects(of: &ObjectsOf<'_>, files: &[(String, Vec<Value>)]) -> Result<Vec<Object>, Failure> {
     let mut check = Check { path: "", what: String::new(), problems: Vec::new() };
     let (mut names, mut objects, mut pods) = (BTreeSet::new(), Vec::new(), 0i64);
+    let count: usize = files.iter().map(|(_, documents)| documents.len()).sum();
+    if count > MAX_OBJECTS {
+        return Err(refused(of, &[format!("there are {count} objects; a target has at most {MAX_OBJECTS}")]));
+    }
     for (path, documents) in files {
         for object in documents {
             check.path = path;
@@ -64,22 +75,23 @@ pub fn target_objects(of: &ObjectsOf<'_>, files: &[(String, Vec<Value>)]) -> Res
             }
         }
     }
-    if objects.len() > MAX_OBJECTS {
-        check.problems.push(format!("there are {} objects; a target has at most {MAX_OBJECTS}", objects.len()));
-    }
     match pods {
         0 if check.problems.is_empty() => check.problems.push("none of them brings up a pod".to_owned()),
         pods if pods > MAX_PODS => check.problems.push(format!("they make {pods} pods; a target has at most {MAX_PODS}")),
         _ => {}
     }
     if !check.problems.is_empty() {
-        let message = format!("the objects of target `{}` cannot be brought up:\n  {}", of.target, check.problems.join("\n  "));
-        return Err(Failure::definition("target_objects", message)
-            .hint("docs/kubernetes.md says what such objects may be; what needs more is measured as an `endpoint`"));
+        return Err(refused(of, &check.problems));
     }
     let mut built: Vec<Object> = objects.into_iter().map(|object| build(of, object)).collect();
     built.sort_by_key(|object| KINDS.iter().position(|(kind, _)| object["kind"] == *kind));
     Ok(built)
+}
+
+fn refused(of: &ObjectsOf<'_>, problems: &[String]) -> Failure {
+    let message = format!("the objects of target `{}` cannot be brought up:\n  {}", of.target, problems.join("\n  "));
+    Failure::definition("target_objects", message)
+        .hint("docs/kubernetes.md says what such objects may be; what needs more is measured as an `endpoint`")
 }
 
 /// What is wrong with objects.
@@ -92,7 +104,13 @@ struct Check<'a> {
 
 impl Check<'_> {
     fn refuse(&mut self, why: impl AsRef<str>) {
-        self.problems.push(format!("`{}`: {} {}", self.path, self.what, why.as_ref()));
+        match self.problems.len() {
+            MAX_PROBLEMS => self.problems.push("what else is wrong is not listed".to_owned()),
+            listed if listed < MAX_PROBLEMS => {
+                self.problems.push(format!("`{}`: {} {}", self.path, self.what, why.as_ref()));
+            }
+            _ => {}
+        }
     }
 
     /// Refuses a member that is there and not false, 0 or empty.
@@ -218,6 +236,13 @@ impl Check<'_> {
         for name in ["serviceAccount", "serviceAccountName"] {
             self.not_own(&spec[name], "the service account");
         }
+        let grace = &spec["terminationGracePeriodSeconds"];
+        if !grace.is_null() && grace.as_u64().is_none_or(|seconds| seconds > MAX_GRACE) {
+            self.refuse(format!("needs `terminationGracePeriodSeconds` from 0 to {MAX_GRACE}, or none"));
+        }
+        if let Some(class) = spec["priorityClassName"].as_str().filter(|class| class.starts_with(OF_THE_CLUSTER)) {
+            self.refuse(format!("may not have the priority `{}`, which is for the cluster itself", shown(class)));
+        }
         for secret in list(&spec["imagePullSecrets"]) {
             self.not_own(&secret["name"], "the Secret");
         }
@@ -237,7 +262,7 @@ impl Check<'_> {
         self.not_own(&volume["secret"]["secretName"], "the Secret");
         for source in list(&volume["projected"]["sources"]) {
             self.not_own(&source["secret"]["name"], "the Secret");
-            self.refuse_set(source, &["serviceAccountToken"]);
+            self.refuse_others(source, "projected", &PROJECTED);
         }
     }
 

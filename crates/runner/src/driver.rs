@@ -5,7 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use assay_manifest::{Body, Document, ExecutionPart, InputRef, Kind, MAX_MANIFEST_BYTES, Manifest, Plan, RunId, Shard, TrialId};
+use assay_manifest::{
+    Body, Document, ExecutionPart, InputRef, Kind, MAX_MANIFEST_BYTES, Manifest, Plan, Recording, RunId, Shard, TrialId,
+};
 use assay_stage::{Accepted, Event, Exit, Failure, Layout, StageName, Try, counted_attempt};
 use assay_store::{Created, Store};
 use serde_json::{Value, json};
@@ -119,7 +121,7 @@ impl Driver<'_> {
         for index in 0..plan.body.blocks() {
             self.block(plan_ref, index, &mut blocks)?;
         }
-        let recordings = self.recordings()?;
+        let recordings = self.recordings_of(&blocks)?;
         let evidence = || blocks.environments.iter().chain(&blocks.parts).chain(&recordings).copied();
 
         let collect_inputs = std::iter::once(plan_ref).chain(evidence()).collect();
@@ -253,6 +255,18 @@ impl Driver<'_> {
         let pointers = self.store.list(&Layout::of(self.run_id).stage(StageName::Record))?;
         let accepted = pointers.iter().filter(|path| path.contains("/accepted/"));
         accepted.map(|path| self.read_pointer(path, Kind::Recording)).collect()
+    }
+
+    /// The recordings of these blocks. One of a block that was provisioned anew under other keys, say, is of nothing that counts.
+    fn recordings_of(&self, blocks: &Blocks) -> Result<Vec<InputRef>, Failure> {
+        let mut of_blocks = Vec::new();
+        for reference in self.recordings()? {
+            let recording: Manifest<Recording> = load(self.store, reference)?;
+            if recording.header.inputs.iter().any(|input| blocks.environments.contains(input)) {
+                of_blocks.push(reference);
+            }
+        }
+        Ok(of_blocks)
     }
 
     fn read_pointer(&self, path: &str, kind: Kind) -> Result<InputRef, Failure> {

@@ -14,9 +14,33 @@ const OWN_VARIABLES: [&str; 3] = ["JOB_COMPLETION_INDEX", "PATH", "TMPDIR"];
 const OWN_PREFIXES: [&str; 6] = ["ASSAY_", "AWS_", "COSIGN_", "ENDPOINT_", "KUBERNETES_", "LD_"];
 /// What Assay's own volumes are called.
 const OWN_VOLUMES: [&str; 3] = ["key", "programs", "scratch"];
-/// Folders that belong to Assay, or to the pod itself.
-const OWN_FOLDERS: [&str; 9] =
-    ["/assay", "/dev", "/keys", "/proc", "/run/secrets", "/scratch", "/sys", "/tmp", "/var/run/secrets"];
+/// What belongs to Assay or to the pod itself, or decides which programs and libraries run, whom they ask and whom they believe.
+const OWN_FOLDERS: [&str; 24] = [
+    "/assay",
+    "/bin",
+    "/dev",
+    "/etc/group",
+    "/etc/hosts",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/ld.so.preload",
+    "/etc/nsswitch.conf",
+    "/etc/passwd",
+    "/etc/pki",
+    "/etc/resolv.conf",
+    "/etc/ssl",
+    "/keys",
+    "/lib",
+    "/lib64",
+    "/proc",
+    "/run/secrets",
+    "/sbin",
+    "/scratch",
+    "/sys",
+    "/tmp",
+    "/usr",
+    "/var/run/secrets",
+];
 /// Memory that processes share, which the container's own folder has little of.
 const SHARED_MEMORY: &str = "/dev/shm";
 
@@ -331,7 +355,10 @@ mod tests {
         for path in ["/", "/keys", "/keys/x", "/var", "/var/run", "/run", "/dev", "/dev/termination-log", "/tmp/a", "/proc/1"] {
             assert!(shadowed(path).is_some(), "{path}");
         }
-        for path in ["/data", "/dev/shm", "/keysets", "/assays", "/var/lib/data", "/etc/ssl/certs"] {
+        for path in ["/usr", "/usr/local/bin", "/bin", "/sbin/x", "/lib", "/lib64", "/etc", "/etc/ssl/certs", "/etc/hosts", "/etc/ld.so.conf.d"] {
+            assert!(shadowed(path).is_some(), "{path}");
+        }
+        for path in ["/data", "/dev/shm", "/keysets", "/assays", "/var/lib/data", "/etc/authorities", "/etc/group-data", "/libs", "/opt"] {
             assert_eq!(shadowed(path), None, "{path}");
         }
     }

@@ -27,8 +27,10 @@ pub(crate) fn refuse_secret(name: &str, value: &Checked, reason: &str, hint: &st
     }
 }
 
-/// Whether the value of a variable, option or parameter looks like a secret. The name is in upper case, with `_` between its words.
+/// Whether the value of a variable, option or parameter looks like a secret. The words of the name are in either case, with `_` or `-`
+/// between them.
 pub fn looks_secret(name: &str, value: &str) -> bool {
+    let name = name.to_ascii_uppercase().replace('-', "_");
     let named =
         name.split('_').any(|word| SECRET_WORDS.contains(&word)) || name.ends_with("API_KEY") || name.ends_with("PRIVATE_KEY");
     // `MAX_TOKEN: 8` counts something and `PASSWORD: ""` hides nothing.
@@ -47,7 +49,7 @@ pub(crate) fn carries_password(text: &str) -> bool {
 pub(crate) fn carries_key(address: &str) -> bool {
     let query = address.split_once('?').map_or("", |(_, query)| query);
     let mut parameters = query.split(['&', ';']).filter_map(|parameter| parameter.split_once('='));
-    parameters.any(|(name, value)| looks_secret(&name.to_uppercase().replace('-', "_"), value))
+    parameters.any(|(name, value)| looks_secret(name, value))
 }
 
 #[cfg(test)]
@@ -56,12 +58,18 @@ mod tests {
 
     #[test]
     fn names_and_prefixes_give_secrets_away() {
-        for (name, value) in
-            [("HF_TOKEN", "abc"), ("DB_PASSWORD", "x"), ("OPENAI_API_KEY", "x"), ("A", "hf_abc"), ("B", "sk-123")]
-        {
+        for (name, value) in [
+            ("HF_TOKEN", "abc"),
+            ("hf_token", "abc"),
+            ("DB_PASSWORD", "x"),
+            ("db-password", "x"),
+            ("OPENAI_API_KEY", "x"),
+            ("A", "hf_abc"),
+            ("B", "sk-123"),
+        ] {
             assert!(looks_secret(name, value), "{name}: {value}");
         }
-        for (name, value) in [("MAX_TOKEN", "8"), ("TOKENS", "many"), ("SORT_KEY", "name"), ("PASSWORD", ""), ("A", "text")] {
+        for (name, value) in [("MAX_TOKEN", "8"), ("TOKENS", "many"), ("SORT_KEY", "name"), ("password", ""), ("A", "text")] {
             assert!(!looks_secret(name, value), "{name}: {value}");
         }
     }

@@ -23,7 +23,7 @@ pub(crate) fn facts(ctx: &Context) -> Result<Vec<Artifact>, Failure> {
     events.retain(|event| text(&event["involvedObject"]["uid"]).is_some_and(|uid| uids.contains(&uid)));
     let hasty = cluster.hasty();
     let nodes: Vec<Value> = nodes.iter().map(|name| node(&hasty, name)).collect();
-    let mut workloads = workloads(&hasty, &here.namespace, &uids)?;
+    let mut workloads = workloads(&hasty, &here.namespace, &uids);
     for object in jobs.iter_mut().chain(&mut pods).chain(&mut events).chain(&mut workloads) {
         without_bookkeeping(object);
     }
@@ -35,12 +35,13 @@ pub(crate) fn facts(ctx: &Context) -> Result<Vec<Artifact>, Failure> {
 
 /// What Kueue says of the run's Jobs: when each was queued, had its quota reserved, was admitted or evicted. None where there is no Kueue,
 /// or where an older installation may not read it.
-fn workloads(cluster: &Cluster, namespace: &str, jobs: &BTreeSet<String>) -> Result<Vec<Value>, Failure> {
-    let all: Vec<Value> = match cluster.list("Workload", namespace, "") {
-        Err(failure) if matches!(failure.code.as_str(), "not_found" | "forbidden") => return Ok(Vec::new()),
-        all => all?,
-    };
-    Ok(all.into_iter().filter(|workload| is_of(workload, jobs)).collect())
+fn workloads(cluster: &Cluster, namespace: &str, jobs: &BTreeSet<String>) -> Vec<Value> {
+    match cluster.list::<Value>("Workload", namespace, "") {
+        Ok(all) => all.into_iter().filter(|workload| is_of(workload, jobs)).collect(),
+        Err(failure) if matches!(failure.code.as_str(), "not_found" | "forbidden") => Vec::new(),
+        // What is not known of a queue is no failure of the run.
+        Err(failure) => vec![json!({"unknown": failure.message})],
+    }
 }
 
 /// Whether an object depends on one of these, by UID.

@@ -1,6 +1,7 @@
 //! `assay bootstrap`: installs Assay in a cluster, with keys made for it.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use assay_cluster::{
     Cluster, ConfigMap, Keys, Namespace, Object, Place, SITE, Secret, Site, TARGETS_OF, TEMPORARY, go_with, removal_rights,
@@ -15,6 +16,8 @@ use crate::commands::render::{InstallOptions, Makes, read_policy};
 use crate::commands::run::make_missing_keys;
 use crate::output;
 
+/// How long a namespace that is being removed is waited for.
+const GONE_LIMIT: Duration = Duration::from_mins(2);
 /// Whom a served store knows besides the roles.
 const PEOPLE: [&str; 2] = ["read", "run"];
 
@@ -58,6 +61,8 @@ pub(crate) fn install(cluster: &Cluster, options: &InstallOptions, lasts: For) -
     make_missing_keys(&config, password.as_encoded_bytes())?;
     let namespace = options.namespace.as_str();
     check_targets_alone(cluster, options)?;
+    // The keys of one that is on its way out are gone in a moment.
+    wait_until_gone(cluster, namespace)?;
 
     let makes = if lasts == For::OneRun && serves_already(cluster, options)? { Makes::NoStore } else { Makes::Store };
     let (made, public) = signing_keys(cluster, namespace)?;
@@ -70,8 +75,18 @@ pub(crate) fn install(cluster: &Cluster, options: &InstallOptions, lasts: For) -
     };
     let keys = Keys { signing: made.clone(), store };
     let (site, mut objects) = options.objects(trust.clone(), Some(&keys), makes)?;
-    if lasts == For::OneRun {
-        make_namespaces(cluster, &site, &mut objects)?;
+    match lasts {
+        For::OneRun => make_namespaces(cluster, options, &site, &mut objects)?,
+        // What was made for a run is from now on somebody's.
+        For::Good => {
+            for namespace in objects.iter_mut().filter(|object| object["kind"] == "Namespace") {
+                let name = namespace["metadata"]["name"].as_str().unwrap_or_default();
+                if !temporary(cluster, &site.namespace, std::iter::once(name))?.is_empty() {
+                    let forgotten = serde_json::json!({"metadata": {"labels": {TEMPORARY: null}}});
+                    cluster.merge(&Place::in_cluster("Namespace", name), &forgotten)?;
+                }
+            }
+        }
     }
     for object in &objects {
         cluster.apply(object)?;
@@ -107,26 +122,46 @@ pub(crate) fn serves_already(cluster: &Cluster, options: &InstallOptions) -> Res
 }
 
 /// Makes the namespaces that are not there, marked as made for one run, and has what lies outside of them go with them.
-fn make_namespaces(cluster: &Cluster, site: &Site, objects: &mut Vec<Object>) -> Result<(), Failure> {
+fn make_namespaces(cluster: &Cluster, options: &InstallOptions, site: &Site, objects: &mut Vec<Object>) -> Result<(), Failure> {
     let mut names = Vec::new();
     for namespace in objects.iter().filter(|object| object["kind"] == "Namespace") {
         let mut namespace = namespace.clone();
-        namespace["metadata"]["labels"][TEMPORARY.0] = TEMPORARY.1.into();
+        namespace["metadata"]["labels"][TEMPORARY] = site.namespace.clone().into();
         let name = namespace["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        wait_until_gone(cluster, &name)?;
         if cluster.create(&namespace)? {
             output::talk(format!("namespace  {name} was not there: made for this run, and removed after it"));
         }
         names.push(name);
     }
-    let temporary = temporary(cluster, names.iter().map(String::as_str))?;
-    if !temporary.is_empty() {
-        let named: Vec<&str> = temporary.iter().map(|made| made.name.as_str()).collect();
-        objects.extend(removal_rights(site, &named));
-    }
+    let store = options.served_store().map(|(namespace, _)| namespace);
+    let temporary = temporary(cluster, &site.namespace, names.iter().map(String::as_str))?;
     if let Some(own) = temporary.iter().find(|made| made.name == site.namespace) {
-        go_with(site, &own.uid, objects);
+        go_with(site, (&own.name, &own.uid), store.as_deref(), objects);
+    }
+    if let Some(made) = temporary.iter().find(|made| made.name == site.namespace).or(temporary.first()) {
+        let named: Vec<&str> = temporary.iter().map(|made| made.name.as_str()).collect();
+        let mut rights = removal_rights(site, &named);
+        go_with(site, (&made.name, &made.uid), None, &mut rights);
+        objects.extend(rights);
     }
     Ok(())
+}
+
+/// A namespace of the last run may still be on its way out.
+fn wait_until_gone(cluster: &Cluster, name: &str) -> Result<(), Failure> {
+    let begun = Instant::now();
+    loop {
+        let there: Option<Namespace> = cluster.get(&Place::in_cluster("Namespace", name))?;
+        if there.is_none_or(|there| there.metadata.deletion_timestamp.is_none()) {
+            return Ok(());
+        }
+        if begun.elapsed() > GONE_LIMIT {
+            return Err(Failure::environment("namespace_stays", format!("the namespace `{name}` is being removed, and stays"))
+                .hint(format!("kubectl describe namespace {name}")));
+        }
+        std::thread::sleep(Duration::from_millis(500));
+    }
 }
 
 /// What a served store knows each identity by: as it is, or new.

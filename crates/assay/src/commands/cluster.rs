@@ -43,6 +43,12 @@ impl InCluster {
     }
 }
 
+/// The run of a root, where it is another one than this.
+fn other_run(root: &ConfigMap, run_id: Option<&RunId>) -> Option<String> {
+    let run = root.metadata.labels.as_ref()?.get(RUN)?;
+    (run_id.map(RunId::as_str) != Some(run.as_str())).then(|| run.clone())
+}
+
 /// What is installed in a namespace.
 pub(crate) fn site(cluster: &Cluster, namespace: &str) -> Result<Site, Failure> {
     let map: Option<ConfigMap> = cluster.get(&Place::named("ConfigMap", namespace, SITE))?;
@@ -80,29 +86,39 @@ impl std::str::FromStr for Temporary {
     }
 }
 
-/// Those of these namespaces that were made for one run.
-pub(crate) fn temporary<'a>(cluster: &Cluster, names: impl Iterator<Item = &'a str>) -> Result<Vec<Temporary>, Failure> {
+/// Those of these namespaces that were made for one run of the installation `own`.
+pub(crate) fn temporary<'a>(
+    cluster: &Cluster,
+    own: &str,
+    names: impl Iterator<Item = &'a str>,
+) -> Result<Vec<Temporary>, Failure> {
     let mut all = Vec::new();
     for name in names {
         let there: Option<Namespace> = cluster.get(&Place::in_cluster("Namespace", name))?;
-        all.extend(there.as_ref().and_then(made_for_one_run));
+        all.extend(there.as_ref().and_then(|there| made_for_one_run(there, own)));
     }
     Ok(all)
 }
 
 /// What marks a namespace as made for one run; one that is going away is nobody's.
-fn made_for_one_run(namespace: &Namespace) -> Option<Temporary> {
+fn made_for_one_run(namespace: &Namespace, own: &str) -> Option<Temporary> {
     let metadata = &namespace.metadata;
-    let is_marked = metadata.labels.as_ref().and_then(|labels| labels.get(TEMPORARY.0)).is_some_and(|value| value == TEMPORARY.1);
+    let is_marked = metadata.labels.as_ref().and_then(|labels| labels.get(TEMPORARY)).is_some_and(|value| value == own);
     let is_there = metadata.deletion_timestamp.is_none();
     let (name, uid) = (metadata.name.clone()?, metadata.uid.clone()?);
     (is_marked && is_there).then_some(Temporary { name, uid })
 }
 
-/// Removes namespaces that were made for one run, as far as they still are what was made; one that has gone is well.
-pub(crate) fn remove(cluster: &Cluster, namespaces: &[Temporary]) -> Result<(), Failure> {
+/// Removes namespaces that were made for one run of the installation `own`, as far as they still are what was made; one that has gone is
+/// well. Where another run has its root there, or has kept it, all of them stay.
+pub(crate) fn remove(cluster: &Cluster, own: &str, run_id: Option<&RunId>, namespaces: &[Temporary]) -> Result<(), Failure> {
+    let roots: Vec<ConfigMap> = cluster.list("ConfigMap", own, RUN)?;
+    if let Some(other) = roots.iter().find_map(|root| other_run(root, run_id)) {
+        return Err(Failure::environment("in_use", format!("the run `{other}` has its root in namespace `{own}`"))
+            .hint("once it may go too: kubectl delete namespace"));
+    }
     for made in namespaces {
-        if temporary(cluster, std::iter::once(made.name.as_str()))?.contains(made) {
+        if temporary(cluster, own, std::iter::once(made.name.as_str()))?.contains(made) {
             cluster.delete(&Place::in_cluster("Namespace", &made.name), Some(&made.uid))?;
         }
     }
@@ -141,14 +157,29 @@ mod tests {
     fn only_a_namespace_that_was_made_for_a_run_is_removed() {
         let of = |metadata: serde_json::Value| {
             let namespace = serde_json::from_value(serde_json::json!({"metadata": metadata})).expect("a namespace");
-            made_for_one_run(&namespace).map(|made| made.to_string())
+            made_for_one_run(&namespace, "trial").map(|made| made.to_string())
         };
-        let marked = serde_json::json!({"name": "a", "uid": "u", "labels": {TEMPORARY.0: TEMPORARY.1}});
+        let marked = serde_json::json!({"name": "a", "uid": "u", "labels": {TEMPORARY: "trial"}});
+        let of_another = serde_json::json!({"name": "a", "uid": "u", "labels": {TEMPORARY: "other"}});
+        assert_eq!(of(of_another), None, "another installation's");
         assert_eq!(of(marked.clone()), Some("a=u".to_owned()));
         assert_eq!("a=u".parse(), Ok(Temporary { name: "a".to_owned(), uid: "u".to_owned() }));
         assert_eq!(of(serde_json::json!({"name": "a", "uid": "u"})), None, "somebody else's");
         let mut going = marked;
         going["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
         assert_eq!(of(going), None);
+    }
+
+    #[test]
+    fn another_run_s_root_is_known_by_its_label() {
+        let root = |labels: serde_json::Value| -> ConfigMap {
+            serde_json::from_value(serde_json::json!({"metadata": {"name": "assay-a", "labels": labels}})).expect("a root")
+        };
+        let (own, none) = ("a".parse().expect("a run id"), serde_json::json!({}));
+        let of_a = serde_json::json!({RUN: "a"});
+        assert_eq!(other_run(&root(of_a.clone()), Some(&own)), None);
+        assert_eq!(other_run(&root(of_a.clone()), None), Some("a".to_owned()), "whoever has no run yet has none of its own");
+        assert_eq!(other_run(&root(serde_json::json!({RUN: "b"})), Some(&own)), Some("b".to_owned()));
+        assert_eq!(other_run(&root(none), Some(&own)), None);
     }
 }

@@ -97,7 +97,11 @@ impl Drive {
         tell(&Told::Ended { failure: driven.as_ref().err().cloned() });
         output::talk(format!("asked the API server {} times", cluster.asked()));
         // The last act: this pod goes with its namespace.
-        let removed = remove(&cluster, &self.remove);
+        let removed =
+            if self.remove.is_empty() { Ok(()) } else { remove(&cluster, &here.namespace, Some(&self.run_id), &self.remove) };
+        if let (Ok(()), Err(failure)) = (&driven, &removed) {
+            tell(&Told::Ended { failure: Some(failure.clone()) });
+        }
         drop(lease);
         driven?;
         removed?;

@@ -1,12 +1,15 @@
 //! `assay run --on kubernetes`: the run's Source goes into the store, a driver into the cluster, and what it tells comes back here.
 
+use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use std::os::unix::ffi::OsStringExt as _;
 use std::time::{Duration, Instant};
 
-use assay_cluster::{Cluster, DriverJob, Forward, Job, Place, Secret, Site, driver_job, driver_name, has_ended, root, root_name};
-use assay_manifest::InputRef;
+use assay_cluster::{
+    Cluster, DriverJob, Forward, Job, Namespace, Place, Secret, Site, driver_job, driver_name, has_ended, root, root_name,
+};
+use assay_manifest::{InputRef, RunId};
 use assay_process::{Cancel, Signal};
 use assay_runner::{Config, Run as Driven, RunSpec, ToBranch};
 use assay_stage::{Clock, Exit, Failure};
@@ -71,47 +74,61 @@ pub(crate) struct OnKubernetes {
 impl OnKubernetes {
     /// Runs a pipeline in the cluster, to its end unless it is to be left to itself.
     pub(crate) fn run(&self, asked: &Asked, pushes: bool, fetches: bool) -> Result<Exit, Failure> {
-        let cluster = self.at.connect()?;
-        let made = self.make_missing(&cluster)?;
-        let site = self.at.site(&cluster)?;
-        ask_as_source(&cluster, &site)?;
         let cancel = assay_process::cancel_on_signals(&[Signal::INT, Signal::TERM])
             .map_err(|error| Failure::environment("signals", "cannot handle signals").because(&error))?;
-        let place = There { cluster, site, made };
-        let ran = self.run_at(&place, asked, pushes, fetches, &cancel);
-        if !self.keep && !self.detach {
-            place.remove_made(ran.as_ref().err());
+        let cluster = self.at.connect()?;
+        let options = self.installs();
+        let run = OnceCell::new();
+        let ran = self.prepare(&cluster, options.as_ref(), asked, &cancel).and_then(|site| {
+            let made = options.as_ref().map_or_else(|| Ok(Made::default()), |options| Made::of(&cluster, options))?;
+            let there = There { cluster: cluster.clone(), site, made };
+            self.run_at(&there, asked, pushes, fetches, &cancel, &run)
+        });
+        let is_left = self.keep || (self.detach && ran.is_ok());
+        if let Some(options) = options.filter(|_| !is_left) {
+            remove_made(&cluster, &options, run.get(), ran.as_ref().err());
         }
         ran
     }
 
-    /// Installs what is missing, if that is asked for.
-    fn make_missing(&self, cluster: &Cluster) -> Result<Made, Failure> {
-        let Some(image) = self.image.as_deref().filter(|_| self.bootstrap) else { return Ok(Made::default()) };
+    /// What is to be installed where it is missing.
+    fn installs(&self) -> Option<InstallOptions> {
+        let image = self.image.as_deref().filter(|_| self.bootstrap)?;
         let mut options = InstallOptions::usual(image, &self.at.namespace);
         options.cluster_store.clone_from(&self.cluster_store);
         options.store_namespace.clone_from(&self.store_namespace);
         if let Some(size) = &self.store_size {
             options.store_size.clone_from(size);
         }
-        let is_installed = match self.at.site(cluster) {
-            Err(failure) if failure.code == "not_installed" => false,
-            found => found.map(|_| true)?,
-        };
-        let store = options.served_store().map(|(namespace, _)| namespace);
-        if !is_installed {
-            self.check_store_outlasts(cluster, &options, store.as_deref())?;
-            let trust = install(cluster, &options, For::OneRun)?;
-            store.as_deref().map_or(Ok(()), |store| wait_for_store(cluster, store))?;
+        Some(options)
+    }
+
+    /// Installs what is missing, if that is asked for, and finds what is installed.
+    fn prepare(
+        &self,
+        cluster: &Cluster,
+        options: Option<&InstallOptions>,
+        asked: &Asked,
+        cancel: &Cancel,
+    ) -> Result<Site, Failure> {
+        if let Some(options) = options.filter(|options| !is_installed(cluster, options)) {
+            let store = options.served_store().map(|(namespace, _)| namespace);
+            self.check_store_outlasts(cluster, options, store.as_deref())?;
+            let trust = install(cluster, options, For::OneRun)?;
+            store.as_deref().map_or(Ok(()), |store| wait_for_store(cluster, store, cancel))?;
             output::talk(format!(
                 "runs of this namespace verify for whoever trusts its keys; a reviewer merges this policy:\n\n{}\n",
                 trust.trim_end()
             ));
         }
+        if cancel.is_cancelled() {
+            return Err(Failure::cancelled(cancel.reason().unwrap_or("stopped")));
+        }
         let site = self.at.site(cluster)?;
-        let with_driver = temporary(cluster, [site.targets_namespace.as_str(), site.namespace.as_str()].into_iter())?;
-        let store = temporary(cluster, store.as_deref().into_iter())?;
-        Ok(Made { with_driver, store })
+        if asked.store.is_none() {
+            ask_as_source(cluster, &site)?;
+        }
+        Ok(site)
     }
 
     /// A store whose namespace goes with the run takes the results along, unless they were fetched before.
@@ -128,7 +145,15 @@ impl OnKubernetes {
         ))
     }
 
-    fn run_at(&self, there: &There, asked: &Asked, pushes: bool, fetches: bool, cancel: &Cancel) -> Result<Exit, Failure> {
+    fn run_at(
+        &self,
+        there: &There,
+        asked: &Asked,
+        pushes: bool,
+        fetches: bool,
+        cancel: &Cancel,
+        run_id: &OnceCell<RunId>,
+    ) -> Result<Exit, Failure> {
         let There { cluster, site, .. } = there;
         let reached = Reached::of(cluster, site, asked.store.as_deref())?;
         let config = Config::find()?;
@@ -143,6 +168,7 @@ impl OnKubernetes {
             trust: Some(site.trust.clone().into_bytes()),
         };
         let run = Driven::open(&spec, &config, password.as_encoded_bytes(), cancel)?;
+        let _ = run_id.set(run.run_id.clone());
         let to_branch = if pushes { run.to_branch()? } else { ToBranch::No };
         if run.published()?.is_none() {
             run.sign_source()?;
@@ -264,26 +290,41 @@ struct There {
     made: Made,
 }
 
-impl There {
-    /// Removes what the driver has not. A store goes only once all that was wanted of it is here.
-    fn remove_made(&self, failure: Option<&Failure>) {
-        let made = &self.made;
-        let goes_on = failure.is_some_and(|failure| failure.code == "connection_lost");
-        if made.is_empty() || goes_on {
-            return;
-        }
-        let all: Vec<Temporary> = made.store.iter().chain(&made.with_driver).cloned().collect();
-        let names = all.iter().map(|made| made.name.as_str()).collect::<Vec<_>>().join(" ");
-        if failure.is_some() && !made.store.is_empty() {
-            output::talk(format!(
-                "the namespaces that were made for this run stay, because their store has what is known of it; then:\n  kubectl delete namespace {names}"
-            ));
-            return;
-        }
-        match remove(&self.cluster, &all) {
-            Ok(()) => output::talk(format!("removed    {names}, which were made for this run")),
-            Err(failure) => output::talk(format!("the namespaces {names} stay: {}", failure.message)),
-        }
+/// Whether all of an installation is there: the last run may have taken a part of it away.
+fn is_installed(cluster: &Cluster, options: &InstallOptions) -> bool {
+    let is_there = |name: &str| {
+        let there: Result<Option<Namespace>, Failure> = cluster.get(&Place::in_cluster("Namespace", name));
+        there.is_ok_and(|there| there.is_some_and(|there| there.metadata.deletion_timestamp.is_none()))
+    };
+    let found = crate::commands::cluster::site(cluster, &options.namespace);
+    found.is_ok_and(|site| is_there(&site.namespace) && is_there(&site.targets_namespace))
+}
+
+/// Removes what the driver has not. A store goes only once all that was wanted of it is here, and nothing goes under a run that goes on.
+fn remove_made(cluster: &Cluster, options: &InstallOptions, run: Option<&RunId>, failure: Option<&Failure>) {
+    let Ok(made) = Made::of(cluster, options) else { return };
+    if made.is_empty() {
+        return;
+    }
+    let all: Vec<Temporary> = made.store.iter().chain(&made.with_driver).cloned().collect();
+    let names = all.iter().map(|made| made.name.as_str()).collect::<Vec<_>>().join(" ");
+    let by_hand = |why: &str| {
+        output::talk(format!("the namespaces that were made stay, because {why}; then:\n  kubectl delete namespace {names}"));
+    };
+    let drives = |run: &RunId| {
+        let driver = driver_name(run);
+        let job: Result<Option<Job>, Failure> = cluster.get(&Place::named("Job", &options.namespace, &driver));
+        job.map_or(true, |job| job.is_some_and(|job| !has_ended(&job)))
+    };
+    if failure.is_some_and(|failure| failure.code == "connection_lost") || (failure.is_some() && run.is_some_and(drives)) {
+        return by_hand("the run goes on");
+    }
+    if failure.is_some() && run.is_some() && !made.store.is_empty() {
+        return by_hand("their store has what is known of the run");
+    }
+    match remove(cluster, &options.namespace, run, &all) {
+        Ok(()) => output::talk(format!("removed    {names}, which were made for this run")),
+        Err(failure) => by_hand(&failure.message),
     }
 }
 
@@ -297,6 +338,16 @@ struct Made {
 }
 
 impl Made {
+    /// What there is of an installation that was made for one run.
+    fn of(cluster: &Cluster, options: &InstallOptions) -> Result<Self, Failure> {
+        let (site, store) = (options.site(String::new()), options.served_store().map(|(namespace, _)| namespace));
+        let own = [site.targets_namespace.as_str(), site.namespace.as_str()];
+        Ok(Self {
+            with_driver: temporary(cluster, &site.namespace, own.into_iter())?,
+            store: temporary(cluster, &site.namespace, store.as_deref().into_iter())?,
+        })
+    }
+
     fn is_empty(&self) -> bool {
         self.with_driver.is_empty() && self.store.is_empty()
     }
@@ -327,14 +378,16 @@ impl Reached {
 }
 
 /// Waits until a store that was just made serves.
-fn wait_for_store(cluster: &Cluster, namespace: &str) -> Result<(), Failure> {
+fn wait_for_store(cluster: &Cluster, namespace: &str, cancel: &Cancel) -> Result<(), Failure> {
     let begun = Instant::now();
     while begun.elapsed() < STORE_LIMIT {
         let store: Option<serde_json::Value> = cluster.get(&Place::named("Deployment", namespace, "assay-store"))?;
         if store.is_some_and(|store| store["status"]["readyReplicas"].as_u64() > Some(0)) {
             return Ok(());
         }
-        std::thread::sleep(LOOK);
+        if cancel.wait_timeout(LOOK) {
+            return Err(Failure::cancelled(cancel.reason().unwrap_or("stopped")));
+        }
     }
     Err(Failure::environment("store", format!("the store of namespace `{namespace}` does not serve after {STORE_LIMIT:?}"))
         .hint(format!("kubectl --namespace {namespace} get pods,persistentvolumeclaims,events")))
@@ -352,7 +405,8 @@ fn ask_as_source(cluster: &Cluster, site: &Site) -> Result<(), Failure> {
         .get(&Place::named("Secret", &site.namespace, name))
         .or_else(|failure| if failure.code == "forbidden" { Ok(None) } else { Err(failure) })?;
     let Some([id, key]) = secret.and_then(|secret| {
-        let member = |name: &str| secret.data.as_ref()?.get(name).map(|bytes| OsString::from_vec(bytes.0.clone()));
+        let given = |name: &str| secret.data.as_ref()?.get(name).filter(|bytes| !bytes.0.is_empty());
+        let member = |name: &str| given(name).map(|bytes| OsString::from_vec(bytes.0.clone()));
         Some([member("AWS_ACCESS_KEY_ID")?, member("AWS_SECRET_ACCESS_KEY")?])
     }) else {
         let template = "--template '{{.data.AWS_SECRET_ACCESS_KEY | base64decode}}'";

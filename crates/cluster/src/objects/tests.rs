@@ -114,7 +114,7 @@ fn what_leads_out_of_a_pod_is_refused() {
       `targets/vllm.yaml`: the Deployment `vllm` may not mount a volume of `hostPath`
       `targets/vllm.yaml`: the Deployment `vllm` may not use the Secret `assay-key-publish`: names with `assay` are Assay's own
       `targets/vllm.yaml`: the Deployment `vllm` may not use the Secret `assay-git`: names with `assay` are Assay's own
-      `targets/vllm.yaml`: the Deployment `vllm` may not set `serviceAccountToken`
+      `targets/vllm.yaml`: the Deployment `vllm` may not set `projected.serviceAccountToken`
       `targets/vllm.yaml`: the Deployment `vllm` may not mount a volume of `nfs`
 
     hint: docs/kubernetes.md says what such objects may be; what needs more is measured as an `endpoint`
@@ -132,6 +132,30 @@ fn what_leads_out_of_a_pod_is_refused() {
     ");
     let harmless = "serviceAccountName: default, hostNetwork: false, containers: [{name: a, image: i, ports: [{containerPort: 80}], securityContext: {privileged: false, capabilities: {drop: [ALL]}}}]";
     assert!(pods_with(harmless).starts_with("---"), "{}", pods_with(harmless));
+}
+
+#[test]
+fn what_would_outlast_a_run_or_go_before_the_cluster_is_refused() {
+    for (spec, why) in [
+        ("terminationGracePeriodSeconds: 61", "needs `terminationGracePeriodSeconds` from 0 to 60"),
+        ("terminationGracePeriodSeconds: 1e9", "needs `terminationGracePeriodSeconds` from 0 to 60"),
+        ("priorityClassName: system-node-critical", "may not have the priority `system-node-critical`"),
+        ("volumes: [{name: a, projected: {sources: [{clusterTrustBundle: {path: t}}]}}]", "may not set `projected.clusterTrustBundle`"),
+    ] {
+        assert!(pods_with(spec).contains(why), "{}", pods_with(spec));
+    }
+    let harmless = "terminationGracePeriodSeconds: 60, priorityClassName: benchmarks, containers: [{name: a, image: i, lifecycle: {preStop: {sleep: {seconds: 5}}}}], volumes: [{name: a, projected: {sources: [{configMap: {name: c}}, {secret: {name: s}}, {downwardAPI: {items: []}}]}}]";
+    assert!(pods_with(harmless).starts_with("---"), "{}", pods_with(harmless));
+    let service = "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {selector: {a: b}, publishNotReadyAddresses: true}\n";
+    assert!(check(service).contains("may not set `spec.publishNotReadyAddresses`"), "{}", check(service));
+}
+
+#[test]
+fn problems_are_listed_up_to_a_limit() {
+    let hosts = (0..60).map(|index| format!("{{name: v{index}, hostPath: {{path: /}}}}")).collect::<Vec<_>>().join(", ");
+    let said = pods_with(&format!("volumes: [{hosts}]"));
+    assert_eq!(said.matches("may not mount").count(), MAX_PROBLEMS);
+    assert_eq!(said.matches("what else is wrong is not listed").count(), 1);
 }
 
 #[test]

@@ -214,6 +214,8 @@ fn mounts_have_a_volume_and_a_folder_of_their_own() {
     };
     assert_eq!(mount("data", "/data"), "no problem");
     assert_eq!(mount("data", "/dev/shm"), "no problem");
+    assert_eq!(mount("data", "/etc/authorities"), "no problem");
+    assert!(mount("data", "/usr/bin").contains("has `/usr`"));
     assert_snapshot!(mount("date", "/data"), @r"
     error: `spec.stages[2].pod.volumeMounts[0].name` is `date`, which is none of `volumes`
       --> a.yaml:11:90
@@ -228,7 +230,7 @@ fn mounts_have_a_volume_and_a_folder_of_their_own() {
        |
     11 |     - {name: execute, pod: {volumes: [{name: data, emptyDir: {}}], volumeMounts: [{name: data, mountPath: /keys/}]}}
        |                                                                                                           ^^^^^^
-    hint: a folder apart from `/assay`, `/dev`, `/keys`, `/proc`, `/run/secrets`, `/scratch`, `/sys`, `/tmp`, `/var/run/secrets`; of these, `/dev/shm` alone may be mounted
+    hint: a folder apart from `/assay`, `/bin`, `/dev`, `/etc/group`, `/etc/hosts`, `/etc/ld.so.conf`, `/etc/ld.so.conf.d`, `/etc/ld.so.preload`, `/etc/nsswitch.conf`, `/etc/passwd`, `/etc/pki`, `/etc/resolv.conf`, `/etc/ssl`, `/keys`, `/lib`, `/lib64`, `/proc`, `/run/secrets`, `/sbin`, `/scratch`, `/sys`, `/tmp`, `/usr`, `/var/run/secrets`; of these, `/dev/shm` alone may be mounted
     ");
     assert_snapshot!(mount("data", "data"), @r"
     error: `spec.stages[2].pod.volumeMounts[0].mountPath` is not a path in the container: `data`
