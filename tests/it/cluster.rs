@@ -735,9 +735,9 @@ fn a_quota_that_is_used_up_is_named() {
         at.lab.kubectl(&["get", "namespace", &targets, "--ignore-not-found"]).success().stdout.is_empty().then_some(())
     });
     at.lab.kubectl(&["delete", "namespace", &own, "--wait=false"]).success();
-    at.lab
-        .kubectl(&["delete", "clusterrole,clusterrolebinding", &format!("assay-nodes-{own}"), &format!("assay-remove-{own}")])
-        .success();
+    at.lab.kubectl(&["delete", "clusterrole,clusterrolebinding", &format!("assay-nodes-{own}")]).success();
+    let right = at.lab.kubectl(&["get", "clusterrole", &format!("assay-remove-{own}"), "--ignore-not-found"]).success();
+    assert_eq!(right.stdout, "", "the right to remove the targets' namespace has gone with it");
 }
 
 /// What execute's pods are to have besides, in a pipeline.

@@ -9,7 +9,7 @@ use assay_manifest::{
     PointSummary, Reason, RunStatus, Shortfall, SourceRef, Stability, Summary,
 };
 
-pub use place::{COLOCATED, Counted, MOVED_LOAD, colocated, moved_load};
+pub use place::{COLOCATED, Counted, MOVED_LOAD, MOVED_TARGET, colocated, moved_load, moved_target};
 
 /// The fewest counted trials of a point that a publication may rest on.
 pub const MIN_TRIALS: u32 = 3;
@@ -30,8 +30,8 @@ pub struct Evidence<'a> {
     pub status: RunStatus,
     /// The points with their statistics.
     pub points: &'a [PointSummary],
-    /// What is wrong with the run as a whole; of these the rules look for [`CLOCK_OFFSET`], [`MOVED_LOAD`] and
-    /// [`COLOCATED`].
+    /// What is wrong with the run as a whole; of these the rules look for [`CLOCK_OFFSET`], [`MOVED_LOAD`],
+    /// [`MOVED_TARGET`] and [`COLOCATED`].
     pub issues: &'a [Reason],
 }
 
@@ -78,7 +78,7 @@ fn shortfall(rule: &str, found: impl Into<String>) -> Shortfall {
 /// What was measured can be found again, and was measured from one place that is not its own.
 fn real(evidence: &Evidence<'_>) -> Vec<Shortfall> {
     let mut found = traceable(evidence);
-    found.extend(stated(evidence.issues, &[MOVED_LOAD, COLOCATED]));
+    found.extend(stated(evidence.issues, &[MOVED_LOAD, MOVED_TARGET, COLOCATED]));
     found
 }
 

@@ -330,6 +330,50 @@ fn the_trials_of_a_point_come_from_one_node_in_each_shard() {
 }
 
 #[test]
+fn a_node_that_nobody_knows_is_another() {
+    let some = placed(&[(0, 0, Some("a")), (1, 0, None)]);
+    let said = moved_load(counted(&some)).expect("said").detail;
+    assert!(said.ends_with("more than one node in shard 0: one that is not known, `a`"), "{said}");
+}
+
+/// The Environment of a block with these nodes of targets.
+fn on_nodes(block: u32, nodes: &[(&str, &str)]) -> Environment {
+    let placement = nodes.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    Environment { placement, ..environment(block) }
+}
+
+#[test]
+fn the_trials_of_a_point_measure_a_target_on_the_same_nodes() {
+    let attempts = placed(&[(0, 0, None), (1, 0, None)]);
+    let said = |environments: &[Environment]| {
+        let blocks = environments.iter().map(|environment| environment.block);
+        let counted = attempts.iter().zip(blocks).map(|((shard, attempt), block)| Counted { block, shard: *shard, attempt });
+        moved_target(counted, &environments.iter().collect::<Vec<_>>()).map(|reason| reason.detail)
+    };
+    let two = |block, one: &str, other: &str| on_nodes(block, &[("node/t/0", one), ("node/t/1", other), ("pod/t/0", "p")]);
+    assert_eq!(said(&[on_nodes(0, &[]), on_nodes(1, &[])]), None, "one machine");
+    assert_eq!(said(&[two(0, "a", "b"), two(1, "b", "a")]), None, "the same nodes in another order");
+    assert_eq!(said(&[on_nodes(0, &[("node/t", "a")]), on_nodes(1, &[("node/u", "b")])]), None, "two targets");
+    assert_eq!(
+        said(&[two(0, "a", "b"), two(1, "a", "c")]).as_deref(),
+        Some(
+            "the counted trials of w.t.default at `one` come from blocks that had the target `t` on different nodes: `a`, `b`, `c`"
+        )
+    );
+    let both = |block, node| on_nodes(block, &[("node/t", node), ("node/u", node)]);
+    let said = said(&[both(0, "a"), both(1, "b")]).expect("said");
+    assert!(said.ends_with("`a`, `b`; and so it is with one other target of a point"), "{said}");
+}
+
+#[test]
+fn the_number_of_a_pod_is_no_part_of_its_target() {
+    let attempts = placed(&[(0, 0, Some("a"))]);
+    let environment = on_nodes(0, &[("node/t/0", "a")]);
+    let said = colocated(counted(&attempts), &[&environment]).expect("said").detail;
+    assert!(said.ends_with("on which the target `t` ran"), "{said}");
+}
+
+#[test]
 fn load_does_not_come_from_the_node_of_its_target() {
     let on = |block: u32, node: &str| {
         let placement = [("cluster", "kubernetes"), ("node/t", node), ("pod/t", "x")];
@@ -349,7 +393,7 @@ fn load_does_not_come_from_the_node_of_its_target() {
 
 #[test]
 fn load_that_moved_or_measured_itself_is_exploratory() {
-    for rule in [MOVED_LOAD, COLOCATED] {
+    for rule in [MOVED_LOAD, MOVED_TARGET, COLOCATED] {
         let issue = |run: &mut Run| run.issues.push(Reason::new(rule, "so it was"));
         assert_eq!(graded(issue), format!("publication -> exploratory\n{rule}: so it was"));
         let asking = |intent| {

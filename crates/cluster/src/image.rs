@@ -14,6 +14,12 @@ pub fn by_digest(image: &Image) -> String {
     format!("{repository}@{digest}")
 }
 
+/// The same of an image as somebody wrote it: one without a digest stays as it is.
+pub fn named_by_digest(reference: &str) -> String {
+    let digest = reference.rsplit_once('@').and_then(|(_, digest)| digest.parse().ok());
+    by_digest(&Image { reference: reference.to_owned(), digest })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -29,5 +35,9 @@ mod tests {
             assert_eq!(named(&reference, Some(digest)), format!("localhost:5000/a/b@{digest}"));
         }
         assert_eq!(named("a:1", None), "a:1");
+        assert_eq!(named_by_digest(&format!("localhost:5000/a/b:1.2@{digest}")), format!("localhost:5000/a/b@{digest}"));
+        for other in ["a:1", "a@b", ""] {
+            assert_eq!(named_by_digest(other), other);
+        }
     }
 }

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use assay_manifest::InferenceApi;
 use serde_json::Value;
 
+use crate::said::without_keys;
+
 /// The longest text that is kept of one.
 const MAX_TEXT: usize = 500;
 
@@ -58,7 +60,7 @@ pub fn served(service: &Value) -> Result<Served, String> {
         return Err("it has no condition `Ready` yet".to_owned());
     };
     if ready["status"] != "True" {
-        let part = |name: &str| text(&ready[name]).filter(|text| !text.is_empty());
+        let part = |name: &str| kept(&ready[name]).filter(|text| !text.is_empty());
         let why = [part("reason"), part("message")].into_iter().flatten().collect::<Vec<_>>().join(": ");
         let state = text(&ready["status"]).unwrap_or_else(|| "unknown".to_owned());
         return Err(format!("its condition `Ready` is {state}{}{why}", if why.is_empty() { "" } else { ": " }));
@@ -75,7 +77,7 @@ pub fn served(service: &Value) -> Result<Served, String> {
         .ok_or("it is ready, but gives no address in `status.address.url` or `status.url`")?;
     let mut settings = BTreeMap::new();
     for (name, path) in SETTINGS {
-        if let Some(value) = service.pointer(path).and_then(text) {
+        if let Some(value) = service.pointer(path).and_then(kept) {
             settings.entry(name.to_owned()).or_insert(value);
         }
     }
@@ -84,8 +86,16 @@ pub fn served(service: &Value) -> Result<Served, String> {
 
 /// A text of somebody else's object, as a message or report may show it.
 fn text(value: &Value) -> Option<String> {
-    let text = value.as_str()?;
-    Some(text.chars().take(MAX_TEXT).map(|letter| if letter.is_control() { ' ' } else { letter }).collect())
+    value.as_str().map(shown)
+}
+
+/// The same without what may be a key in its addresses.
+fn kept(value: &Value) -> Option<String> {
+    value.as_str().map(|text| shown(&without_keys(text, "")))
+}
+
+fn shown(text: &str) -> String {
+    text.chars().take(MAX_TEXT).map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }
 
 /// An address without credentials that a request's first line can carry.
@@ -131,6 +141,20 @@ mod tests {
         assert_eq!(only_url.address, "https://llama.example.org");
         let ome = json!({"spec": {"model": {"name": "llama-3"}, "runtime": {"name": "srt"}}, "status": ready(json!({"url": "http://a"}))});
         insta::assert_snapshot!(format!("{:?}", served(&ome).expect("ready").settings), @r#"{"model": "llama-3", "runtime": "srt"}"#);
+    }
+
+    #[test]
+    fn no_key_of_an_address_is_kept() {
+        for (uri, expected) in [
+            ("https://u:p@a.blob/models/m?sv=1&sig=hunter2", "https://a.blob/models/m"),
+            ("hf://meta/llama:main", "hf://meta/llama:main"),
+        ] {
+            let mut found = service(&ready(json!({"url": "http://a"})));
+            found["spec"]["predictor"]["model"]["storageUri"] = json!(uri);
+            assert_eq!(served(&found).expect("ready").settings["storage_uri"], expected);
+        }
+        let long = format!("https://u:{}@h/m", "p".repeat(MAX_TEXT));
+        assert_eq!(kept(&json!(long)).as_deref(), Some("https://h/m"));
     }
 
     #[test]

@@ -24,7 +24,7 @@ mod standing;
 mod target;
 
 pub use cron::{Cron, cron_job};
-pub use image::by_digest;
+pub use image::{by_digest, named_by_digest};
 pub use inference::{Served, api_of, kind_of, served};
 pub use install::{Install, Keys, ServedStore, TEMPORARY, go_with, identities, installation, removal_rights};
 pub use job::{DriverJob, Resources, StageJob, driver_job, stage_job};

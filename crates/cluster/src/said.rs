@@ -10,6 +10,8 @@ const MAX_ITEMS: usize = 500;
 const MAX_WORD: usize = 4096;
 /// What stands for a secret.
 const MASK: &str = "***";
+/// What ends an address within a text.
+const ENDS: [char; 5] = ['"', '<', '>', '\\', '`'];
 
 /// What is kept of a pod.
 pub fn facts_of_pod(pod: &Pod) -> PodFacts {
@@ -68,13 +70,49 @@ pub fn without_secrets(mut object: Value) -> Value {
     object
 }
 
-/// Takes the values of variables away, whoever wrote them, and masks secrets in commands.
+/// A text whose addresses have `mask` for a user and for a query or fragment, any of which may be a key; nothing where it is empty.
+pub(crate) fn without_keys(text: &str, mask: &str) -> String {
+    let ends = |letter: char| letter.is_whitespace() || ENDS.contains(&letter);
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("://") {
+        out.push_str(before);
+        out.push_str("://");
+        // The next address begins no later than there.
+        let next = after.find("://").unwrap_or(after.len());
+        let (near, _) = after.split_at(next);
+        let stop = near.find(|letter: char| ends(letter) || matches!(letter, '/' | '?' | '#')).unwrap_or(next);
+        let (authority, path) = near.split_at(stop);
+        match authority.rsplit_once('@') {
+            Some((_, host)) if mask.is_empty() => out.push_str(host),
+            Some((_, host)) => out.extend([mask, "@", host]),
+            None => out.push_str(authority),
+        }
+        let (_, tail) = after.split_at(stop);
+        let end = path.find(|letter: char| ends(letter) || matches!(letter, '?' | '#')).unwrap_or(path.len());
+        let (path, behind) = tail.split_at(end);
+        out.push_str(path);
+        rest = behind;
+        if behind.starts_with(['?', '#']) {
+            let (query, behind) = behind.split_at(behind.find(ends).unwrap_or(behind.len()));
+            if !mask.is_empty() {
+                out.extend(query.get(..1));
+                out.push_str(mask);
+            }
+            rest = behind;
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+/// Takes the values of variables and headers away, whoever wrote them, and masks secrets in commands and addresses.
 fn mask(value: &mut Value) {
     match value {
         Value::Object(members) => {
             for (name, value) in members {
                 match (name.as_str(), &mut *value) {
-                    ("env", Value::Array(variables)) => {
+                    ("env" | "httpHeaders", Value::Array(variables)) => {
                         for variable in variables.iter_mut().filter_map(Value::as_object_mut) {
                             variable.remove("value");
                         }
@@ -90,6 +128,7 @@ fn mask(value: &mut Value) {
             }
         }
         Value::Array(items) => items.iter_mut().for_each(mask),
+        Value::String(text) if text.contains("://") => *text = without_keys(text, MASK),
         _ => {}
     }
 }
@@ -100,7 +139,7 @@ fn masked(words: &[String]) -> Vec<String> {
     for (index, word) in words.iter().enumerate() {
         let before = index.checked_sub(1).and_then(|before| words.get(before));
         let is_value = !word.starts_with('-') && before.is_some_and(|option| is_secret_option(option, word));
-        out.push(if is_value { MASK.to_owned() } else { masked_word(word) });
+        out.push(if is_value { MASK.to_owned() } else { without_keys(&masked_word(word), MASK) });
     }
     out
 }
@@ -166,6 +205,34 @@ mod tests {
         for odd in [json!(null), json!([1]), json!({"metadata": 1, "env": 2, "args": [3]})] {
             assert_eq!(without_secrets(odd.clone()), odd);
         }
+    }
+
+    #[test]
+    fn addresses_lose_what_may_be_a_key() {
+        for (text, masked, bare) in [
+            ("https://a.blob/m?sv=1&sig=x", "https://a.blob/m?***", "https://a.blob/m"),
+            ("hf://u:t@h:1/a@b#k", "hf://***@h:1/a@b#***", "hf://h:1/a@b"),
+            (
+                "see \"https://u:p@h?k\", s3://b/c d?e",
+                "see \"https://***@h?***\", s3://b/c d?e",
+                "see \"https://h\", s3://b/c d?e",
+            ),
+            ("a://b,https://u:p@c", "a://b,https://***@c", "a://b,https://c"),
+            ("s3://b/http://u@h/?x=y://z", "s3://b/http://***@h/?***", "s3://b/http://h/"),
+            ("meta/llama?", "meta/llama?", "meta/llama?"),
+            ("://", "://", "://"),
+        ] {
+            assert_eq!((without_keys(text, MASK).as_str(), without_keys(text, "").as_str()), (masked, bare), "{text}");
+        }
+        assert_eq!(command(&["serve", "--model", "https://u:p@h/m?sig=x"]), "serve|--model|https://***@h/m?***");
+        let object = json!({
+            "spec": {"model": {"storageUri": "https://h/m?sig=x"}},
+            "probe": {"httpHeaders": [{"name": "Authorization", "value": "Bearer x"}]},
+        });
+        let kept = json!({
+            "spec": {"model": {"storageUri": "https://h/m?***"}}, "probe": {"httpHeaders": [{"name": "Authorization"}]},
+        });
+        assert_eq!(without_secrets(object), kept);
     }
 
     #[test]

@@ -136,15 +136,21 @@ pub fn failure_of_pod(pod: &Pod) -> Option<Failure> {
         let failure = Failure::environment("disrupted", format!("the pod `{name}` was taken away by the cluster"));
         return Some(said(failure, reason.unwrap_or_default(), message.unwrap_or_default()));
     }
-    Some(match terminated.map(|ended| failure_of_container(name, pod, ended)).or_else(|| failure_of_setup(name, status)) {
+    Some(match terminated.map(|ended| failure_of_container(name, pod, ended)).or_else(|| failure_of_setup(name, pod, status)) {
         Some(failure) => failure,
         None => Failure::environment("pod_lost", format!("the pod `{name}` failed, and nothing says why")),
     })
 }
 
 /// Why a pod's container was never started: what comes before it has failed.
-fn failure_of_setup(pod_name: &str, status: &PodStatus) -> Option<Failure> {
-    let ended = status.init_container_statuses.iter().flatten().filter_map(terminated).find(|ended| ended.exit_code != 0)?;
+fn failure_of_setup(pod_name: &str, pod: &Pod, status: &PodStatus) -> Option<Failure> {
+    let mut before = status.init_container_statuses.iter().flatten().filter_map(|status| Some((status, terminated(status)?)));
+    let (container, ended) = before.find(|(_, ended)| ended.exit_code != 0)?;
+    if !is_own(pod) {
+        let (name, code) = (&container.name, ended.exit_code);
+        let message = format!("the init container `{name}` of the pod `{pod_name}` ended with exit code {code}");
+        return Some(said(Failure::environment("pod_ended", message), ended.reason.as_deref().unwrap_or_default(), ""));
+    }
     let message = format!("the pod `{pod_name}` could not be given the programs of its stage: exit code {}", ended.exit_code);
     let (reason, message_of) = (ended.reason.as_deref().unwrap_or_default(), ended.message.as_deref().unwrap_or_default().trim());
     Some(said(Failure::environment("programs", message), reason, message_of))
@@ -166,9 +172,13 @@ fn terminated(status: &ContainerStatus) -> Option<&ContainerStateTerminated> {
     status.state.as_ref().and_then(|state| state.terminated.as_ref())
 }
 
+/// Whether a pod runs a program of Assay's.
+fn is_own(pod: &Pod) -> bool {
+    pod.spec.as_ref().and_then(|spec| spec.containers.first()).is_some_and(|container| container.name == OWN)
+}
+
 /// A stage says itself why it could not go on; what was killed could not. Nobody else is believed: what a target writes is its own.
 fn failure_of_container(pod_name: &str, pod: &Pod, ended: &ContainerStateTerminated) -> Failure {
-    let is_own = pod.spec.as_ref().and_then(|spec| spec.containers.first()).is_some_and(|container| container.name == OWN);
     let reason = ended.reason.as_deref().unwrap_or_default();
     if reason == "OOMKilled" {
         let limit = pod.spec.as_ref().and_then(|spec| {
@@ -179,7 +189,7 @@ fn failure_of_container(pod_name: &str, pod: &Pod, ended: &ContainerStateTermina
         return Failure::environment("out_of_memory", format!("the pod `{pod_name}` was killed at its memory limit{limit}"))
             .hint("give the stage more with `resources: {memory: ...}` in the pipeline's `stages`");
     }
-    if !is_own {
+    if !is_own(pod) {
         let message = format!("the pod `{pod_name}` ended with exit code {}", ended.exit_code);
         return said(Failure::environment("pod_ended", message), reason, "");
     }
@@ -430,10 +440,16 @@ mod tests {
         insta::assert_snapshot!(of(&[with_setup("Pending", pull)]), @"waiting[image_pull]: the image `assay.test/assay@sha256:1` of the pod `p` cannot be pulled: no such host");
         assert_eq!(of(&[with_setup("Pending", json!({"running": {}}))]), "waiting");
         let ended = json!({"terminated": {"exitCode": 30, "reason": "Error", "message": "error[lay]: no room\n"}});
-        insta::assert_snapshot!(failure_of_pod(&with_setup("Failed", ended)).expect("failed"), @r"
+        let mut pod = with_setup("Failed", ended);
+        insta::assert_snapshot!(failure_of_pod(&pod).expect("failed"), @r"
         error[programs]: the pod `p` could not be given the programs of its stage: exit code 30
           because: error[lay]: no room
         ");
+        pod.spec.as_mut().expect("a spec").containers[0].name = "vllm".to_owned();
+        let failure = failure_of_pod(&pod).expect("failed");
+        assert_eq!(failure.code, "pod_ended");
+        assert_eq!(failure.message, "the init container `programs` of the pod `p` ended with exit code 30");
+        assert_eq!(failure.causes, ["Error"], "what a target writes is its own");
     }
 
     #[test]

@@ -189,7 +189,7 @@ impl KubernetesRunner {
     /// The image of a call where it is not the installed one, which somebody here has reviewed: it is given the stage's key.
     fn image(&self, call: &StageCall, asked: &PodAsked) -> Result<Option<String>, Failure> {
         let image = match call.inputs.iter().find(|input| input.kind == Kind::Plan).filter(|_| call.stage == StageName::Execute) {
-            None => asked.image.clone(),
+            None => asked.image.as_deref().map(assay_cluster::named_by_digest),
             Some(input) => {
                 let plan: Manifest<Plan> = load(&self.store, *input)?;
                 let block = call.parameters["block"].as_u64().and_then(|block| u32::try_from(block).ok()).unwrap_or_default();

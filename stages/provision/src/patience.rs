@@ -11,6 +11,8 @@ const QUEUE: &str = "queue";
 pub(crate) struct Patience {
     ready: Duration,
     queue: Duration,
+    /// When it was first seen in its queue this time; none while it is not there.
+    since: Option<Duration>,
     /// When it was last seen in its queue.
     queued: Duration,
     told: Option<String>,
@@ -27,16 +29,19 @@ pub(crate) enum Next {
 
 impl Patience {
     pub(crate) fn new(ready: Duration, queue: Duration) -> Self {
-        Self { ready, queue, queued: Duration::ZERO, told: None }
+        Self { ready, queue, since: None, queued: Duration::ZERO, told: None }
     }
 
     /// What comes next, so long after the beginning.
     pub(crate) fn next(&mut self, elapsed: Duration, trouble: Option<&Trouble>) -> Next {
         let is_queued = trouble.is_some_and(|trouble| trouble.failure.code == QUEUE);
-        if is_queued {
+        let is_late = if is_queued {
             self.queued = elapsed;
-        }
-        let is_late = if is_queued { elapsed >= self.queue } else { elapsed.saturating_sub(self.queued) >= self.ready };
+            elapsed.saturating_sub(*self.since.get_or_insert(elapsed)) >= self.queue
+        } else {
+            self.since = None;
+            elapsed.saturating_sub(self.queued) >= self.ready
+        };
         if is_late || trouble.is_some_and(|trouble| trouble.lasts) {
             return Next::GiveUp;
         }
@@ -65,7 +70,16 @@ mod tests {
         assert_eq!(patience.next(at(200), Some(&queued)), Next::Wait(None), "told once");
         assert_eq!(patience.next(at(209), None), Next::Wait(None), "admitted");
         assert_eq!(patience.next(at(210), None), Next::GiveUp, "ten seconds after it was");
-        assert_eq!(Patience::new(at(10), at(300)).next(at(300), Some(&queued)), Next::GiveUp, "never admitted");
+        let mut patience = Patience::new(at(400), at(300));
+        for elapsed in [5, 304] {
+            assert_ne!(patience.next(at(elapsed), Some(&queued)), Next::GiveUp, "first seen after five seconds");
+        }
+        assert_eq!(patience.next(at(305), Some(&queued)), Next::GiveUp, "never admitted");
+        let mut patience = Patience::new(at(400), at(300));
+        for (elapsed, trouble) in [(0, Some(&queued)), (200, None), (299, Some(&queued)), (598, Some(&queued))] {
+            assert_ne!(patience.next(at(elapsed), trouble), Next::GiveUp, "each stay counts for itself");
+        }
+        assert_eq!(patience.next(at(599), Some(&queued)), Next::GiveUp, "its second stay was too long");
         assert_eq!(
             Patience::new(at(900), at(300)).next(at(299), Some(&queued)),
             Next::Wait(Some("waiting: it is queue".to_owned()))

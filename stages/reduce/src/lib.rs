@@ -222,7 +222,12 @@ fn issues(points: &[PointSummary], context: &RowContext<'_>) -> Vec<Reason> {
     };
     let counted = || context.attempts.counted();
     let clocks = assay_claim::unknown_clocks(counted());
-    let load = [assay_claim::moved_load(counted()), assay_claim::colocated(counted(), context.environments)];
+    let environments = context.environments;
+    let load = [
+        assay_claim::moved_load(counted()),
+        assay_claim::moved_target(counted(), environments),
+        assay_claim::colocated(counted(), environments),
+    ];
     missing.into_iter().chain(drift).chain(unrecorded).chain(clocks).chain(load.into_iter().flatten()).collect()
 }
 

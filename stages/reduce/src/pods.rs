@@ -31,6 +31,9 @@ const MAX_OBJECTS: usize = 16_384;
 /// The longest text that is believed: names, UIDs and images are shorter.
 const MAX_TEXT: usize = 512;
 
+/// What the container of Assay's own pods is called.
+const OWN: &str = "assay";
+
 /// The label of the queue that a Job waits in.
 const QUEUE_LABEL: &str = "kueue.x-k8s.io/queue-name";
 
@@ -166,9 +169,12 @@ impl PodFact {
     fn of(pod: &Json) -> Option<Self> {
         let (metadata, spec, status) = (&pod["metadata"], &pod["spec"], &pod["status"]);
         let label = |name: &str| text(&metadata["labels"][name]);
-        // Pods of ours have one container.
-        let container = &status["containerStatuses"][0];
+        let container = own(&status["containerStatuses"]);
         let (running, terminated) = (&container["state"]["running"], &container["state"]["terminated"]);
+        // Where what comes before it has failed, it was never started.
+        let failed = |ended: &&Json| ended["exitCode"].as_i64().is_some_and(|code| code != 0);
+        let mut before = list(&status["initContainerStatuses"]).iter().map(|before| &before["state"]["terminated"]);
+        let ended = before.find(failed).filter(|_| terminated.is_null()).unwrap_or(terminated);
         let is_scheduled = |condition: &&Json| condition["type"] == "PodScheduled" && condition["status"] == "True";
         let scheduled = status["conditions"].as_array().and_then(|conditions| conditions.iter().find(is_scheduled));
         Some(Self {
@@ -185,10 +191,10 @@ impl PodFact {
             ended: instant(&terminated["finishedAt"]),
             phase: text(&status["phase"]),
             // That a pod was evicted says more than how its container took it.
-            reason: text(&status["reason"]).or_else(|| text(&terminated["reason"])),
-            exit_code: terminated["exitCode"].as_i64().and_then(|code| i32::try_from(code).ok()),
+            reason: text(&status["reason"]).or_else(|| text(&ended["reason"])),
+            exit_code: ended["exitCode"].as_i64().and_then(|code| i32::try_from(code).ok()),
             restarts: container["restartCount"].as_u64().and_then(|count| u32::try_from(count).ok()),
-            image: text(&spec["containers"][0]["image"]),
+            image: text(&own(&spec["containers"])["image"]),
             image_id: text(&container["imageID"]),
         })
     }
@@ -259,6 +265,15 @@ impl<'de, F: FnMut(&Json)> Visitor<'de> for Objects<F> {
         }
         Ok(())
     }
+}
+
+fn list(value: &Json) -> &[Json] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// The container of Assay's own name among those of a pod; the first one where none has it.
+fn own(containers: &Json) -> &Json {
+    list(containers).iter().find(|container| container["name"] == OWN).unwrap_or(&containers[0])
 }
 
 /// A text that says something and is no longer than what is believed.

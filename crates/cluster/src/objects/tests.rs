@@ -140,13 +140,17 @@ fn what_would_outlast_a_run_or_go_before_the_cluster_is_refused() {
         ("terminationGracePeriodSeconds: 61", "needs `terminationGracePeriodSeconds` from 0 to 60"),
         ("terminationGracePeriodSeconds: 1e9", "needs `terminationGracePeriodSeconds` from 0 to 60"),
         ("priorityClassName: system-node-critical", "may not have the priority `system-node-critical`"),
-        ("volumes: [{name: a, projected: {sources: [{clusterTrustBundle: {path: t}}]}}]", "may not set `projected.clusterTrustBundle`"),
+        (
+            "volumes: [{name: a, projected: {sources: [{clusterTrustBundle: {path: t}}]}}]",
+            "may not set `projected.clusterTrustBundle`",
+        ),
     ] {
         assert!(pods_with(spec).contains(why), "{}", pods_with(spec));
     }
     let harmless = "terminationGracePeriodSeconds: 60, priorityClassName: benchmarks, containers: [{name: a, image: i, lifecycle: {preStop: {sleep: {seconds: 5}}}}], volumes: [{name: a, projected: {sources: [{configMap: {name: c}}, {secret: {name: s}}, {downwardAPI: {items: []}}]}}]";
     assert!(pods_with(harmless).starts_with("---"), "{}", pods_with(harmless));
-    let service = "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {selector: {a: b}, publishNotReadyAddresses: true}\n";
+    let service =
+        "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {selector: {a: b}, publishNotReadyAddresses: true}\n";
     assert!(check(service).contains("may not set `spec.publishNotReadyAddresses`"), "{}", check(service));
 }
 

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use assay_cluster::by_digest;
+use assay_cluster::{by_digest, named_by_digest};
 use assay_manifest::{CaseId, FrozenWorkload, Name, Plan};
 use assay_stage::Failure;
 
 /// The image of each block that does not run in the installed one. `of_stage` is what the pipeline says for execute as a whole.
 pub(super) fn images_of_blocks(plan: &Plan, of_stage: Option<&str>) -> Result<BTreeMap<u32, String>, Failure> {
+    let of_stage = of_stage.map(named_by_digest);
     let workloads: HashMap<&CaseId, &FrozenWorkload> =
         plan.cases.iter().filter_map(|case| Some((&case.case_id, plan.workload(&case.workload)?))).collect();
     let mut blocks: BTreeMap<u32, BTreeMap<&Name, &FrozenWorkload>> = BTreeMap::new();
@@ -18,7 +19,7 @@ pub(super) fn images_of_blocks(plan: &Plan, of_stage: Option<&str>) -> Result<BT
     }
     let mut images = BTreeMap::new();
     for (block, workloads) in &blocks {
-        if let Some(image) = image_of(workloads.values(), of_stage)? {
+        if let Some(image) = image_of(workloads.values(), of_stage.as_deref())? {
             images.insert(*block, image);
         }
     }
@@ -116,6 +117,8 @@ mod tests {
         assert_eq!(images(&[(Some(OWN), 0), (Some(OTHER), 1), (None, 2)], None), apart);
         let same = by_digest("own");
         assert_eq!(images(&[(Some(OWN), 0), (None, 0)], Some(&same)), BTreeMap::from([(0, same.clone())]));
+        let tagged = same.replace('@', ":1@");
+        assert_eq!(images(&[(Some(OWN), 0), (None, 0)], Some(&tagged)), BTreeMap::from([(0, same)]), "a tag says nothing");
     }
 
     #[test]

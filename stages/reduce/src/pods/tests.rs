@@ -111,6 +111,21 @@ fn a_pod_that_has_ended() {
 }
 
 #[test]
+fn a_pod_is_told_by_assays_container_and_by_what_failed_before_it() {
+    let mut beside = pod("a", "0", &ended());
+    let other = json!({"name": "other", "imageID": "other", "state": {"terminated": {"exitCode": 7}}});
+    beside["status"]["containerStatuses"] = json!([other, beside["status"]["containerStatuses"][0]]);
+    beside["spec"]["containers"] = json!([{"name": "other", "image": "other"}, {"name": "assay", "image": IMAGE}]);
+    let told = rows(&json!([]), &json!([beside]));
+    assert!(told.contains("exit_code: 0") && told.contains(&format!("image: {IMAGE}\nimage_id: {IMAGE}")), "{told}");
+    let mut before = pod("a", "0", &json!({"waiting": {"reason": "PodInitializing"}}));
+    let failed = json!({"name": "programs", "state": {"terminated": {"exitCode": 30, "reason": "Error"}}});
+    before["status"]["initContainerStatuses"] = json!([{"name": "first", "state": {"terminated": {"exitCode": 0}}}, failed]);
+    let told = rows(&json!([]), &json!([before]));
+    assert!(told.contains("reason: Error\nexit_code: 30"), "{told}");
+}
+
+#[test]
 fn a_pod_that_runs_under_a_job_that_nobody_lists() {
     let running = json!({"running": {"startedAt": "2026-11-20T12:00:46Z"}});
     insta::assert_snapshot!(rows(&json!([]), &json!([pod("a", "0", &running)])), @r"
