@@ -11,7 +11,7 @@ use assay_manifest::{Digest, Role};
 use assay_runner::{Config, LocalKeys, naming};
 use assay_stage::{Exit, Failure};
 
-use crate::commands::cluster::temporary;
+use crate::commands::cluster::{keep, temporary};
 use crate::commands::render::{InstallOptions, Makes, read_policy};
 use crate::commands::run::make_missing_keys;
 use crate::output;
@@ -79,13 +79,9 @@ pub(crate) fn install(cluster: &Cluster, options: &InstallOptions, lasts: For) -
         For::OneRun => make_namespaces(cluster, options, &site, &mut objects)?,
         // What was made for a run is from now on somebody's.
         For::Good => {
-            for namespace in objects.iter_mut().filter(|object| object["kind"] == "Namespace") {
-                let name = namespace["metadata"]["name"].as_str().unwrap_or_default();
-                if !temporary(cluster, &site.namespace, std::iter::once(name))?.is_empty() {
-                    let forgotten = serde_json::json!({"metadata": {"labels": {TEMPORARY: null}}});
-                    cluster.merge(&Place::in_cluster("Namespace", name), &forgotten)?;
-                }
-            }
+            let namespaces = objects.iter().filter(|object| object["kind"] == "Namespace");
+            let names = namespaces.filter_map(|namespace| namespace["metadata"]["name"].as_str());
+            keep(cluster, &temporary(cluster, &site.namespace, names)?)?;
         }
     }
     for object in &objects {

@@ -109,6 +109,12 @@ fn made_for_one_run(namespace: &Namespace, own: &str) -> Option<Temporary> {
     (is_marked && is_there).then_some(Temporary { name, uid })
 }
 
+/// Has namespaces that were made for one run stay for good, with all that is in them.
+pub(crate) fn keep(cluster: &Cluster, namespaces: &[Temporary]) -> Result<(), Failure> {
+    let forgotten = serde_json::json!({"metadata": {"labels": {TEMPORARY: null}}});
+    namespaces.iter().try_for_each(|made| cluster.merge(&Place::in_cluster("Namespace", &made.name), &forgotten).map(drop))
+}
+
 /// Removes namespaces that were made for one run of the installation `own`, as far as they still are what was made; one that has gone is
 /// well. Where another run has its root there, or has kept it, all of them stay.
 pub(crate) fn remove(cluster: &Cluster, own: &str, run_id: Option<&RunId>, namespaces: &[Temporary]) -> Result<(), Failure> {

@@ -16,7 +16,7 @@ use assay_stage::{Clock, Exit, Failure};
 
 use crate::commands::attach::{Interrupt, follow};
 use crate::commands::bootstrap::{For, install, serves_already};
-use crate::commands::cluster::{InCluster, Temporary, remove, root_of, temporary};
+use crate::commands::cluster::{InCluster, Temporary, keep, remove, root_of, temporary};
 use crate::commands::fetch::fetch;
 use crate::commands::opened::Where;
 use crate::commands::render::InstallOptions;
@@ -81,6 +81,11 @@ impl OnKubernetes {
         let run = OnceCell::new();
         let ran = self.prepare(&cluster, options.as_ref(), asked, &cancel).and_then(|site| {
             let made = options.as_ref().map_or_else(|| Ok(Made::default()), |options| Made::of(&cluster, options))?;
+            if self.keep {
+                // From now on they are whoever's asked for it: no later run takes away what is in them.
+                keep(&cluster, &made.store)?;
+                keep(&cluster, &made.with_driver)?;
+            }
             let there = There { cluster: cluster.clone(), site, made };
             self.run_at(&there, asked, pushes, fetches, &cancel, &run)
         });
