@@ -30,8 +30,8 @@ pub struct Counted<'a> {
     pub attempt: &'a Attempt,
 }
 
-impl Counted<'_> {
-    fn node(&self) -> Option<&str> {
+impl<'a> Counted<'a> {
+    fn node(&self) -> Option<&'a str> {
         self.attempt.place.as_ref().map(|place| place.node.as_str())
     }
 }
@@ -40,9 +40,9 @@ impl Counted<'_> {
 /// trials differ by their node as well. One whose node nobody knows is another's beside one that is known. None on one machine.
 pub fn moved_load<'a>(counted: impl IntoIterator<Item = Counted<'a>>) -> Option<Reason> {
     let mut nodes: BTreeMap<_, BTreeSet<Option<&str>>> = BTreeMap::new();
-    for Counted { shard, attempt, .. } in counted {
-        let node = attempt.place.as_ref().map(|place| place.node.as_str());
-        nodes.entry((&attempt.case_id, &attempt.point_id, shard.index)).or_default().insert(node);
+    for counted in counted {
+        let Counted { shard, attempt, .. } = counted;
+        nodes.entry((&attempt.case_id, &attempt.point_id, shard.index)).or_default().insert(counted.node());
     }
     let mut moved = nodes.into_iter().filter(|(_, nodes)| nodes.len() > 1);
     let ((case, point, shard), nodes) = moved.next()?;

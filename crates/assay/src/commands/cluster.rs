@@ -49,6 +49,19 @@ fn other_run(root: &ConfigMap, run_id: Option<&RunId>) -> Option<String> {
     (run_id.map(RunId::as_str) != Some(run.as_str())).then(|| run.clone())
 }
 
+/// This very program with the arguments that it was given, to be started in another environment.
+pub(crate) fn anew() -> std::process::Command {
+    let mut command = std::process::Command::new("/proc/self/exe");
+    command.args(std::env::args_os().skip(1));
+    command
+}
+
+/// Becomes this program; comes back only where that cannot be.
+pub(crate) fn become_anew(command: &mut std::process::Command) -> Failure {
+    let error = std::os::unix::process::CommandExt::exec(command);
+    Failure::environment("binaries", "this program cannot be started anew").because(&error)
+}
+
 /// What is installed in a namespace.
 pub(crate) fn site(cluster: &Cluster, namespace: &str) -> Result<Site, Failure> {
     let map: Option<ConfigMap> = cluster.get(&Place::named("ConfigMap", namespace, SITE))?;

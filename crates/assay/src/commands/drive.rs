@@ -10,7 +10,7 @@ use assay_runner::{DriverSpec, InCluster, KeyRing, Run as Driven, SourceSpec, To
 use assay_stage::{Clock, Exit, Failure, write_failure};
 use serde_json::json;
 
-use crate::commands::cluster::{Temporary, find_root, remove, root_of, site};
+use crate::commands::cluster::{Temporary, anew, become_anew, find_root, remove, root_of, site};
 use crate::commands::on_kubernetes::EXPIRES_NS;
 use crate::commands::opened::Where;
 use crate::commands::run::no_valid_trial;
@@ -176,8 +176,8 @@ fn reach_remotes() -> Result<(), Failure> {
         return Ok(());
     }
     let is_there = |name: &str| folder.join(name).exists();
-    let mut command = std::process::Command::new("/proc/self/exe");
-    command.args(std::env::args_os().skip(1)).env(DONE, "1");
+    let mut command = anew();
+    command.env(DONE, "1");
     if is_there("ca.crt") {
         command.env("GIT_SSL_CAINFO", folder.join("ca.crt"));
     }
@@ -188,8 +188,7 @@ fn reach_remotes() -> Result<(), Failure> {
     if is_there("config") {
         command.env("GIT_CONFIG_GLOBAL", folder.join("config"));
     }
-    let error = std::os::unix::process::CommandExt::exec(&mut command);
-    Err(Failure::environment("binaries", "this program cannot be started anew").because(&error))
+    Err(become_anew(&mut command))
 }
 
 /// Stops the run when somebody marks its root, or takes the root away. A driver that is told to end for any other reason (its node is

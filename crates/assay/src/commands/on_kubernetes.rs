@@ -16,7 +16,7 @@ use assay_stage::{Clock, Exit, Failure};
 
 use crate::commands::attach::{Interrupt, follow};
 use crate::commands::bootstrap::{For, install, serves_already};
-use crate::commands::cluster::{InCluster, Temporary, keep, remove, root_of, temporary};
+use crate::commands::cluster::{InCluster, Temporary, anew, become_anew, keep, remove, root_of, temporary};
 use crate::commands::fetch::fetch;
 use crate::commands::opened::Where;
 use crate::commands::render::InstallOptions;
@@ -421,8 +421,5 @@ fn ask_as_source(cluster: &Cluster, site: &Site) -> Result<(), Failure> {
         ));
         return Ok(());
     };
-    let mut command = std::process::Command::new("/proc/self/exe");
-    command.args(std::env::args_os().skip(1)).env("AWS_ACCESS_KEY_ID", id).env("AWS_SECRET_ACCESS_KEY", key);
-    let error = std::os::unix::process::CommandExt::exec(&mut command);
-    Err(Failure::environment("binaries", "this program cannot be started anew").because(&error))
+    Err(become_anew(anew().env("AWS_ACCESS_KEY_ID", id).env("AWS_SECRET_ACCESS_KEY", key)))
 }
