@@ -17,23 +17,31 @@
 
 pub mod bootstrap;
 pub mod estimate;
+pub mod family;
 pub mod interval;
 pub mod normal;
 pub mod order_statistic;
+pub mod paired;
+pub mod power;
 pub mod quantile;
 pub mod robust;
 pub mod samples;
 pub mod selection;
+pub mod signed_rank;
 pub mod stability;
 mod sum;
 pub mod trend;
 
 pub use bootstrap::{Bootstrap, Statistic, bootstrap};
 pub use estimate::{Estimate, estimate};
+pub use family::{benjamini_hochberg, fewest_pairs, lone_threshold};
 pub use interval::{CONFIDENCE_LEVEL, Interval, Method, NoInterval};
 pub use order_statistic::median_interval;
+pub use paired::{Averages, Differences, PairError, Side, sign_flip};
+pub use power::{Noise, detectable, pairs_needed};
 pub use quantile::{nearest_rank, nearest_rank_ns, quantile, quantiles_ns};
 pub use samples::{MAX_MAGNITUDE, SampleError, Samples};
 pub use selection::{Answer, Selection, Want};
+pub use signed_rank::{SignedRank, signed_rank};
 pub use stability::{DEFAULT_NOISE_LIMIT, MIN_TRIALS, Reason, Stability, Verdict, stability};
 pub use trend::{Trend, trend};
