@@ -38,7 +38,7 @@ pub use family::{benjamini_hochberg, fewest_pairs, lone_threshold};
 pub use interval::{CONFIDENCE_LEVEL, Interval, Method, NoInterval};
 pub use order_statistic::median_interval;
 pub use paired::{Averages, Differences, PairError, Side, sign_flip};
-pub use power::{Noise, detectable, pairs_needed};
+pub use power::{Curve, Limits, Noise};
 pub use quantile::{nearest_rank, nearest_rank_ns, quantile, quantiles_ns};
 pub use samples::{MAX_MAGNITUDE, SampleError, Samples};
 pub use selection::{Answer, Selection, Want};
