@@ -16,7 +16,7 @@ pub use address::{Address, AddressError, MIN_ROW_DIGITS};
 pub use artifact::{Artifact, Count};
 pub use bodies::{
     collection::*, common::*, environment::*, execution::*, plan::*, publication::*, recording::*, run_end::*, serving::*,
-    source::*, summary::*,
+    source::*, summary::*, verdict::*,
 };
 pub use canonical::{CanonicalError, MAX_EXACT_INTEGER, canonical_json, canonical_value};
 pub use digest::{Digest, DigestError, Hasher};

@@ -11,3 +11,4 @@ pub(crate) mod run_end;
 pub(crate) mod serving;
 pub(crate) mod source;
 pub(crate) mod summary;
+pub(crate) mod verdict;

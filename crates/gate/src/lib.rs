@@ -1,0 +1,2 @@
+//! Gates: whether a candidate got worse, with known error rates.
+pub mod rule;

@@ -1,0 +1,281 @@
+//! Verdict: how a gate decided about a candidate, from what, and by which rules.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::document::{body, words};
+use crate::{Better, Comparison, Digest, InputRef, Instant, Isolation, Name, Placement, PointId, Reason, RunId};
+
+words!(
+    /// What a comparison comes to.
+    Outcome, "outcome",
+    /// Better, by more than the budget.
+    Improved = "improved",
+    /// No change that matters was found, and one would have been.
+    Unchanged = "unchanged",
+    /// The evidence cannot tell.
+    Inconclusive = "inconclusive",
+    /// Worse, by more than the budget.
+    Regressed = "regressed",
+);
+
+words!(
+    /// What the design re-randomised with every pair.
+    PairUnit, "unit of inference",
+    /// Both sides stayed up: the adjacent pair of trials.
+    Pair = "pair",
+    /// Every pair had launches of its own: the pair of provisioned blocks.
+    Launch = "launch",
+);
+
+words!(
+    /// Where a noise floor comes from.
+    FloorSource, "source of a floor",
+    /// Every pair has launches of its own, so that no launch is left in the difference.
+    Rerandomised = "rerandomised",
+    /// Launches of earlier runs.
+    History = "history",
+    /// The spread of this run's own trials, for want of a history.
+    OwnTrials = "own_trials",
+);
+
+/// The rules that a verdict was made by, and where they were read.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GatePolicy {
+    /// The file that holds them, relative to the repository's root.
+    pub path: String,
+    /// The digest of its bytes.
+    pub digest: Digest,
+    /// The commit that it was read at; absent where it was read as a plain file.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub commit: Option<String>,
+    /// Which share of false alarms among alarms is let pass, over all looks.
+    pub q: f64,
+    /// The share of `q` that each look may spend, fixed before the first.
+    pub looks: Vec<f64>,
+    /// What a change for the worse may come to, as a share: 0.05 is 5 %.
+    pub budget: f64,
+    /// The metrics that it judges; empty for every primary metric.
+    pub metrics: Vec<String>,
+    /// Whether an inconclusive verdict blocks too.
+    pub block_on_inconclusive: bool,
+}
+
+/// A run whose trials were judged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JudgedRun {
+    /// The run.
+    pub run_id: RunId,
+    /// Its Summary.
+    pub summary: InputRef,
+    /// The digest of its Plan's body.
+    pub plan_digest: Digest,
+    /// The commit that it measured.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub commit: Option<String>,
+    /// The digest of all files that its definitions were read from: equal for equal trees.
+    pub files_digest: Digest,
+}
+
+/// Which look of a sequence this verdict is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Sequence {
+    /// From 1.
+    pub look: u32,
+    /// The verdicts before it, oldest first, by the digests of their manifests.
+    pub earlier: Vec<Digest>,
+}
+
+/// A fact that differs between the sides and is not the variable under test.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Difference {
+    /// Which fact.
+    pub what: String,
+    /// The baseline's.
+    pub baseline: String,
+    /// The candidate's.
+    pub candidate: String,
+}
+
+/// A change that people accepted beforehand, by a reviewed file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Acknowledgement {
+    /// The file that holds it, relative to the repository's root.
+    pub path: String,
+    /// The digest of its bytes.
+    pub digest: Digest,
+    /// The metric that it is about.
+    pub metric: String,
+    /// The largest change for the worse that it accepts, as a share.
+    pub accepts: f64,
+    /// Why.
+    pub reason: String,
+    /// Who approved it.
+    pub approver: String,
+    /// From when on it accepts nothing.
+    pub expires: Instant,
+}
+
+/// An absolute rule that one run can break by itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Check {
+    /// What is asked, such as `error_rate` or `slo`.
+    pub name: String,
+    /// Where, in words.
+    pub subject: String,
+    /// Whether it held.
+    pub passed: bool,
+    /// What was found, and what was asked.
+    pub detail: String,
+}
+
+/// How much a metric changed. Ratios are candidate over baseline.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    /// The ratio of Hodges and Lehmann over pairs: what is judged.
+    pub ratio: f64,
+    /// The lower end of its interval; absent where so few pairs bound nothing.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub low: Option<f64>,
+    /// The upper end.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub high: Option<f64>,
+    /// The level of the interval.
+    pub level: f64,
+    /// The median of all trials of the baseline, in the metric's unit.
+    pub baseline_median: f64,
+    /// The median of all trials of the candidate.
+    pub candidate_median: f64,
+    /// The exact one-sided probability of signed ranks so much for the worse under no change.
+    pub p_worse: f64,
+    /// The same for the better.
+    pub p_better: f64,
+    /// The two-sided probability of rank sums as if nothing were paired, beside the test that decides.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub p_unpaired: Option<f64>,
+}
+
+/// The floor that a bound had to clear.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NoiseFloor {
+    /// As a share: 0.02 is 2 %.
+    pub share: f64,
+    /// Where it comes from.
+    pub source: FloorSource,
+}
+
+/// Both sides' values of one round.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TrialPair {
+    /// Which of the verdict's runs, from 0.
+    pub run: u32,
+    /// The round: the number of both trials within their points.
+    pub index: u32,
+    /// The baseline's value, in the metric's unit.
+    pub baseline: f64,
+    /// The candidate's.
+    pub candidate: f64,
+}
+
+/// One metric of one point, judged.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MetricVerdict {
+    /// The workload.
+    pub workload: Name,
+    /// The point.
+    pub point_id: PointId,
+    /// The metric.
+    pub metric: String,
+    /// Its unit.
+    pub unit: String,
+    /// Which direction is better.
+    pub better: Better,
+    /// Whether it is of the family that decides; others are reported.
+    pub primary: bool,
+    /// What it comes to.
+    pub outcome: Outcome,
+    /// Why, where that needs a word.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reason: Option<Reason>,
+    /// The pairs that were judged, in order.
+    pub pairs: Vec<TrialPair>,
+    /// Planned pairs that lack a valid trial on a side, or its value.
+    pub missing: u32,
+    /// How much it changed; absent where it cannot be compared.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub change: Option<Change>,
+    /// `p_worse` adjusted for the family.
+    pub p_worse_adjusted: f64,
+    /// `p_better` adjusted for the family.
+    pub p_better_adjusted: f64,
+    /// The floor.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub floor: Option<NoiseFloor>,
+    /// The standard deviation of one pair's difference that it was judged by, as a logarithm.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub noise: Option<f64>,
+    /// The smallest change for the worse that would have been found with a probability of 0.8, as a share.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub detectable: Option<f64>,
+    /// For an inconclusive one: how many pairs more it would take.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub more_pairs: Option<u32>,
+    /// The acknowledgement that lets it pass, by its path.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub acknowledged: Option<String>,
+}
+
+/// How a gate decided. A pure function of what it names: whoever has that can make it again, to the byte.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Verdict {
+    /// The version of the method.
+    pub contract: String,
+    /// The gate's name.
+    pub gate: Name,
+    /// The worst of its primary metrics and checks, after acknowledgements.
+    pub outcome: Outcome,
+    /// Whether the policy blocks on that.
+    pub blocks: bool,
+    /// What decided, in words, worst first.
+    pub reasons: Vec<Reason>,
+    /// The rules.
+    pub policy: GatePolicy,
+    /// What was compared.
+    pub comparison: Comparison,
+    /// How the sides shared the machine.
+    pub placement: Placement,
+    /// How trials were kept apart.
+    pub isolation: Isolation,
+    /// What was re-randomised with every pair.
+    pub unit: PairUnit,
+    /// The runs whose pairs were judged, oldest first.
+    pub runs: Vec<JudgedRun>,
+    /// The file with what earlier runs teach about noise, by its digest.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub learned: Option<Digest>,
+    /// Which look it is.
+    pub sequence: Sequence,
+    /// When it was made, as far as expiry is concerned: the date that acknowledgements were compared with.
+    pub judged_on: Instant,
+    /// The acknowledgements that were there.
+    pub acknowledgements: Vec<Acknowledgement>,
+    /// What differs between the sides besides the variable under test.
+    pub differences: Vec<Difference>,
+    /// Absolute rules.
+    pub checks: Vec<Check>,
+    /// The metrics, in the plan's order.
+    pub metrics: Vec<MetricVerdict>,
+}
+
+body!(Verdict, |_verdict| Vec::new());
