@@ -16,24 +16,41 @@
 //! [`estimate()`] and [`stability()`] are what most callers want; the modules hold the parts.
 
 pub mod bootstrap;
+pub mod chi_squared;
+pub mod correlation;
 pub mod estimate;
+pub mod hodges_lehmann;
+pub mod hypothesis;
 pub mod interval;
+pub mod kolmogorov_smirnov;
+pub mod mann_whitney;
 pub mod normal;
 pub mod order_statistic;
 pub mod quantile;
+mod ranks;
 pub mod robust;
 pub mod samples;
 pub mod selection;
+mod special;
 pub mod stability;
+pub mod student;
 mod sum;
 pub mod trend;
+pub mod welch;
 
 pub use bootstrap::{Bootstrap, Statistic, bootstrap};
+pub use chi_squared::sd_upper_bound;
+pub use correlation::{batch_means, effective_sample_size};
 pub use estimate::{Estimate, estimate};
+pub use hodges_lehmann::{NoShift, Shift, cliffs_delta};
+pub use hypothesis::{Alternative, NoTest};
 pub use interval::{CONFIDENCE_LEVEL, Interval, Method, NoInterval};
-pub use order_statistic::median_interval;
-pub use quantile::{nearest_rank, nearest_rank_ns, quantile, quantiles_ns};
+pub use kolmogorov_smirnov::{KolmogorovSmirnov, kolmogorov_smirnov};
+pub use mann_whitney::{Computation, MannWhitney, mann_whitney};
+pub use order_statistic::{median_interval, quantile_interval};
+pub use quantile::{Definition, nearest_rank, nearest_rank_ns, quantile, quantile_by, quantiles_ns};
 pub use samples::{MAX_MAGNITUDE, SampleError, Samples};
 pub use selection::{Answer, Selection, Want};
 pub use stability::{DEFAULT_NOISE_LIMIT, MIN_TRIALS, Reason, Stability, Verdict, stability};
 pub use trend::{Trend, trend};
+pub use welch::{Welch, welch};
