@@ -1,2 +1,14 @@
 //! Gates: whether a candidate got worse, with known error rates.
+//!
+//! Everything here is pure: a verdict is a function of what it names, so whoever has that can make it again, to the byte.
+//! [`rule`] holds the statistics of one family of metrics, [`sizing`] how many pairs it takes, [`evidence`] what a run's signed manifests
+//! say of both sides, and [`verdict`] puts them together.
+
+pub mod evidence;
 pub mod rule;
+pub mod sizing;
+pub mod verdict;
+
+pub use evidence::{Run, differences};
+pub use sizing::{CannotDecide, Size, size};
+pub use verdict::{CONTRACT, Question, judge};

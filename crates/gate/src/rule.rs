@@ -3,21 +3,11 @@
 //! Everything is computed on logarithms of ratios, turned so that above zero is worse. A budget of 5 % is therefore a ratio of 1.05 for a
 //! latency and of 1 / 1.05 for a throughput: doubling and halving are changes of one size.
 
-use assay_manifest::{Better, Outcome};
-use assay_stats::mann_whitney::{self, Alternative};
+use assay_manifest::{Better, FloorSource, Outcome, PairUnit};
 use assay_stats::{Averages, Curve, Differences, Limits, Noise, Side, benjamini_hochberg, lone_threshold, signed_rank, student};
 
 /// One minus the confidence of the one-sided bound that has to clear the floor: the ends of a two-sided interval of 95 %.
 pub const BOUND_ALPHA: f64 = 0.025;
-
-/// What the design re-randomises with every pair, and so what a pair's difference can be charged to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
-    /// Both sides stay up through all pairs: what one launch does to a side is in every pair alike.
-    Pair,
-    /// Every pair has launches of its own: what a launch does is noise of the pair.
-    Launch,
-}
 
 /// What earlier runs teach about a metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -56,29 +46,19 @@ pub struct Rules {
     /// What a change may come to, as a share: 0.05 is 5 %.
     pub budget: f64,
     /// What the design re-randomises.
-    pub unit: Unit,
+    pub unit: PairUnit,
 }
 
 impl Rules {
-    fn log_budget(&self) -> f64 {
+    /// The budget as a logarithm of a ratio.
+    pub fn log_budget(&self) -> f64 {
         libm::log(1.0 + self.budget)
     }
 
-    /// The effect that a design must be able to find: twice the budget.
-    fn must_find(&self) -> f64 {
+    /// The effect that a design must be able to find: twice the budget, as a logarithm of a ratio.
+    pub fn must_find(&self) -> f64 {
         libm::log(1.0 + 2.0 * self.budget)
     }
-}
-
-/// Where a floor comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FloorSource {
-    /// Every pair has launches of its own: nothing that the design does not average is left.
-    Rerandomised,
-    /// Launches that differed in earlier runs.
-    History,
-    /// No history: a trial's own spread.
-    OwnTrials,
 }
 
 /// A difference of equal sides that the design cannot average away.
@@ -110,14 +90,10 @@ pub struct Effect {
     pub low: Option<f64>,
     /// Upper bound.
     pub high: Option<f64>,
-    /// The median of the candidate over that of the baseline, as a plain ratio.
-    pub ratio_of_medians: f64,
     /// The probability of so much worse under no change; exact up to 200 pairs.
     pub p_worse: f64,
     /// The probability of so much better.
     pub p_better: f64,
-    /// The two-sided probability of the rank sums of both sides as if nothing were paired; for comparison only.
-    pub p_unpaired: Option<f64>,
 }
 
 /// A judged metric.
@@ -171,10 +147,8 @@ impl Measured {
             shift: averages.shift(),
             low: averages.lower(BOUND_ALPHA),
             high: averages.upper(BOUND_ALPHA),
-            ratio_of_medians: ratio_of_medians(&series.pairs)?,
             p_worse: signed_rank(&differences, Side::Above).p,
             p_better: signed_rank(&differences, Side::Below).p,
-            p_unpaired: unpaired(&series.pairs),
         };
         Some(Self { n: logs.len(), own: Noise::of(&[&logs]).ok(), effect })
     }
@@ -191,19 +165,6 @@ pub fn logs(series: &Series) -> Option<Vec<f64>> {
         is_positive.then(|| turn * (libm::log(*candidate) - libm::log(*baseline)))
     };
     series.pairs.iter().map(log).collect::<Option<Vec<f64>>>().filter(|logs| !logs.is_empty())
-}
-
-fn side(pairs: &[[f64; 2]], which: usize) -> Vec<f64> {
-    pairs.iter().filter_map(|pair| pair.get(which).copied()).collect()
-}
-
-fn ratio_of_medians(pairs: &[[f64; 2]]) -> Option<f64> {
-    let median = |which| assay_stats::Samples::new(&side(pairs, which)).ok().map(|samples| samples.median());
-    Some(median(1)? / median(0)?)
-}
-
-fn unpaired(pairs: &[[f64; 2]]) -> Option<f64> {
-    mann_whitney::mann_whitney(&side(pairs, 1), &side(pairs, 0), Alternative::TwoSided).ok().map(|tested| tested.p)
 }
 
 /// What designs of each number of pairs need; most metrics of a family have the same number.
@@ -233,8 +194,8 @@ fn realised(learned: Option<&Learned>, own: Option<Noise>, alpha: f64) -> Option
 
 /// The floor of a metric. A launch that is not re-randomised may have made all of a difference; how much launches make, at the family's
 /// threshold, is the prediction bound of a difference of two of them.
-pub fn floor(unit: Unit, learned: Option<&Learned>, own: Option<Noise>, alpha: f64) -> Option<Floor> {
-    if unit == Unit::Launch {
+pub fn floor(unit: PairUnit, learned: Option<&Learned>, own: Option<Noise>, alpha: f64) -> Option<Floor> {
+    if unit == PairUnit::Launch {
         return Some(Floor { log: 0.0, source: FloorSource::Rerandomised });
     }
     match learned.and_then(|learned| learned.launches).filter(|launches| launches.n > 1) {

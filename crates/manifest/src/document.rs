@@ -156,9 +156,15 @@ impl Kind {
                 Self::Summary,
             ],
             Self::RunEnd => Self::ALL,
-            Self::Verdict => {
-                &[Self::Source, Self::Plan, Self::Environment, Self::ExecutionPart, Self::Collection, Self::Summary, Self::Verdict]
-            }
+            Self::Verdict => &[
+                Self::Source,
+                Self::Plan,
+                Self::Environment,
+                Self::ExecutionPart,
+                Self::Collection,
+                Self::Summary,
+                Self::Verdict,
+            ],
         }
     }
 }

@@ -2,27 +2,41 @@
 
 use std::fmt;
 
+use crate::samples::SampleError;
+
 /// The confidence level that Assay asks for, by the field's convention.
 pub const CONFIDENCE_LEVEL: f64 = 0.95;
 
 /// How an interval was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
-    /// Between two order statistics, for the median: see [`order_statistic`](crate::order_statistic).
+    /// Between two order statistics, for a quantile: see [`order_statistic`](crate::order_statistic).
     OrderStatistic,
     /// Quantiles of the bootstrap distribution.
     BootstrapPercentile,
     /// Bootstrap quantiles, corrected for bias and skewness.
     BootstrapBca,
+    /// For the next value, by Student's t: see [`student`](crate::student).
+    StudentPrediction,
+    /// The shifts that an exact Mann-Whitney test does not reject: see [`hodges_lehmann`](crate::hodges_lehmann).
+    MannWhitney,
+    /// The same by the normal approximation of that test.
+    MannWhitneyNormal,
+    /// For the mean of a correlated series, from the means of its batches: see [`correlation`](crate::correlation).
+    BatchMeans,
 }
 
 impl Method {
-    /// The name in documents and tables: `order_statistic`, `bootstrap_percentile` or `bootstrap_bca`.
+    /// The name in documents and tables: the variant's, in snake case.
     pub const fn name(self) -> &'static str {
         match self {
             Self::OrderStatistic => "order_statistic",
             Self::BootstrapPercentile => "bootstrap_percentile",
             Self::BootstrapBca => "bootstrap_bca",
+            Self::StudentPrediction => "student_prediction",
+            Self::MannWhitney => "mann_whitney",
+            Self::MannWhitneyNormal => "mann_whitney_normal",
+            Self::BatchMeans => "batch_means",
         }
     }
 }
@@ -40,8 +54,8 @@ pub struct Interval {
     pub low: f64,
     /// The upper end.
     pub high: f64,
-    /// The confidence level that it may claim, a share (0.95 is 95 %). For [`Method::OrderStatistic`] the exact coverage that the
-    /// chosen ranks achieve, which may differ from what was asked; for the bootstrap the nominal level.
+    /// The confidence level that it may claim, a share (0.95 is 95 %). Where the ends are ranks ([`Method::OrderStatistic`] and both
+    /// of Mann-Whitney) the coverage that those ranks achieve, which may differ from what was asked; else the nominal level.
     pub level: f64,
     /// How it was made.
     pub method: Method,
@@ -56,6 +70,10 @@ impl Interval {
 
 fn samples_bound(n: usize) -> String {
     if n == 1 { "1 sample bounds".to_owned() } else { format!("{n} samples bound") }
+}
+
+fn samples_have(n: usize) -> String {
+    if n == 1 { "1 sample has".to_owned() } else { format!("{n} samples have") }
 }
 
 /// Why there is no interval: an absent one is better than a false one.
@@ -90,6 +108,66 @@ pub enum NoInterval {
     /// The bias correction has no finite value: all resamples lie on one side of the estimate.
     #[error("the bootstrap distribution lies on one side of the estimate")]
     OneSided,
+    /// Even the interval from the smallest to the largest sample would cover the quantile too rarely.
+    #[error("{} the {q} quantile with {:.1} % confidence at most; {needed} are needed", samples_bound(*n), best * 100.0)]
+    TooFewForQuantile {
+        /// The number of samples.
+        n: usize,
+        /// The quantile's probability.
+        q: f64,
+        /// The confidence of the widest interval, a share.
+        best: f64,
+        /// The fewest samples that suffice.
+        needed: usize,
+    },
+    /// The smallest and the largest sample are all that bounds the ends of a distribution, and they bound them from one side.
+    #[error("the {q} quantile has no interval: only those strictly between 0 and 1 have one")]
+    Quantile {
+        /// The quantile's probability.
+        q: f64,
+    },
+    /// Even the interval from the smallest to the largest difference would cover the shift too rarely.
+    #[error("{first} and {second} samples bound their shift with {:.1} % confidence at most, and {:.1} % are needed: add samples", best * 100.0, floor * 100.0)]
+    TooFewForShift {
+        /// The number of samples on one side.
+        first: usize,
+        /// The number on the other.
+        second: usize,
+        /// The confidence of the widest interval, a share.
+        best: f64,
+        /// The confidence that would suffice, a share.
+        floor: f64,
+    },
+    /// Too few for a standard deviation.
+    #[error("{} no spread to measure; {needed} are needed", samples_have(*n))]
+    TooFewForSpread {
+        /// The number of samples.
+        n: usize,
+        /// The fewest that suffice.
+        needed: usize,
+    },
+    /// More than the computation is made for.
+    #[error("{n} samples are too many for this interval; the limit is {limit}")]
+    TooMany {
+        /// The number of samples.
+        n: usize,
+        /// The most that are taken.
+        limit: usize,
+    },
+    /// The batches asked for do not fit the series.
+    #[error("{n} samples do not make {batches} batches: at least 2 batches of 2 samples each are needed")]
+    Batches {
+        /// The number of samples.
+        n: usize,
+        /// The number of batches asked for.
+        batches: usize,
+    },
+    /// An end is too large for a number.
+    #[error("an end of the interval lies beyond every number")]
+    Unbounded,
+    /// The samples do not allow what the interval rests on.
+    #[error(transparent)]
+    Samples(SampleError),
     /// The level asked for was not strictly between 0 and 1.
     #[error("the confidence level {level} is not between 0 and 1")]
     Level {

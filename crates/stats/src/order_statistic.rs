@@ -1,12 +1,13 @@
-//! The distribution-free interval for the median.
+//! Distribution-free intervals for the median and for any other quantile.
 //!
-//! Whatever continuous distribution independent samples come from, each lies below its median with probability 1/2. So the number below
-//! it is Binomial(n, 1/2), and the chance that the median lies between two given order statistics is known exactly (David and Nagaraja,
-//! "Order Statistics", 3rd edition, 2003, section 7.1). No resampling, no assumption of a shape, and an honest price in small samples.
-//! Ties only make it wider than needed.
+//! Whatever continuous distribution independent samples come from, each lies below its q quantile with probability q, below its median
+//! with 1/2. So the number below it is Binomial(n, q), and the chance that the quantile lies between two given order statistics is known
+//! exactly (David and Nagaraja, "Order Statistics", 3rd edition, 2003, section 7.1). No resampling, no assumption of a shape, and an
+//! honest price in small samples. Ties only make it wider than needed.
 
 use crate::interval::{Interval, Method, NoInterval, check_level};
 use crate::samples::Samples;
+use crate::special::{self, MAX_PARAMETER};
 
 /// The least coverage with which an interval is still given when few samples cannot reach the level asked for.
 ///
@@ -30,6 +31,116 @@ pub fn median_interval(samples: &Samples, level: f64) -> Result<Interval, NoInte
     }
     let (low, high) = (samples.at(tail.rank), samples.at(n - 1 - tail.rank));
     Ok(Interval { low, high, level: coverage, method: Method::OrderStatistic })
+}
+
+/// Most samples for the interval of a quantile other than the median, whose binomial tails are incomplete beta functions.
+pub const MAX_SAMPLES: usize = MAX_PARAMETER as usize;
+
+/// The interval for the `q` quantile between two order statistics.
+///
+/// Each end leaves at most half of `1 - level` beyond it and lies as far in as that allows. Where one end cannot lie that far out, the
+/// extreme sample stands there and the other end gets what is left. Where even smallest to largest falls short of `level`, that range is
+/// given if it covers at least [`MIN_COVERAGE`] (or `level`, if lower). For the median this is [`median_interval`].
+///
+/// # Errors
+/// [`NoInterval::TooFewForQuantile`] where even the widest falls short, with the number that would do (of the median
+/// [`NoInterval::TooFewForMedian`]); [`NoInterval::Quantile`] for a `q` and [`NoInterval::Level`] for a level that is not strictly
+/// between 0 and 1; [`NoInterval::TooMany`] beyond [`MAX_SAMPLES`].
+pub fn quantile_interval(samples: &Samples, q: f64, level: f64) -> Result<Interval, NoInterval> {
+    check_level(level)?;
+    if !(q > 0.0 && q < 1.0) {
+        return Err(NoInterval::Quantile { q });
+    }
+    if q.total_cmp(&0.5).is_eq() {
+        return median_interval(samples, level);
+    }
+    let n = samples.len();
+    if n > MAX_SAMPLES {
+        return Err(NoInterval::TooMany { n, limit: MAX_SAMPLES });
+    }
+    let (best, floor) = (1.0 - widest_miss(n as f64, q), MIN_COVERAGE.min(level));
+    if best < floor {
+        return Err(NoInterval::TooFewForQuantile { n, q, best: best.max(0.0), needed: fewest_for(q, floor) });
+    }
+    let ends = if best < level { Ends::widest(n, q) } else { Ends::within(n, q, 1.0 - level) };
+    let coverage = 1.0 - ends.below - ends.above;
+    Ok(Interval { low: samples.at(ends.low), high: samples.at(ends.high), level: coverage, method: Method::OrderStatistic })
+}
+
+/// The zero-based ranks of both ends, and the probabilities that the quantile lies below the one and above the other.
+struct Ends {
+    low: usize,
+    high: usize,
+    below: f64,
+    above: f64,
+}
+
+impl Ends {
+    fn widest(n: usize, q: f64) -> Self {
+        Self::at(n, q, 0, n - 1)
+    }
+
+    fn at(n: usize, q: f64, low: usize, high: usize) -> Self {
+        Self { low, high, below: below(n, q, low), above: above(n, q, high) }
+    }
+
+    /// Ends that miss the quantile with probability `miss` at most. The widest ones must do so.
+    fn within(n: usize, q: f64, miss: f64) -> Self {
+        let widest = Self::widest(n, q);
+        let half = miss / 2.0;
+        let left = |other_end: f64| if other_end > half { miss - other_end } else { half };
+        let (low, high) = (highest_low(n, q, left(widest.above)), lowest_high(n, q, left(widest.below)));
+        Self::at(n, q, low, high)
+    }
+}
+
+/// The probability that the quantile lies below the sample at zero-based rank `low`: at most `low` samples lie below it.
+fn below(n: usize, q: f64, low: usize) -> f64 {
+    special::binomial(n, q, low).lower
+}
+
+/// The probability that it lies above the sample at zero-based rank `high`: more than `high` lie below it.
+fn above(n: usize, q: f64, high: usize) -> f64 {
+    special::binomial(n, q, high).upper
+}
+
+/// The highest rank with at most `limit` below it; 0 where there is none.
+fn highest_low(n: usize, q: f64, limit: f64) -> usize {
+    let (mut rank, mut beyond) = (0, n);
+    while rank + 1 < beyond {
+        let middle = usize::midpoint(rank, beyond);
+        if below(n, q, middle) <= limit { rank = middle } else { beyond = middle }
+    }
+    rank
+}
+
+/// The lowest rank with at most `limit` above it; the last where there is none.
+fn lowest_high(n: usize, q: f64, limit: f64) -> usize {
+    let (mut short, mut rank) = (0, n - 1);
+    while short < rank {
+        let middle = usize::midpoint(short, rank);
+        if above(n, q, middle) <= limit { rank = middle } else { short = middle + 1 }
+    }
+    rank
+}
+
+/// The probability that all of `n` samples lie on one side of the quantile.
+fn widest_miss(n: f64, q: f64) -> f64 {
+    libm::exp(n * libm::log(q)) + libm::exp(n * libm::log1p(-q))
+}
+
+/// The fewest samples whose widest interval covers at least `floor`; the largest number there is where none suffices.
+fn fewest_for(q: f64, floor: f64) -> usize {
+    let enough = |n: usize| 1.0 - widest_miss(n as f64, q) >= floor;
+    let (mut short, mut needed) = (0, 1_usize);
+    while !enough(needed) && needed < usize::MAX {
+        (short, needed) = (needed, needed.saturating_mul(2));
+    }
+    while short + 1 < needed {
+        let middle = usize::midpoint(short, needed);
+        if enough(middle) { needed = middle } else { short = middle }
+    }
+    needed
 }
 
 /// The zero-based rank of the lower end, and the probability that the median lies below it.
@@ -120,5 +231,59 @@ mod tests {
         let (low, high, level) = ends(100_000);
         assert!((low - (50_000.0 - 309.9)).abs() < 2.0 && (high - (50_001.0 + 309.9)).abs() < 2.0);
         assert!((0.95..0.9505).contains(&level));
+    }
+    fn ramp(n: u32) -> Samples {
+        Samples::new(&(1..=n).map(f64::from).collect::<Vec<_>>()).expect("samples")
+    }
+
+    #[test]
+    fn a_tail_quantile_needs_many_samples_and_says_how_many() {
+        let refusal = |n, q, level| quantile_interval(&ramp(n), q, level).expect_err("refused").to_string();
+        insta::assert_snapshot!(refusal(100, 0.99, 0.95), @"100 samples bound the 0.99 quantile with 63.4 % confidence at most; 230 are needed");
+        insta::assert_snapshot!(refusal(1, 0.25, 0.95), @"1 sample bounds the 0.25 quantile with 0.0 % confidence at most; 9 are needed");
+        insta::assert_snapshot!(refusal(4, 0.5, 0.95), @"4 samples bound the median with 87.5 % confidence at most; 5 are needed");
+        insta::assert_snapshot!(refusal(9, 1.0, 0.95), @"the 1 quantile has no interval: only those strictly between 0 and 1 have one");
+        insta::assert_snapshot!(refusal(9, f64::NAN, 0.95), @"the NaN quantile has no interval: only those strictly between 0 and 1 have one");
+        insta::assert_snapshot!(refusal(9, 0.1, 0.0), @"the confidence level 0 is not between 0 and 1");
+        assert!(refusal(9, 1e-300, 0.95).ends_with("18446744073709551615 are needed"));
+    }
+
+    #[test]
+    fn the_end_that_cannot_lie_far_out_is_the_extreme_sample() {
+        let found = quantile_interval(&ramp(300), 0.99, 0.95).expect("an interval");
+        assert_eq!(found.high, 300.0);
+        assert!(found.level >= 0.95 && found.low < 297.0, "{found:?}");
+        let widest = quantile_interval(&ramp(240), 0.99, 0.95).expect("an interval");
+        assert_eq!((widest.low, widest.high), (1.0, 240.0));
+        assert!((0.9..0.95).contains(&widest.level));
+    }
+
+    #[test]
+    fn a_quantile_next_to_the_median_has_nearly_its_interval() {
+        for n in [6, 9, 50, 1001] {
+            let (median, near) = (median_interval(&ramp(n), 0.9), quantile_interval(&ramp(n), 0.5 + 1e-12, 0.9));
+            let (median, near) = (median.expect("an interval"), near.expect("an interval"));
+            assert_eq!((median.low, median.high), (near.low, near.high));
+            assert!((median.level - near.level).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn mirrored_quantiles_have_mirrored_intervals() {
+        for n in [20, 77, 400] {
+            let at = |q| quantile_interval(&ramp(n), q, 0.9).expect("an interval");
+            let (low, high) = (at(0.25), at(0.75));
+            assert_eq!((low.low, low.high), (f64::from(n + 1) - high.high, f64::from(n + 1) - high.low));
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn the_interval_covers_what_it_says_and_holds_the_estimate(n in 1_u32..3_000, q in 0.001_f64..0.999, level in 0.8_f64..0.999) {
+            let samples = ramp(n);
+            let Ok(found) = quantile_interval(&samples, q, level) else { return Ok(()) };
+            proptest::prop_assert!(found.level >= MIN_COVERAGE.min(level) - 1e-12 && found.level <= 1.0);
+            proptest::prop_assert!(found.contains(samples.quantile(q)), "{found:?}");
+        }
     }
 }

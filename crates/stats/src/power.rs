@@ -20,6 +20,7 @@
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
+use crate::chi_squared;
 use crate::normal;
 use crate::paired::{Averages, Differences, PairError, walsh};
 use crate::samples::Samples;
@@ -77,7 +78,7 @@ impl Noise {
     /// of a sample variance, with degrees of freedom corrected for kurtosis (the idea of Bonett, "Approximate confidence interval for
     /// standard deviation of nonnormal distributions", Computational Statistics and Data Analysis 50, 2006).
     pub fn upper(&self) -> f64 {
-        self.sd * (self.freedom / chi_squared_quantile(1.0 - SPREAD_CONFIDENCE, self.freedom)).sqrt()
+        self.sd * (self.freedom / chi_squared::quantile(1.0 - SPREAD_CONFIDENCE, self.freedom)).sqrt()
     }
 
     /// Whether this noise is wider than `other` beyond what chance explains, at probability `alpha`. The logarithm of a standard deviation
@@ -86,14 +87,6 @@ impl Noise {
         let margin = normal::quantile(1.0 - alpha) * (0.5 / self.freedom + 0.5 / other.freedom).sqrt();
         self.sd > other.sd * libm::exp(margin)
     }
-}
-
-/// The quantile of the chi-squared distribution by the cube root of Wilson and Hilferty ("The distribution of chi-square", PNAS 17,
-/// 1931): within 1 % from three degrees of freedom on, and never below a thousandth of `freedom`.
-fn chi_squared_quantile(p: f64, freedom: f64) -> f64 {
-    let ninth = 2.0 / (9.0 * freedom);
-    let root = 1.0 - ninth + normal::quantile(p) * ninth.sqrt();
-    (freedom * root * root * root).max(freedom * 1e-3)
 }
 
 /// What a design has to clear, as logarithms of ratios.
@@ -200,7 +193,7 @@ mod tests {
         let known = |freedom: f64| Noise { sd: 1.0, freedom }.upper();
         // Roots of n over chi-squared quantiles at 0.2: 4 / 1.6488, 9 / 5.3801, 19 / 13.7158.
         for (freedom, expected) in [(4.0, 1.5576), (9.0, 1.2934), (19.0, 1.1770)] {
-            assert!((known(freedom) - expected).abs() < 0.01, "{freedom} {}", known(freedom));
+            assert!((known(freedom) - expected).abs() < 1e-4, "{freedom} {}", known(freedom));
         }
     }
 

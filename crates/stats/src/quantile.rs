@@ -1,4 +1,4 @@
-//! Two definitions of a quantile, and selection over integer nanoseconds without a full sort.
+//! What a quantile is, in all nine usual definitions, and selection over integer nanoseconds without a full sort.
 //!
 //! Percentiles that Assay reports interpolate linearly (type 7 in Hyndman and Fan, "Sample quantiles in statistical packages", The
 //! American Statistician 50, 1996; the default of NumPy, R and Excel). Nearest rank (their type 1) serves tables in which failures
@@ -10,10 +10,7 @@
 /// NaN.
 pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
     debug_assert!(sorted.is_sorted(), "values ascend");
-    let place = Place::of(sorted.len(), q)?;
-    let below = *sorted.get(place.rank)?;
-    let above = sorted.get(place.rank + 1).copied().unwrap_or(below);
-    Some((below + (above - below) * place.fraction).min(above))
+    interpolate(sorted, &Place::of(sorted.len(), q)?)
 }
 
 /// The nearest-rank quantile of ascending values: the smallest one with at least `q n` values at or below it.
@@ -21,6 +18,113 @@ pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
 /// Absent for no values and for `q` outside 0..=1; `q` = 0 gives the minimum.
 pub fn nearest_rank<T: Copy>(sorted: &[T], q: f64) -> Option<T> {
     sorted.get(rank_of(sorted.len(), q)?).copied()
+}
+
+/// The nine definitions of Hyndman and Fan (1996), under the names that NumPy gives them. What Assay reports is [`Linear`](Self::Linear);
+/// the others serve to check the numbers of tools that use them.
+///
+/// The continuous ones interpolate linearly at a one-based position h among the n ascending values, cut to 1 to n.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Definition {
+    /// Type 1: the smallest value with at least `n q` values at or below it. [`nearest_rank`].
+    InvertedCdf,
+    /// Type 2: as type 1; where `n q` is whole, the mean of that value and the next.
+    AveragedInvertedCdf,
+    /// Type 3: the value whose rank is nearest to `n q`; half-way between two, the one with the even rank.
+    ClosestObservation,
+    /// Type 4: h = `n q`.
+    InterpolatedInvertedCdf,
+    /// Type 5: h = `n q + 1/2` (Hazen, 1914).
+    Hazen,
+    /// Type 6: h = `(n + 1) q` (Weibull, 1939; the default of Minitab and SPSS).
+    Weibull,
+    /// Type 7: h = `(n - 1) q + 1`. [`quantile`].
+    #[default]
+    Linear,
+    /// Type 8: h = `(n + 1/3) q + 1/3`, about median-unbiased whatever the distribution; the authors' own recommendation.
+    MedianUnbiased,
+    /// Type 9: h = `(n + 1/4) q + 3/8`, about unbiased for normal samples.
+    NormalUnbiased,
+}
+
+impl Definition {
+    /// All of them, type 1 to type 9.
+    pub const ALL: [Self; 9] = [
+        Self::InvertedCdf,
+        Self::AveragedInvertedCdf,
+        Self::ClosestObservation,
+        Self::InterpolatedInvertedCdf,
+        Self::Hazen,
+        Self::Weibull,
+        Self::Linear,
+        Self::MedianUnbiased,
+        Self::NormalUnbiased,
+    ];
+
+    /// The name in documents and tables, which is NumPy's.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::InvertedCdf => "inverted_cdf",
+            Self::AveragedInvertedCdf => "averaged_inverted_cdf",
+            Self::ClosestObservation => "closest_observation",
+            Self::InterpolatedInvertedCdf => "interpolated_inverted_cdf",
+            Self::Hazen => "hazen",
+            Self::Weibull => "weibull",
+            Self::Linear => "linear",
+            Self::MedianUnbiased => "median_unbiased",
+            Self::NormalUnbiased => "normal_unbiased",
+        }
+    }
+
+    /// Where the quantile of `q` lies among `n` values.
+    fn place(self, n: usize, q: f64) -> Option<Place> {
+        if !(0.0..=1.0).contains(&q) {
+            return None;
+        }
+        let count = n as f64;
+        match self {
+            Self::InvertedCdf => Some(Place { rank: rank_of(n, q)?, fraction: 0.0 }),
+            Self::AveragedInvertedCdf => averaged(n, q),
+            Self::ClosestObservation => at_position(n, whole_or(count * q).round_ties_even()),
+            Self::InterpolatedInvertedCdf => at_position(n, count * q),
+            Self::Hazen => at_position(n, count * q + 0.5),
+            Self::Weibull => at_position(n, (count + 1.0) * q),
+            Self::Linear => Place::of(n, q),
+            Self::MedianUnbiased => at_position(n, (count + 1.0 / 3.0) * q + 1.0 / 3.0),
+            Self::NormalUnbiased => at_position(n, (count + 0.25) * q + 0.375),
+        }
+    }
+}
+
+/// The quantile of ascending values by `definition`, in their unit.
+///
+/// Absent for no values and for `q` outside 0..=1. Never decreases as `q` grows, to the last bit. Values must be ascending and free of
+/// NaN.
+pub fn quantile_by(definition: Definition, sorted: &[f64], q: f64) -> Option<f64> {
+    debug_assert!(sorted.is_sorted(), "values ascend");
+    interpolate(sorted, &definition.place(sorted.len(), q)?)
+}
+
+fn interpolate(sorted: &[f64], place: &Place) -> Option<f64> {
+    let below = *sorted.get(place.rank)?;
+    let above = sorted.get(place.rank + 1).copied().unwrap_or(below);
+    Some((below + (above - below) * place.fraction).min(above))
+}
+
+/// The type 2 quantile's place: half-way to the next value where `n q` is whole, and inside.
+fn averaged(n: usize, q: f64) -> Option<Place> {
+    let rank = rank_of(n, q)?;
+    let share = whole_or(n as f64 * q);
+    let halfway = share >= 1.0 && share < n as f64 && share.total_cmp(&share.round()).is_eq();
+    Some(Place { rank, fraction: if halfway { 0.5 } else { 0.0 } })
+}
+
+/// A one-based position as a place, cut to the first and the last value.
+fn at_position(n: usize, position: f64) -> Option<Place> {
+    let last = n.checked_sub(1)?;
+    let position = (position - 1.0).clamp(0.0, last as f64);
+    let rank = position.floor() as usize;
+    Some(Place { rank, fraction: position - rank as f64 })
 }
 
 /// The type 7 quantiles of integer nanoseconds, in nanoseconds, one for each of `qs` in their order.
@@ -73,10 +177,14 @@ pub(crate) fn rank_of(n: usize, q: f64) -> Option<usize> {
     if !(0.0..=1.0).contains(&q) {
         return None;
     }
-    let share = n as f64 * q;
-    let whole = share.round();
-    let rank = if (share - whole).abs() <= WHOLE { whole } else { share.ceil() };
+    let rank = whole_or(n as f64 * q).ceil();
     Some((rank as usize).saturating_sub(1).min(last))
+}
+
+/// A share of a count, taken for the whole number that it means.
+fn whole_or(share: f64) -> f64 {
+    let whole = share.round();
+    if (share - whole).abs() <= WHOLE { whole } else { share }
 }
 
 fn interpolate_ns(values: &[i64], place: &Place) -> Option<f64> {
@@ -130,6 +238,28 @@ mod tests {
     }
 
     #[test]
+    fn definitions_differ_where_few_values_are() {
+        let of = |q| Definition::ALL.map(|definition| quantile_by(definition, &[1.0, 2.0, 4.0, 8.0], q).expect("quantile"));
+        assert_eq!(of(0.5), [2.0, 3.0, 2.0, 2.0, 3.0, 3.0, 3.0, 3.0, 3.0]);
+        assert_eq!(of(0.0), [1.0; 9]);
+        assert_eq!(of(1.0), [8.0; 9]);
+        let tied = |q| quantile_by(Definition::ClosestObservation, &[1.0, 2.0, 3.0, 4.0, 5.0], q);
+        // 2.5 and 3.5 lie half-way: rank 2 and rank 4 are even.
+        assert_eq!((tied(0.5), tied(0.7)), (Some(2.0), Some(4.0)));
+    }
+
+    #[test]
+    fn no_definition_has_a_quantile_of_nothing_or_beyond_the_ends() {
+        for definition in Definition::ALL {
+            assert_eq!(quantile_by(definition, &[], 0.5), None);
+            for q in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
+                assert_eq!(quantile_by(definition, &[1.0], q), None);
+            }
+            assert_eq!(quantile_by(definition, &[7.0], 0.3), Some(7.0));
+        }
+    }
+
+    #[test]
     fn there_is_no_quantile_of_nothing_or_beyond_the_ends() {
         assert_eq!(quantile(&[], 0.5), None);
         assert_eq!(quantiles_ns(&mut [], &[0.5]), None);
@@ -164,9 +294,13 @@ mod tests {
             mut values in prop::collection::vec(-1e150_f64..1e150, 1..60), a in 0.0_f64..=1.0, b in 0.0_f64..=1.0,
         ) {
             values.sort_unstable_by(f64::total_cmp);
-            let at = |q| quantile(&values, q).expect("quantile");
-            prop_assert!(at(a.min(b)) <= at(a.max(b)));
-            prop_assert!(values[0] <= at(a) && at(a) <= values[values.len() - 1]);
+            for definition in Definition::ALL {
+                let at = |q| quantile_by(definition, &values, q).expect("quantile");
+                prop_assert!(at(a.min(b)) <= at(a.max(b)), "{}", definition.name());
+                prop_assert!(values[0] <= at(a) && at(a) <= values[values.len() - 1]);
+            }
+            prop_assert_eq!(quantile(&values, a), quantile_by(Definition::default(), &values, a));
+            prop_assert_eq!(nearest_rank(&values, a), quantile_by(Definition::InvertedCdf, &values, a));
         }
     }
 }

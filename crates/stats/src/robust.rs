@@ -52,6 +52,36 @@ pub fn outliers(samples: &Samples) -> Vec<usize> {
     samples.observed().iter().enumerate().filter(|(_, x)| far(x)).map(|(index, _)| index).collect()
 }
 
+/// How many interquartile ranges beyond the quartiles Tukey's inner fences stand; what lies beyond is *outside* ("Exploratory Data
+/// Analysis", 1977, 2D). Of a normal distribution 0.7 % lie outside, of small samples many more.
+pub const FENCE_FACTOR: f64 = 1.5;
+
+/// The same for his outer fences; what lies beyond is *far out*.
+pub const OUTER_FENCE_FACTOR: f64 = 3.0;
+
+/// The values between which samples are unsuspicious, in their unit.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Fences {
+    /// The lower fence: the first quartile less the factor times the interquartile range.
+    pub low: f64,
+    /// The upper fence: the third quartile and as much.
+    pub high: f64,
+}
+
+/// Tukey's fences, `factor` interquartile ranges beyond the type 7 quartiles; absent for a factor that is not a finite number of at
+/// least 0. See [`FENCE_FACTOR`].
+pub fn fences(samples: &Samples, factor: f64) -> Option<Fences> {
+    let room = factor * iqr(samples);
+    let sensible = factor.is_finite() && factor >= 0.0;
+    sensible.then(|| Fences { low: samples.quantile(0.25) - room, high: samples.quantile(0.75) + room })
+}
+
+/// The indices, in order of observation, of samples beyond the [`fences`]. They are flagged, and kept in every figure.
+pub fn beyond(samples: &Samples, fences: Fences) -> Vec<usize> {
+    let out = |x: &f64| *x < fences.low || *x > fences.high;
+    samples.observed().iter().enumerate().filter(|(_, x)| out(x)).map(|(index, _)| index).collect()
+}
+
 fn scale(samples: &Samples) -> f64 {
     let mad = mad(samples);
     if mad > 0.0 {
@@ -91,6 +121,18 @@ mod tests {
     fn equal_samples_with_one_stray_flag_the_stray() {
         assert_eq!(flagged(&[5.0, 5.0, 5.0, 5.0, 9.0, 5.0]), [4]);
         assert_eq!(flagged(&[5.0; 9]), [0_usize; 0]);
+    }
+
+    #[test]
+    fn fences_stand_as_far_out_as_asked() {
+        let samples = Samples::new(&[1.0, 2.0, 3.0, 4.0, 5.0, 9.0, 20.0]).expect("samples");
+        let at = |factor| fences(&samples, factor).expect("fences");
+        assert_eq!(at(FENCE_FACTOR), Fences { low: -4.25, high: 13.75 });
+        assert_eq!((beyond(&samples, at(FENCE_FACTOR)), beyond(&samples, at(OUTER_FENCE_FACTOR))), (vec![6], vec![]));
+        assert_eq!(beyond(&samples, at(f64::MAX)), [0_usize; 0]);
+        for factor in [-1.0, f64::NAN, f64::INFINITY] {
+            assert_eq!(fences(&samples, factor), None);
+        }
     }
 
     #[test]

@@ -31,6 +31,14 @@ pub enum SampleError {
         /// The value.
         value: f64,
     },
+    /// A value was not above 0 where logarithms were asked for. The index counts from 0 in the order given.
+    #[error("sample {index} is {value}, which has no logarithm: only values above 0 have one")]
+    NoLogarithm {
+        /// Position of the value.
+        index: usize,
+        /// The value.
+        value: f64,
+    },
 }
 
 /// One or more finite numbers in the order in which they were observed, with an ascending copy beside them.
@@ -61,6 +69,18 @@ impl Samples {
         let mut sorted = observed.clone();
         sorted.sort_unstable_by(f64::total_cmp);
         Ok(Self { observed, sorted })
+    }
+
+    /// The natural logarithms, in the same order of observation.
+    ///
+    /// # Errors
+    /// [`SampleError::NoLogarithm`] where a value is not above 0; the first offender is named.
+    pub fn logs(&self) -> Result<Self, SampleError> {
+        if let Some((index, &value)) = self.observed.iter().enumerate().find(|(_, value)| **value <= 0.0) {
+            return Err(SampleError::NoLogarithm { index, value });
+        }
+        let logs: Vec<f64> = self.observed.iter().map(|&value| libm::log(value)).collect();
+        Self::new(&logs)
     }
 
     /// The number of samples, at least 1.

@@ -1,0 +1,173 @@
+//! How many pairs a gated comparison plans, so that it can decide; and whether it can at all.
+
+use assay_manifest::PairUnit;
+use assay_stats::{Curve, Limits, fewest_pairs, lone_threshold};
+
+use crate::rule::{BOUND_ALPHA, Learned, Rules, floor};
+
+/// The size of a design.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Size {
+    /// Pairs to plan.
+    pub pairs: usize,
+    /// The fewest with which a lone metric of the family can be found at all.
+    pub fewest: usize,
+    /// The probability that a lone metric has to reach.
+    pub threshold: f64,
+    /// The metric that asks for the most pairs, by its place in the family; absent where nothing was learned of any.
+    pub widest: Option<usize>,
+    /// Metrics of whose noise nothing was learned: the design may turn out too small for them.
+    pub unknown: usize,
+}
+
+/// Why no design of these rules can decide about a metric, known before anything is measured.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum CannotDecide {
+    /// What launches alone make of a difference is as large as what has to be found.
+    #[error("launches alone make differences of up to {:.1} %, and {:.1} % have to be found", floor * 100.0, effect * 100.0)]
+    Floor {
+        /// The metric's place in the family.
+        metric: usize,
+        /// The floor, as a share.
+        floor: f64,
+        /// Twice the budget, as a share.
+        effect: f64,
+    },
+    /// It would take too many pairs.
+    #[error("at a noise of {:.1} % a pair, {most} pairs cannot find a change of {:.1} % with a probability of 0.8", noise * 100.0, effect * 100.0)]
+    TooNoisy {
+        /// The metric's place in the family.
+        metric: usize,
+        /// The standard deviation of a pair's difference, at its upper bound.
+        noise: f64,
+        /// The most pairs that are allowed.
+        most: usize,
+        /// Twice the budget, as a share.
+        effect: f64,
+    },
+}
+
+impl CannotDecide {
+    /// The metric's place in the family.
+    pub fn metric(&self) -> usize {
+        match self {
+            Self::Floor { metric, .. } | Self::TooNoisy { metric, .. } => *metric,
+        }
+    }
+}
+
+/// Sizes a design for a family: the fewest pairs, at most `most`, that find a lone change of twice the budget in any of its metrics with a
+/// probability of 0.8, at the upper bound of the learned noise and by the very rule that judges.
+///
+/// # Errors
+/// [`CannotDecide`] names the first metric for which no allowed design suffices.
+pub fn size(family: &[Option<Learned>], rules: &Rules, most: usize) -> Result<Size, CannotDecide> {
+    let threshold = lone_threshold(rules.q, family.len());
+    let fewest = fewest_pairs(rules.q, family.len()) as usize;
+    let effect = rules.must_find();
+    let mut search = Search { threshold, curves: std::collections::BTreeMap::new() };
+    let mut size = Size { pairs: fewest, fewest, threshold, widest: None, unknown: 0 };
+    for (metric, learned) in family.iter().enumerate() {
+        let Some(learned) = learned else {
+            size.unknown += 1;
+            continue;
+        };
+        let noise = learned.noise.upper();
+        let floor = floor(rules.unit, Some(learned), Some(learned.noise), threshold).map_or(0.0, |floor| floor.log);
+        let share = |log: f64| libm::exp(log) - 1.0;
+        if rules.unit == PairUnit::Pair && floor >= effect {
+            return Err(CannotDecide::Floor { metric, floor: share(floor), effect: 2.0 * rules.budget });
+        }
+        let limits = Limits { floor, budget: rules.log_budget() };
+        let too_noisy = CannotDecide::TooNoisy { metric, noise, most, effect: 2.0 * rules.budget };
+        let needed = search.pairs(size.pairs, most, |curve| curve.detectable(noise, &limits) <= effect).ok_or(too_noisy)?;
+        if needed > size.pairs || size.widest.is_none() {
+            size.widest = Some(metric);
+        }
+        size.pairs = needed;
+    }
+    Ok(size)
+}
+
+struct Search {
+    threshold: f64,
+    curves: std::collections::BTreeMap<usize, Option<Curve>>,
+}
+
+impl Search {
+    /// The fewest pairs from `fewest` to `most` whose curve `suffices`. More pairs find smaller effects but for the steps of discrete
+    /// thresholds, so the answer is halved in on.
+    fn pairs(&mut self, fewest: usize, most: usize, suffices: impl Fn(&Curve) -> bool) -> Option<usize> {
+        let threshold = self.threshold;
+        let mut at = |pairs: usize| {
+            let curve = self.curves.entry(pairs).or_insert_with(|| Curve::of(pairs, threshold, BOUND_ALPHA));
+            curve.as_ref().is_some_and(&suffices)
+        };
+        if at(fewest) {
+            return Some(fewest);
+        }
+        if fewest >= most || !at(most) {
+            return None;
+        }
+        let (mut too_few, mut enough) = (fewest, most);
+        while enough - too_few > 1 {
+            let middle = usize::midpoint(too_few, enough);
+            if at(middle) { enough = middle } else { too_few = middle }
+        }
+        Some(enough)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use assay_stats::Noise;
+
+    use super::*;
+    use crate::rule::Launches;
+
+    const RULES: Rules = Rules { q: 0.05, budget: 0.05, unit: PairUnit::Launch };
+
+    fn learned(sd: f64) -> Option<Learned> {
+        Some(Learned { noise: Noise { sd, freedom: 200.0 }, launches: None })
+    }
+
+    fn family(sd: f64) -> Vec<Option<Learned>> {
+        let mut family = vec![learned(0.01); 99];
+        family.push(learned(sd));
+        family
+    }
+
+    #[test]
+    fn a_quiet_family_plans_what_lets_it_fire() {
+        let size = size(&family(0.01), &RULES, 40).expect("a size");
+        assert_eq!((size.pairs, size.fewest, size.unknown), (11, 11, 0));
+        let alone = super::size(&[learned(0.01)], &RULES, 40).expect("a size");
+        assert_eq!((alone.pairs, alone.fewest), (6, 5), "five pairs may fire, but have no bound at 97.5 %");
+    }
+
+    #[test]
+    fn the_noisiest_metric_decides() {
+        let size = size(&family(0.08), &RULES, 40).expect("a size");
+        assert_eq!(size.widest, Some(99));
+        assert!((17..=24).contains(&size.pairs), "{}", size.pairs);
+    }
+
+    #[test]
+    fn says_beforehand_that_no_design_decides() {
+        insta::assert_snapshot!(
+            size(&family(0.3), &RULES, 40).expect_err("refused"),
+            @"at a noise of 30.8 % a pair, 40 pairs cannot find a change of 10.0 % with a probability of 0.8"
+        );
+        let mut coexisting = family(0.01);
+        coexisting[3] = Some(Learned { launches: Some(Launches { sd: 0.02, n: 20 }), ..coexisting[3].expect("learned") });
+        let refused = size(&coexisting, &Rules { unit: PairUnit::Pair, ..RULES }, 40).expect_err("refused");
+        assert_eq!(refused.metric(), 3);
+        insta::assert_snapshot!(refused, @"launches alone make differences of up to 11.6 %, and 10.0 % have to be found");
+    }
+
+    #[test]
+    fn what_is_unknown_is_counted() {
+        let size = size(&[None, learned(0.01)], &RULES, 40).expect("a size");
+        assert_eq!((size.unknown, size.widest), (1, Some(1)));
+    }
+}
