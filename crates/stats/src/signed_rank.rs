@@ -56,7 +56,7 @@ pub fn signed_rank(differences: &Differences, side: Side) -> SignedRank {
 fn doubled_ranks(differences: &Differences) -> Vec<u64> {
     let ranked: Vec<f64> = differences.by_magnitude().iter().map(|d| d.abs()).filter(|d| *d != 0.0).collect();
     let mut ranks = Vec::with_capacity(ranked.len());
-    for group in ranked.chunk_by(|left, right| left == right) {
+    for group in ranked.chunk_by(|left, right| left.total_cmp(right).is_eq()) {
         // Ranks first + 1 to first + len; twice their mean is the sum of both.
         let first = ranks.len() as u64;
         let last = first + group.len() as u64;

@@ -1,0 +1,391 @@
+//! From runs, rules and acknowledgements to a verdict.
+
+use std::collections::BTreeMap;
+
+use assay_manifest::{
+    Acknowledgement, Change, Check, Comparison, Difference, GatePolicy, Instant, JudgedRun, MetricVerdict, Name, NoiseFloor,
+    Outcome, PointId, Reason, RunStatus, Sequence, Summary, TrialPair, Verdict,
+};
+use assay_stats::{Alternative, Samples, mann_whitney};
+
+use crate::evidence::{Compared, Run, compared, confounded, differences, unit};
+use crate::rule::{BOUND_ALPHA, Effect, Judged, Learned, Rules, Series, Why};
+
+/// The version of the method. A verdict is replayed by the same version only.
+pub const CONTRACT: &str = "assay-gate/1";
+
+/// The most pairs that an inconclusive verdict asks for.
+const MOST_PAIRS: usize = 200;
+
+/// What a gate is asked.
+#[derive(Clone, Debug)]
+pub struct Question<'a> {
+    /// The gate's name.
+    pub gate: &'a Name,
+    /// Its rules.
+    pub policy: GatePolicy,
+    /// The runs to judge together, oldest first: all of one tree.
+    pub runs: Vec<Run<'a>>,
+    /// Which look this is.
+    pub sequence: Sequence,
+    /// The acknowledgements of the target branch.
+    pub acknowledgements: Vec<Acknowledgement>,
+    /// The date that expiries are compared with.
+    pub judged_on: Instant,
+    /// What earlier runs teach, by workload, point and metric, and the digest of the file that says so.
+    pub learned: Option<(assay_manifest::Digest, BTreeMap<(Name, PointId, String), Learned>)>,
+}
+
+/// Why there is nothing to judge.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// No run was given.
+    #[error("there is no run to judge")]
+    NoRun,
+    /// The run compares nothing.
+    #[error("the pipeline of run `{0}` has no `comparison`, so there is nothing to judge")]
+    NoComparison(String),
+    /// Runs of different definitions are no one experiment.
+    #[error("run `{other}` was made from other files than run `{first}`, so their pairs are not one experiment")]
+    OtherTree {
+        /// The first run.
+        first: String,
+        /// The one that differs.
+        other: String,
+    },
+    /// All looks were spent.
+    #[error("the policy allows {allowed} looks, and this would be number {look}")]
+    NoLookLeft {
+        /// How many there are.
+        allowed: usize,
+        /// Which one this would be.
+        look: u32,
+    },
+    /// The policy names a metric that no compared point reports.
+    #[error("the gate judges `{0}`, which no compared point reports with a direction that is better")]
+    UnknownMetric(String),
+}
+
+/// Judges.
+///
+/// # Errors
+/// [`Refusal`] where there is nothing that could be judged. Evidence that cannot tell is no error but an inconclusive verdict.
+pub fn judge(question: &Question<'_>) -> Result<Verdict, Refusal> {
+    let first = question.runs.first().ok_or(Refusal::NoRun)?;
+    let no_comparison = || Refusal::NoComparison(first.run_id.to_string());
+    let comparison = first.plan.comparison.as_ref().ok_or_else(no_comparison)?;
+    one_experiment(first, &question.runs)?;
+    let look = question.sequence.look;
+    let share = (look as usize).checked_sub(1).and_then(|place| question.policy.looks.get(place));
+    let share = *share.ok_or(Refusal::NoLookLeft { allowed: question.policy.looks.len(), look })?;
+    let rules = Rules { q: question.policy.q * share, budget: question.policy.budget, unit: unit(first.plan, comparison) };
+
+    let compared = gathered(&question.runs, comparison);
+    for named in &question.policy.metrics {
+        if !compared.iter().any(|compared| compared.metric.metric == *named) {
+            return Err(Refusal::UnknownMetric(named.clone()));
+        }
+    }
+    let is_primary = |compared: &Compared<'_>| match question.policy.metrics.as_slice() {
+        [] => compared.metric.primary,
+        named => named.contains(&compared.metric.metric),
+    };
+    let (primary, others): (Vec<_>, Vec<_>) =
+        (0..compared.len()).partition(|&place| compared.get(place).is_some_and(&is_primary));
+    let mut verdicts: BTreeMap<usize, MetricVerdict> = BTreeMap::new();
+    // Each family is corrected for itself: what is only reported costs what decides no power.
+    for (family, decides) in [(primary, true), (others, false)] {
+        let members: Vec<_> = family.iter().filter_map(|place| compared.get(*place)).collect();
+        let series: Vec<Series> = members.iter().map(|compared| series(compared, question)).collect();
+        let judged = crate::rule::judge(&series, &rules);
+        for (((place, compared), series), judged) in family.iter().zip(&members).zip(&series).zip(judged) {
+            verdicts.insert(*place, metric_verdict(compared, series, &judged, &rules, family.len(), decides));
+        }
+    }
+    let differences: Vec<Difference> = question.runs.iter().flat_map(|run| differences(run, comparison)).collect();
+    let environments: Vec<_> = question.runs.iter().flat_map(|run| run.environments.iter().copied()).collect();
+    let confounded = confounded(&environments, comparison);
+    let mut metrics: Vec<MetricVerdict> = verdicts.into_values().collect();
+    for metric in &mut metrics {
+        weaken(metric, confounded.as_deref(), &differences);
+        acknowledge(metric, question);
+    }
+    let checks: Vec<Check> = question.runs.iter().map(validity).collect();
+    let mut reasons = reasons(&metrics, &checks, question);
+    let outcome = outcome(&metrics, &checks, &mut reasons);
+    let blocks = outcome == Outcome::Regressed || (outcome == Outcome::Inconclusive && question.policy.block_on_inconclusive);
+    Ok(Verdict {
+        contract: CONTRACT.to_owned(),
+        gate: question.gate.clone(),
+        outcome,
+        blocks,
+        reasons,
+        policy: question.policy.clone(),
+        comparison: comparison.clone(),
+        placement: first.plan.placement,
+        isolation: first.plan.isolation,
+        unit: rules.unit,
+        runs: question.runs.iter().map(judged_run).collect(),
+        learned: question.learned.as_ref().map(|(digest, _)| *digest),
+        sequence: question.sequence.clone(),
+        judged_on: question.judged_on,
+        acknowledgements: question.acknowledgements.clone(),
+        differences,
+        checks,
+        metrics,
+    })
+}
+
+fn one_experiment(first: &Run<'_>, runs: &[Run<'_>]) -> Result<(), Refusal> {
+    match runs
+        .iter()
+        .find(|run| run.source.files_digest != first.source.files_digest || run.plan.comparison != first.plan.comparison)
+    {
+        Some(other) => Err(Refusal::OtherTree { first: first.run_id.to_string(), other: other.run_id.to_string() }),
+        None => Ok(()),
+    }
+}
+
+fn judged_run(run: &Run<'_>) -> JudgedRun {
+    JudgedRun {
+        run_id: run.run_id.clone(),
+        summary: run.summary.0,
+        plan_digest: run.summary.1.plan_digest,
+        commit: run.source.commit.clone(),
+        files_digest: run.source.files_digest,
+    }
+}
+
+/// What all runs have of each metric, in the order of the first.
+fn gathered<'a>(runs: &[Run<'a>], comparison: &Comparison) -> Vec<Compared<'a>> {
+    let mut all: Vec<Compared<'a>> = Vec::new();
+    for (number, run) in (0_u32..).zip(runs) {
+        for found in compared(run, number, comparison) {
+            let same = |known: &&mut Compared<'_>| {
+                known.case.case_id == found.case.case_id
+                    && known.point == found.point
+                    && known.metric.metric == found.metric.metric
+            };
+            match all.iter_mut().find(same) {
+                Some(known) => {
+                    known.planned += found.planned;
+                    known.pairs.extend(found.pairs);
+                }
+                None => all.push(found),
+            }
+        }
+    }
+    all
+}
+
+fn series(compared: &Compared<'_>, question: &Question<'_>) -> Series {
+    let key = || (compared.case.workload.clone(), compared.point.clone(), compared.metric.metric.clone());
+    Series {
+        better: compared.better,
+        pairs: compared.pairs.iter().map(|pair| [pair.baseline, pair.candidate]).collect(),
+        learned: question.learned.as_ref().and_then(|(_, learned)| learned.get(&key()).copied()),
+    }
+}
+
+fn metric_verdict(
+    compared: &Compared<'_>,
+    series: &Series,
+    judged: &Judged,
+    rules: &Rules,
+    family: usize,
+    primary: bool,
+) -> MetricVerdict {
+    let found = u32::try_from(compared.pairs.len()).unwrap_or(u32::MAX);
+    MetricVerdict {
+        workload: compared.case.workload.clone(),
+        point_id: compared.point.clone(),
+        metric: compared.metric.metric.clone(),
+        unit: compared.metric.unit.clone(),
+        better: compared.better,
+        primary,
+        outcome: judged.outcome,
+        reason: judged.why.map(|why| reason(why, judged, rules)),
+        pairs: compared.pairs.clone(),
+        missing: compared.planned.saturating_sub(found),
+        change: judged.effect.as_ref().and_then(|effect| change(effect, series, &compared.pairs)),
+        p_worse_adjusted: judged.worse_adjusted,
+        p_better_adjusted: judged.better_adjusted,
+        floor: judged.floor.map(|floor| NoiseFloor { share: share(floor.log), source: floor.source }),
+        noise: judged.noise.map(|noise| noise.sd),
+        detectable: judged.detectable.map(share),
+        more_pairs: (judged.outcome == Outcome::Inconclusive).then(|| more_pairs(judged, rules, family, found)).flatten(),
+        acknowledged: None,
+    }
+}
+
+/// A logarithm of a ratio as a share: 0.05 is 5 %.
+fn share(log: f64) -> f64 {
+    libm::exp(log) - 1.0
+}
+
+/// The effect in the words of people: ratios of candidate over baseline, whichever way is better.
+fn change(effect: &Effect, series: &Series, pairs: &[TrialPair]) -> Option<Change> {
+    let median = |values: Vec<f64>| Samples::new(&values).ok();
+    let baseline = median(pairs.iter().map(|pair| pair.baseline).collect())?;
+    let candidate = median(pairs.iter().map(|pair| pair.candidate).collect())?;
+    let (low, high, turn) = match series.better {
+        assay_manifest::Better::Lower => (effect.low, effect.high, 1.0),
+        assay_manifest::Better::Higher => (effect.high, effect.low, -1.0),
+    };
+    let ratio = |log: f64| libm::exp(turn * log);
+    Some(Change {
+        ratio: ratio(effect.shift),
+        low: low.map(ratio),
+        high: high.map(ratio),
+        level: 1.0 - 2.0 * BOUND_ALPHA,
+        baseline_median: baseline.median(),
+        candidate_median: candidate.median(),
+        p_worse: effect.p_worse,
+        p_better: effect.p_better,
+        p_unpaired: mann_whitney(&candidate, &baseline, Alternative::TwoSided).ok().map(|tested| tested.p),
+    })
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+fn reason(why: Why, judged: &Judged, rules: &Rules) -> Reason {
+    let must_find = percent(2.0 * rules.budget);
+    match why {
+        Why::NotComparable => {
+            Reason::new("not_comparable", "no pair has a value above zero on both sides, so there is no ratio to judge")
+        }
+        Why::Underpowered => {
+            let found = judged.detectable.map_or_else(
+                || "so few pairs could not have found a change of any size".to_owned(),
+                |smallest| format!("the smallest change that would have been found is {}", percent(share(smallest))),
+            );
+            Reason::new("underpowered", format!("{found}; {must_find} has to be"))
+        }
+        Why::WithinFloor => {
+            let floor = judged.floor.map_or(0.0, |floor| share(floor.log));
+            let text = format!("it is slower, but its lower bound does not clear the noise floor of {}", percent(floor));
+            Reason::new("within_floor", text)
+        }
+    }
+}
+
+/// How many pairs more would decide at the realised noise.
+fn more_pairs(judged: &Judged, rules: &Rules, family: usize, found: u32) -> Option<u32> {
+    let noise = judged.noise?;
+    let floor = judged.floor?;
+    let limits = assay_stats::Limits { floor: floor.log, budget: rules.log_budget() };
+    let threshold = assay_stats::lone_threshold(rules.q, family);
+    let finds = |pairs: usize| {
+        assay_stats::Curve::of(pairs, threshold, BOUND_ALPHA)
+            .is_some_and(|curve| curve.detectable(noise.sd, &limits) <= rules.must_find())
+    };
+    let (mut too_few, mut enough) = (found as usize, MOST_PAIRS);
+    if too_few >= enough || !finds(enough) {
+        return None;
+    }
+    while enough - too_few > 1 {
+        let middle = usize::midpoint(too_few, enough);
+        if finds(middle) { enough = middle } else { too_few = middle }
+    }
+    Some(enough as u32 - found)
+}
+
+/// What cannot be charged to the candidate is inconclusive, whatever its size.
+fn weaken(metric: &mut MetricVerdict, confounded: Option<&str>, differences: &[Difference]) {
+    if metric.outcome == Outcome::Unchanged {
+        return;
+    }
+    if let Some(why) = confounded {
+        metric.outcome = Outcome::Inconclusive;
+        metric.reason = Some(Reason::new("confounded_with_placement", why));
+    } else if let Some(difference) = differences.first() {
+        metric.outcome = Outcome::Inconclusive;
+        let others = differences.len() - 1;
+        let more = if others == 0 { String::new() } else { format!(" and {others} more") };
+        let text = format!("the sides differ in `{}`{more}, which is not the variable under test", difference.what);
+        metric.reason = Some(Reason::new("environment", text));
+    }
+}
+
+/// A regression that people accepted beforehand passes, as long as it is no larger than they accepted and the acceptance has not expired.
+fn acknowledge(metric: &mut MetricVerdict, question: &Question<'_>) {
+    if metric.outcome != Outcome::Regressed {
+        return;
+    }
+    let Some(change) = &metric.change else { return };
+    let worse = if metric.better == assay_manifest::Better::Lower { change.ratio } else { 1.0 / change.ratio } - 1.0;
+    let mut about = question.acknowledgements.iter().filter(|accepted| {
+        accepted.metric == metric.metric
+            || accepted.metric == format!("{}/{}/{}", metric.workload, metric.point_id, metric.metric)
+    });
+    let Some(accepted) = about.next() else { return };
+    metric.reason = Some(if accepted.expires <= question.judged_on {
+        Reason::new("acknowledgement_expired", format!("`{}` accepted it until {}", accepted.path, accepted.expires.to_seconds()))
+    } else if worse > accepted.accepts {
+        let text = format!("`{}` accepts {}, and this is {}", accepted.path, percent(accepted.accepts), percent(worse));
+        Reason::new("beyond_acknowledgement", text)
+    } else {
+        metric.acknowledged = Some(accepted.path.clone());
+        Reason::new("acknowledged", format!("`{}` accepts it: {}", accepted.path, accepted.reason))
+    });
+}
+
+/// Whether the run measured what it planned.
+fn validity(run: &Run<'_>) -> Check {
+    let Summary { status, .. } = run.summary.1;
+    Check {
+        name: "validity".to_owned(),
+        subject: format!("run {}", run.run_id),
+        passed: *status == RunStatus::Succeeded,
+        detail: match status {
+            RunStatus::Succeeded => "every planned trial counts".to_owned(),
+            RunStatus::Partial => "some planned trials have no valid attempt".to_owned(),
+            RunStatus::Failed => "no trial counts".to_owned(),
+        },
+    }
+}
+
+/// What decided, worst first.
+fn reasons(metrics: &[MetricVerdict], checks: &[Check], question: &Question<'_>) -> Vec<Reason> {
+    let primary = || metrics.iter().filter(|metric| metric.primary);
+    let where_at = |metric: &MetricVerdict| format!("`{}` of {} at {}", metric.metric, metric.workload, metric.point_id);
+    let regressed =
+        primary().filter(|metric| metric.outcome == Outcome::Regressed && metric.acknowledged.is_none()).map(|metric| {
+            let change = metric.change.as_ref().map_or(1.0, |change| change.ratio) - 1.0;
+            let budget = percent(question.policy.budget);
+            Reason::new(
+                "regressed",
+                format!("{} changed by {:+.1} %, beyond the budget of {budget}", where_at(metric), change * 100.0),
+            )
+        });
+    let failed = checks
+        .iter()
+        .filter(|check| !check.passed)
+        .map(|check| Reason::new(&check.name, format!("{}: {}", check.subject, check.detail)));
+    let inconclusive = primary().filter(|metric| metric.outcome == Outcome::Inconclusive).map(|metric| {
+        let why = metric.reason.as_ref().map_or("", |reason| reason.detail.as_str());
+        Reason::new("inconclusive", format!("{}: {why}", where_at(metric)))
+    });
+    regressed.chain(failed).chain(inconclusive).collect()
+}
+
+/// The worst of the primary metrics and the checks.
+fn outcome(metrics: &[MetricVerdict], checks: &[Check], reasons: &mut Vec<Reason>) -> Outcome {
+    let primary: Vec<_> = metrics.iter().filter(|metric| metric.primary).collect();
+    if primary.is_empty() {
+        reasons.push(Reason::new("nothing_judged", "no compared point reports a primary metric"));
+        return Outcome::Inconclusive;
+    }
+    let is = |outcome: Outcome| primary.iter().any(|metric| metric.outcome == outcome && metric.acknowledged.is_none());
+    if is(Outcome::Regressed) {
+        Outcome::Regressed
+    } else if is(Outcome::Inconclusive) || checks.iter().any(|check| !check.passed) {
+        Outcome::Inconclusive
+    } else if is(Outcome::Improved) {
+        Outcome::Improved
+    } else {
+        Outcome::Unchanged
+    }
+}
