@@ -31,11 +31,7 @@ pub fn quantile(p: f64, df: f64) -> f64 {
         return f64::INFINITY;
     }
     // Whichever tail is smaller keeps its digits.
-    if p > 0.5 {
-        special::where_falls_to(1.0 - p, |x| upper(x, df))
-    } else {
-        special::where_falls_to(-p, |x| -cdf(x, df))
-    }
+    if p > 0.5 { special::where_falls_to(1.0 - p, |x| upper(x, df)) } else { special::where_falls_to(-p, |x| -cdf(x, df)) }
 }
 
 fn is_degrees(df: f64) -> bool {
@@ -89,7 +85,10 @@ mod tests {
 
     #[test]
     fn the_ends_are_known_and_the_outside_is_not_a_number() {
-        assert_eq!((quantile(0.0, 3.0), quantile(1.0, 3.0), cdf(-1.0, 3.0), cdf(f64::INFINITY, 3.0)), (0.0, f64::INFINITY, 0.0, 1.0));
+        assert_eq!(
+            (quantile(0.0, 3.0), quantile(1.0, 3.0), cdf(-1.0, 3.0), cdf(f64::INFINITY, 3.0)),
+            (0.0, f64::INFINITY, 0.0, 1.0)
+        );
         for df in [0.0, -1.0, f64::NAN, f64::INFINITY, 2e7] {
             assert!(cdf(1.0, df).is_nan() && quantile(0.9, df).is_nan(), "{df}");
         }

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use assay_stats::{
     Alternative, Computation, Definition, Interval, Method, Samples, batch_means, chi_squared, cliffs_delta, correlation,
-    effective_sample_size, hodges_lehmann, kolmogorov_smirnov, mann_whitney, quantile_by, quantile_interval, robust, sd_upper_bound,
-    student, welch,
+    effective_sample_size, hodges_lehmann, kolmogorov_smirnov, mann_whitney, quantile_by, quantile_interval, robust,
+    sd_upper_bound, student, welch,
 };
 use serde::Deserialize;
 
@@ -18,7 +18,7 @@ struct Reference {
     quantiles: Vec<Quantiles>,
     quantile_intervals: Vec<QuantileInterval>,
     mann_whitney: Vec<RankTest>,
-    kolmogorov_smirnov: Vec<Distance>,
+    kolmogorov_smirnov: Vec<DistributionTest>,
     welch: Vec<MeanTest>,
     shifts: Vec<ShiftOf>,
     student: Vec<(f64, f64, f64, f64)>,
@@ -58,7 +58,7 @@ struct RankTest {
 }
 
 #[derive(Deserialize)]
-struct Distance {
+struct DistributionTest {
     name: String,
     distance: f64,
     p: f64,
