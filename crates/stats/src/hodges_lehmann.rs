@@ -110,13 +110,13 @@ fn differences(first: &Samples, second: &Samples) -> Result<Vec<f64>, NoShift> {
 }
 
 /// The zero-based rank of the lower end, which the upper end mirrors, and what the interval between them covers.
-struct Rank {
+struct Ends {
     rank: usize,
     coverage: f64,
     method: Method,
 }
 
-fn rank(n: usize, m: usize, level: f64) -> Result<Rank, NoInterval> {
+fn rank(n: usize, m: usize, level: f64) -> Result<Ends, NoInterval> {
     check_level(level)?;
     let limit = (1.0 - level) / 2.0;
     let found = if n * m <= MAX_EXACT_PAIRS { counted_rank(n, m, limit) } else { normal_rank(n, m, limit) };
@@ -127,27 +127,27 @@ fn rank(n: usize, m: usize, level: f64) -> Result<Rank, NoInterval> {
     Ok(found)
 }
 
-fn counted_rank(n: usize, m: usize, limit: f64) -> Rank {
+fn counted_rank(n: usize, m: usize, limit: f64) -> Ends {
     let counted = Counted::without_ties(n, m);
     highest_rank(n * m, limit, Method::MannWhitney, |u| counted.tails(u).lower)
 }
 
-fn normal_rank(n: usize, m: usize, limit: f64) -> Rank {
+fn normal_rank(n: usize, m: usize, limit: f64) -> Ends {
     let (mean, sd) = ((n * m) as f64 / 2.0, mann_whitney::untied_variance(n, m).sqrt());
     highest_rank(n * m, limit, Method::MannWhitneyNormal, |u| normal::cdf((u as f64 + 0.5 - mean) / sd))
 }
 
 /// The highest rank below the middle whose `lower` probability is at most `limit`; 0 with its probability where there is none.
-fn highest_rank(pairs: usize, limit: f64, method: Method, lower: impl Fn(usize) -> f64) -> Rank {
+fn highest_rank(pairs: usize, limit: f64, method: Method, lower: impl Fn(usize) -> f64) -> Ends {
     let (mut rank, mut beyond) = (0, pairs.div_ceil(2));
     while rank + 1 < beyond {
         let middle = usize::midpoint(rank, beyond);
         if lower(middle) <= limit { rank = middle } else { beyond = middle }
     }
-    Rank { rank, coverage: 1.0 - 2.0 * lower(rank), method }
+    Ends { rank, coverage: 1.0 - 2.0 * lower(rank), method }
 }
 
-fn between(differences: &[f64], found: &Rank) -> Result<Interval, NoInterval> {
+fn between(differences: &[f64], found: &Ends) -> Result<Interval, NoInterval> {
     let at = |rank: usize| differences.get(rank).copied().ok_or(NoInterval::Unbounded);
     let (low, high) = (at(found.rank)?, at(differences.len() - 1 - found.rank)?);
     Ok(Interval { low, high, level: found.coverage, method: found.method })
@@ -188,7 +188,7 @@ mod tests {
     fn too_few_samples_have_an_estimate_and_no_interval() {
         let refusal = of(&[1.0, 2.0], &[5.0, 6.0, 7.0], 0.95).interval.expect_err("refused").to_string();
         insta::assert_snapshot!(refusal, @"2 and 3 samples bound their shift with 80.0 % confidence at most, and 90.0 % are needed: add samples");
-        assert_eq!(of(&[1.0], &[5.0], 0.95).interval.map_err(|reason| reason.to_string()).expect_err("refused").len(), 93);
+        assert!(matches!(of(&[1.0], &[5.0], 0.95).interval, Err(NoInterval::TooFewForShift { first: 1, second: 1, .. })));
         assert!(matches!(of(&[1.0], &[5.0], 1.0).interval, Err(NoInterval::Level { .. })));
         // 3 against 3 reach 90 %, and say so.
         assert!((of(&[1.0, 2.0, 3.0], &[5.0, 6.0, 7.0], 0.95).interval.expect("an interval").level - 0.9).abs() < 1e-15);
@@ -215,7 +215,7 @@ mod tests {
     fn cliffs_delta_counts_pairs() {
         let delta = |first: &[f64], second: &[f64]| cliffs_delta(&samples(first), &samples(second)).expect("a delta");
         assert_eq!((delta(&[1.0, 2.0], &[3.0, 4.0]), delta(&[3.0, 4.0], &[1.0, 2.0]), delta(&[1.0], &[1.0])), (1.0, -1.0, 0.0));
-        assert_eq!(delta(&[1.0, 2.0, 3.0], &[2.0]), 0.0);
+        assert_eq!(delta(&[1.0, 2.0, 3.0], &[2.0]).to_bits(), 0.0_f64.to_bits());
     }
 
     /// Values that never repeat, nor their differences.
@@ -246,13 +246,13 @@ mod tests {
         fn swapped_samples_mirror_the_shift(first in prop::collection::vec(-50_i32..50, 1..60), second in prop::collection::vec(-50_i32..50, 1..60)) {
             let [first, second] = [first, second].map(|side| side.into_iter().map(f64::from).collect::<Vec<_>>());
             let (there, back) = (of(&first, &second, 0.9), of(&second, &first, 0.9));
-            prop_assert_eq!(there.estimate, -back.estimate);
+            prop_assert_eq!(Some(there.estimate), Some(-back.estimate));
             match (there.interval, back.interval) {
                 (Ok(there), Ok(back)) => prop_assert_eq!((there.low, there.high, there.level), (-back.high, -back.low, back.level)),
                 (there, back) => prop_assert!(there.is_err() && back.is_err()),
             }
             let delta = |a: &[f64], b: &[f64]| cliffs_delta(&samples(a), &samples(b)).expect("a delta");
-            prop_assert_eq!(delta(&first, &second), -delta(&second, &first));
+            prop_assert_eq!(Some(delta(&first, &second)), Some(-delta(&second, &first)));
         }
     }
 }

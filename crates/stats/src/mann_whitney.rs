@@ -173,10 +173,10 @@ mod tests {
     }
 
     #[test]
-    fn a_ramp_of_500_against_600_is_normal() {
-        let ramp = |n: u32| (0..n).map(f64::from).collect::<Vec<_>>();
-        let found = of(&ramp(500), &ramp(600), Alternative::TwoSided);
-        assert_eq!((found.u.to_bits(), found.computation), (125_250_f64.to_bits(), Computation::Normal));
+    fn ramps_of_500_and_600_are_normal() {
+        let ramp = |n: u32, from: f64| (0..n).map(|i| f64::from(i) * 2.0 + from).collect::<Vec<_>>();
+        let found = shown(&ramp(500, 0.0), &ramp(600, -41.0), Alternative::TwoSided);
+        insta::assert_snapshot!(found, @"U = 135250, p = 0.0049335, normal");
     }
 
     #[test]

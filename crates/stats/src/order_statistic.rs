@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn the_end_that_cannot_lie_far_out_is_the_extreme_sample() {
         let found = quantile_interval(&ramp(300), 0.99, 0.95).expect("an interval");
-        assert_eq!(found.high, 300.0);
+        assert_eq!(Some(found.high), Some(300.0));
         assert!(found.level >= 0.95 && found.low < 297.0, "{found:?}");
         let widest = quantile_interval(&ramp(240), 0.99, 0.95).expect("an interval");
         assert_eq!((widest.low, widest.high), (1.0, 240.0));

@@ -18,7 +18,7 @@ struct Reference {
     quantiles: Vec<Quantiles>,
     quantile_intervals: Vec<QuantileInterval>,
     mann_whitney: Vec<RankTest>,
-    kolmogorov_smirnov: Vec<Distance>,
+    kolmogorov_smirnov: Vec<DistributionTest>,
     welch: Vec<MeanTest>,
     shifts: Vec<ShiftOf>,
     student: Vec<(f64, f64, f64, f64)>,
@@ -58,7 +58,7 @@ struct RankTest {
 }
 
 #[derive(Deserialize)]
-struct Distance {
+struct DistributionTest {
     name: String,
     distance: f64,
     p: f64,
