@@ -342,12 +342,15 @@ fn a_load_beyond_half_of_a_ceiling_is_shared_in_every_block() {
     assert!(is_whole || text(&said["failure"]).contains("not even"), "figures, or why there are none: {said}");
 
     let fingerprint = text(&said["fingerprint"]);
-    let known = json!({
-        "streams": 300, "requests_per_s": 1_000, "events_per_s": 15_000, "measured_at": "2026-11-01T00:00:00.000000000Z",
-        "program": fingerprint,
-    });
     let kept = fixture.store().join("ceilings").join(fingerprint.trim_start_matches("sha256:"));
-    write_file(&kept, known.to_string().as_bytes());
+    let keep = |streams: u32| {
+        let known = json!({
+            "streams": streams, "requests_per_s": 1_000, "events_per_s": 15_000, "program": fingerprint,
+            "measured_at": "2026-11-01T00:00:00.000000000Z",
+        });
+        write_file(&kept, known.to_string().as_bytes());
+    };
+    keep(300);
     workload(&fixture, "many", "mode: closed, concurrency: [300], requests: 600", "D(20,10)", "");
     let restarted = "  isolation: restart_target\n";
     fixture.write(PIPELINE, &pipeline(&["many"], &[SIMULATOR], 2, ENOUGH, restarted));
@@ -376,7 +379,7 @@ fn a_load_beyond_half_of_a_ceiling_is_shared_in_every_block() {
     assert!(counted(&fixture, "one").values().all(|shards| shards.len() == 1));
 
     // More than there may be is refused before any load is made.
-    write_file(&kept, known.to_string().replace("300", "1").replace("1000", "1").as_bytes());
+    keep(1);
     workload(&fixture, "many", "mode: closed, concurrency: [600], requests: 600", "D(20,10)", "");
     fixture.write(PIPELINE, &pipeline(&["many"], &[SIMULATOR], 2, ENOUGH, ""));
     fixture.commit("too many streams");

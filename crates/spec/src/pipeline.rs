@@ -90,6 +90,16 @@ pub enum Shards {
     Count(u32),
 }
 
+/// As a pipeline writes it.
+impl std::fmt::Display for Shards {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Count(count) => count.fmt(f),
+        }
+    }
+}
+
 /// A system under test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
