@@ -640,7 +640,7 @@ fn the_rest_is_well_formed() {
       --> a.yaml:35:11
        |
     35 |   shards: [2]
-       |           ^^^
+       |           ^^
     ");
     assert_snapshot!(comparing("image: registry.example.org/assay:1", "image: Assay"), @r"
     error: `spec.stages[2].image` is not a container image: `Assay`
