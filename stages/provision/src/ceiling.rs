@@ -148,7 +148,7 @@ fn cached(ctx: &Context, fingerprint: &Digest) -> Option<Measurement> {
     read
 }
 
-/// Keeps what was measured for later runs. A store that takes no more has cost a later run three seconds.
+/// Keeps what was measured for later runs. A store that takes no more costs a later run some seconds.
 fn keep(ctx: &Context, fingerprint: &Digest, measured: &Measurement) {
     let path = Layout::ceiling(fingerprint);
     let kept = canonical_json(measured).map_err(|error| error.to_string());

@@ -73,7 +73,7 @@ pub(crate) enum MeasureError {
     NotEven { level: u32, what: &'static str, why: String },
 }
 
-/// Measures what a shard on this machine, under this process's limits, can make. Takes about three seconds.
+/// Measures what a shard on this machine, under this process's limits, can make. Takes three to five seconds.
 pub(crate) fn measure(simulator: &Path, cancel: &Cancel) -> Result<Figures, MeasureError> {
     let simulator = Simulator::start(simulator)?;
     let streams = climb(STREAMS.0, STREAMS.1.min(files()), "streams", |level| level_of_streams(&simulator, level, cancel))?;
