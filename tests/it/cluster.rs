@@ -233,7 +233,7 @@ struct Person<'a> {
 
 impl Person<'_> {
     /// Commits a pipeline of `shards` over a chat of so many requests, with these overrides of stages.
-    fn pipeline(&self, load: &str, shards: u32, overrides: &[(&str, &str)]) {
+    fn pipeline(&self, load: &str, shards: impl std::fmt::Display, overrides: &[(&str, &str)]) {
         self.fixture.write(
             "workloads/chat/workload.yaml",
             &format!(
@@ -346,6 +346,38 @@ spec:
 
 fn name_of(object: &Value) -> &str {
     object["metadata"]["name"].as_str().expect("a name")
+}
+
+/// A probe that is placed and limited as a shard measures what one can make, or says why it could not; the next run takes that over.
+#[test]
+fn shards_are_counted_by_what_a_pod_like_theirs_can_make() {
+    let Some(at) = installed() else { return };
+    let person = at.person();
+    // Part of a CPU is no whole one, so that even this little is measured.
+    person.pipeline("mode: closed, concurrency: [3], requests: 60", "auto", &[]);
+    let shards = |run: &str| {
+        let ran = person.run(run, &["--keep"]).exits(21);
+        let shards = person.fixture.manifest(run, "provision")["body"]["shards"].clone();
+        assert!(ran.stderr.contains(text(&shards["formula"])), "progress says it: {}", ran.stderr);
+        assert!(person.at.lab.pods(&at.targets(), run).is_empty(), "the probe has gone");
+        shards
+    };
+    let (first, second) = (shards("counted"), shards("counted-again"));
+    assert_eq!(first["shards"], json!(1));
+    match first["ceiling"]["value"]["streams"].as_u64() {
+        Some(streams) => {
+            assert_eq!(text(&first["formula"]), format!("shards: 1 = ceil(3 streams / (0.5 * {streams}))"));
+            assert!(!text(&first["ceiling"]["value"]["node"]).is_empty());
+            let of = |shards: &Value, member: &str| shards["ceiling"]["value"][member].clone();
+            assert_eq!((of(&second, "cached"), of(&second, "streams")), (json!(true), json!(streams)));
+            assert_eq!(of(&second, "measured_at"), of(&first, "measured_at"));
+        }
+        // A busy machine may carry nothing in time, rightly.
+        None => assert!(text(&first["ceiling"]["how"]).contains("not even"), "{first}"),
+    }
+    for run in ["counted", "counted-again"] {
+        person.nothing_left(run);
+    }
 }
 
 #[test]
@@ -1114,6 +1146,7 @@ fn job_and_pod(at: &Installed, stage: StageName) -> [Value; 2] {
         asked: &asked.pod,
         queue: Some("queue"),
         start_limit: Duration::from_mins(5),
+        load: None,
     });
     // A pod is admitted only where its priority and its account are there.
     let mut spec = job["spec"]["template"]["spec"].clone();

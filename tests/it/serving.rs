@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::pipeline::{list, text};
 use crate::server::{Request, Server, TOKEN, Then, answer, begun_stream, good_stream, header};
 use crate::stores::Served;
-use crate::support::{Fixture, PIPELINE, binary, blob, files_under, wait_until};
+use crate::support::{Fixture, PIPELINE, binary, blob, files_under, wait_until, write_file};
 
 /// The model of every workload here.
 const MODEL: &str = "simulated-8b";
@@ -308,6 +308,83 @@ fn three_shards_offer_what_one_offers() {
         }
         fixture.assay(&["verify", run_id, "--recompute"]).success();
     }
+}
+
+/// What the Environment of a run's blocks say of its shards, in the order of the blocks.
+fn shards_of(fixture: &Fixture, run_id: &str) -> Vec<Value> {
+    let environments = fixture.pointers(run_id, "provision").into_iter().map(|pointer| pointer.load(&fixture.store()));
+    let mut of_blocks: Vec<_> = environments
+        .map(|environment| (environment["body"]["block"]["index"].as_u64(), environment["body"]["shards"].clone()))
+        .collect();
+    of_blocks.sort_by_key(|(block, _)| *block);
+    of_blocks.into_iter().map(|(_, shards)| shards).collect()
+}
+
+#[test]
+fn a_small_load_takes_one_shard_and_nothing_is_measured() {
+    let fixture = served();
+    let [shards] = &shards_of(fixture, "one")[..] else { panic!("one block") };
+    assert_eq!((&shards["shards"], &shards["ceiling"]), (&json!(1), &Value::Null));
+    let formula = "shards: 1, any shard carries 2 streams, 100 requests/s, 1000 events/s: no ceiling was measured";
+    assert_eq!(text(&shards["formula"]), formula);
+    let told = fixture.assay(&["show", "one"]).success().stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(told.contains(formula), "{told}");
+    assert!(!fixture.store().join("ceilings").exists());
+}
+
+/// What is kept of such a machine decides, so that a test needs no machine of a certain speed: here it says that a shard carries 300 streams.
+#[test]
+fn a_load_beyond_half_of_a_ceiling_is_shared_in_every_block() {
+    let fixture = Fixture::bare();
+    let said: Value = serde_json::from_str(&fixture.program("assay-provision", &["ceiling"]).success().stdout).expect("JSON");
+    let figures = ["streams", "requests_per_s", "events_per_s"].map(|figure| said["measured"][figure].as_u64());
+    let is_whole = figures.iter().all(|figure| figure.is_some_and(|figure| figure > 0));
+    assert!(is_whole || text(&said["failure"]).contains("not even"), "figures, or why there are none: {said}");
+
+    let fingerprint = text(&said["fingerprint"]);
+    let kept = fixture.store().join("ceilings").join(fingerprint.trim_start_matches("sha256:"));
+    let keep = |streams: u32| {
+        let known = json!({
+            "streams": streams, "requests_per_s": 1_000, "events_per_s": 15_000, "program": fingerprint,
+            "measured_at": "2026-11-01T00:00:00.000000000Z",
+        });
+        write_file(&kept, known.to_string().as_bytes());
+    };
+    keep(300);
+    workload(&fixture, "many", "mode: closed, concurrency: [300], requests: 600", "D(20,10)", "");
+    let restarted = "  isolation: restart_target\n";
+    fixture.write(PIPELINE, &pipeline(&["many"], &[SIMULATOR], 2, ENOUGH, restarted));
+    fixture.commit("many streams");
+    let ran = fixture.run("auto").success();
+
+    let formula = "shards: 2 = ceil(300 streams / (0.5 * 300))";
+    let [first, second] = &shards_of(&fixture, "auto")[..] else { panic!("two blocks") };
+    assert_eq!((&first["shards"], text(&first["formula"])), (&json!(2), formula));
+    let ceiling = &first["ceiling"]["value"];
+    assert_eq!((&ceiling["cached"], &ceiling["streams"], &ceiling["node"]), (&json!(true), &json!(300), &json!("local")));
+    assert_eq!(*second, Value::Null, "a later block has the count of the first");
+    assert!(ran.stderr.contains(formula), "progress: {}", ran.stderr);
+    let shown = fixture.assay(&["show", "auto"]).success().stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(shown.contains(formula) && shown.contains("measured earlier on such a machine"), "{shown}");
+    for (trial_id, shards) in counted(&fixture, "auto") {
+        assert_eq!(shards.len(), 2, "{trial_id}");
+    }
+    fixture.assay(&["verify", "auto", "--recompute"]).success();
+
+    // A number is a number, whatever is known of the machine.
+    fixture.write(PIPELINE, &pipeline(&["many"], &[SIMULATOR], 2, ENOUGH, "  shards: 1\n"));
+    fixture.commit("a number of shards");
+    fixture.run("one").success();
+    assert_eq!(shards_of(&fixture, "one"), [Value::Null]);
+    assert!(counted(&fixture, "one").values().all(|shards| shards.len() == 1));
+
+    // More than there may be is refused before any load is made.
+    keep(1);
+    workload(&fixture, "many", "mode: closed, concurrency: [600], requests: 600", "D(20,10)", "");
+    fixture.write(PIPELINE, &pipeline(&["many"], &[SIMULATOR], 2, ENOUGH, ""));
+    fixture.commit("too many streams");
+    let refused = fixture.run("refused").refuses(10, "too_many_shards");
+    assert!(refused.stderr.contains("1200 = ceil(600 streams / (0.5 * 1))"), "{}", refused.stderr);
 }
 
 /// A shard that is killed takes its attempt with it, in all shards, and whoever comes in its place joins at the next.

@@ -9,8 +9,8 @@ use assay_stage::StageName;
 use serde_json::{Map, Value, json};
 
 use crate::affinity::keep_off;
-use crate::pod::{IN_QUEUE, Own, START_LIMIT, template};
-use crate::{KEY_FOLDER, MANAGED_BY, Object, QUEUE, RUN, Root, SCRATCH, STAGE, Site, driver_name, job_name};
+use crate::pod::{IN_QUEUE, LOAD_POD, Own, START_LIMIT, template};
+use crate::{KEY_FOLDER, LoadPod, MANAGED_BY, Object, QUEUE, RUN, Root, SCRATCH, STAGE, Site, driver_name, job_name};
 
 /// How long a stage has to end in order once it is told to.
 const STAGE_GRACE: u32 = 30;
@@ -35,7 +35,7 @@ pub struct Resources {
 impl Resources {
     /// What the stage asks for. Whoever makes load gets whole CPUs that nobody else uses (Guaranteed, by equal requests and limits),
     /// unless its pipeline asks for a part of one; of other stages, memory alone is limited.
-    fn of(&self, stage: StageName) -> Value {
+    pub(crate) fn of(&self, stage: StageName) -> Value {
         let is_load = stage == StageName::Execute;
         let cpu = self.cpu.as_deref().unwrap_or(if is_load { "1" } else { "100m" });
         let memory = self.memory.as_deref().unwrap_or(match stage {
@@ -95,6 +95,8 @@ pub struct StageJob<'a> {
     pub queue: Option<&'a str>,
     /// How long a pod that cannot start is waited for.
     pub start_limit: Duration,
+    /// How a shard of load is placed and limited, where provision is to find out what it can make.
+    pub load: Option<&'a LoadPod>,
 }
 
 /// The Job of a call.
@@ -153,7 +155,10 @@ pub fn stage_job(call: &StageJob<'_>) -> Object {
 fn brings_up(call: &StageJob<'_>) -> Vec<Value> {
     let limit = json!({"name": START_LIMIT, "value": call.start_limit.as_secs().to_string()});
     let queue = call.queue.map(|queue| json!({"name": IN_QUEUE, "value": queue}));
-    std::iter::once(limit).chain(queue).collect()
+    // A value is expanded where it names a variable in parentheses, which what a person wrote must not be.
+    let load = call.load.and_then(|load| serde_json::to_string(load).ok());
+    let load = load.map(|load| json!({"name": LOAD_POD, "value": load.replace('$', "$$")}));
+    std::iter::once(limit).chain(queue).chain(load).collect()
 }
 
 /// Closing a block gathers what is there: it measures nothing, and waits for nobody.
@@ -323,6 +328,7 @@ mod tests {
             asked: &nothing,
             queue: None,
             start_limit: Duration::from_mins(5),
+            load: None,
         };
         change(&mut call);
         stage_job(&call)
@@ -413,6 +419,21 @@ mod tests {
     }
 
     #[test]
+    fn provision_is_told_how_load_is_placed_where_it_is_to_count_shards() {
+        let asked =
+            crate::asked::of_stage(Role::Execute, "tolerations: [{key: load, operator: Exists}]").expect("it may ask that");
+        let resources = Resources { cpu: Some("2".to_owned()), memory: None };
+        let selector = BTreeMap::from([("pool".to_owned(), "$(ASSAY_IMAGE)".to_owned())]);
+        let load: &LoadPod = Box::leak(Box::new(LoadPod::new(&resources, &selector, &asked, true)));
+        let provision = execute(|call| (call.stage, call.shards, call.load) = (StageName::Provision, 1, Some(load)));
+        let variables = container(&provision)["env"].as_array().expect("a list");
+        let told = variables.iter().find(|variable| variable["name"] == "ASSAY_LOAD_POD").expect("it is told")["value"].as_str();
+        let told = told.expect("a text");
+        assert!(told.contains("$$(ASSAY_IMAGE)"), "nothing that a person wrote is expanded: {told}");
+        assert_eq!(serde_json::from_str::<LoadPod>(&told.replace("$$", "$")).expect("a load pod"), *load);
+    }
+
+    #[test]
     fn only_load_waits_in_a_queue() {
         let job = execute(|call| call.queue = Some("gpu"));
         assert_eq!(
@@ -423,6 +444,7 @@ mod tests {
         let told = container(&provision)["env"].to_string();
         assert!(told.contains(r#"{"name":"ASSAY_START_LIMIT","value":"300"},{"name":"ASSAY_QUEUE","value":"gpu"}"#), "{told}");
         assert_eq!(provision["spec"].get("suspend"), None, "the pods that it makes wait, and not provision");
+        assert!(!told.contains("ASSAY_LOAD_POD"), "it makes no pod of load's kind unasked");
         let close = json!({"close": true});
         let closing = execute(|call| (call.parameters, call.queue) = (Box::leak(Box::new(close)), Some("gpu")));
         assert_eq!(closing["spec"].get("suspend"), None, "closing a block is no load");

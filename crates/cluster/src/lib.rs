@@ -6,6 +6,7 @@
 mod affinity;
 #[cfg(test)]
 mod asked;
+mod ceiling;
 mod cron;
 mod image;
 mod inference;
@@ -23,6 +24,7 @@ mod site;
 mod standing;
 mod target;
 
+pub use ceiling::{CeilingPod, LoadPod, ceiling_pod};
 pub use cron::{Cron, cron_job};
 pub use image::{by_digest, named_by_digest};
 pub use inference::{Served, api_of, kind_of, served};

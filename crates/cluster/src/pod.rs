@@ -8,8 +8,8 @@ use assay_spec::PodOverride;
 use assay_stage::pod::{JOB_UID, JOB_UID_LABEL, NODE, POD, POD_UID};
 use serde_json::{Map, Value, json};
 
-use crate::Object;
 use crate::affinity::both;
+use crate::{LoadPod, Object};
 
 /// Where a stage writes why it could not go on: Kubernetes shows it in the pod's status.
 pub const FAILURE_FILE: &str = "/dev/termination-log";
@@ -26,6 +26,8 @@ const LAID: &str = "/programs";
 pub(crate) const IN_QUEUE: &str = "ASSAY_QUEUE";
 /// The variable that says for how many seconds a pod that cannot start is waited for.
 pub(crate) const START_LIMIT: &str = "ASSAY_START_LIMIT";
+/// The variable that says how a shard of load is placed and limited.
+pub(crate) const LOAD_POD: &str = "ASSAY_LOAD_POD";
 /// How long that is where nothing says so.
 const USUAL_START_LIMIT: Duration = Duration::from_mins(5);
 
@@ -51,6 +53,8 @@ pub struct InPod {
     pub queue: Option<String>,
     /// How long a pod that cannot start is waited for.
     pub start_limit: Duration,
+    /// How a shard of load is placed and limited, where that is asked for.
+    pub load: Option<LoadPod>,
 }
 
 impl InPod {
@@ -64,6 +68,7 @@ impl InPod {
             targets_namespace: value("ASSAY_TARGETS_NAMESPACE")?,
             queue: value(IN_QUEUE),
             start_limit: value(START_LIMIT).and_then(|text| text.parse().ok()).map_or(USUAL_START_LIMIT, Duration::from_secs),
+            load: value(LOAD_POD).and_then(|text| serde_json::from_str(&text).ok()),
         })
     }
 }

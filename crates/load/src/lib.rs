@@ -37,6 +37,7 @@ mod requests;
 mod run;
 mod transport;
 mod trial;
+mod validity;
 
 pub use endpoint::{Api, Base, Endpoint};
 pub use error::{Cause, Error};
@@ -46,6 +47,7 @@ pub use progress::{Progress, Reading};
 pub use requests::{Planned, Requests};
 pub use run::{REOPEN_WITHIN_NS, run};
 pub use trial::{Arrivals, Capture, ChunkLists, Measured, Trial};
+pub use validity::{MAX_LATENESS_P99, MAX_STALL, MIN_SENT_SHARE};
 
 #[doc(hidden)]
 pub mod parse {

@@ -41,6 +41,9 @@ pub(crate) fn items(inputs: &Inputs<'_>) -> Vec<FinePrint> {
         always("Digits", DIGITS),
         always("Failures", FAILURES),
         of_this_run("Order", order(inputs.plan)),
+    ]);
+    items.extend(shards(inputs).map(|text| of_this_run("Shards", text)));
+    items.extend([
         of_this_run("Pinned", pinned(inputs.plan)),
         of_this_run("Not pinned", unpinned(inputs.plan)),
         always("Time", TIME),
@@ -144,6 +147,17 @@ fn order(plan: &Plan) -> String {
     };
     let seed = clean(&plan.order.seed.chars().take(12).collect::<String>());
     format!("Trials ran interleaved in a seeded order (seed {seed}…, {}); {isolation}.", counted(plan.blocks(), "block"))
+}
+
+/// How many shards made each trial, and why; none where the pipeline named a number.
+fn shards(inputs: &Inputs<'_>) -> Option<String> {
+    let count = inputs.environments.iter().find_map(|environment| environment.shards.as_ref())?;
+    let measured = count.ceiling.as_ref().and_then(|ceiling| ceiling.value.as_ref());
+    let measured = measured.map(|ceiling| {
+        let from = if ceiling.cached { "measured earlier on such a machine" } else { "measured by this run" };
+        format!(" The ceiling of one shard was {from}, at {}.", ceiling.measured_at.to_seconds())
+    });
+    Some(format!("{}.{}", clean(&count.formula), measured.unwrap_or_default()))
 }
 
 fn pinned(plan: &Plan) -> String {

@@ -5,10 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use assay_envelope::{Expect, MAX_BUNDLE_BYTES, Trust, verify};
 use assay_manifest::{
-    Body, Document, ExecutionPart, InputRef, Kind, MAX_MANIFEST_BYTES, Manifest, Plan, Recording, RunId, Shard, TrialId,
+    Body, Document, Environment, ExecutionPart, InputRef, Kind, MAX_MANIFEST_BYTES, MAX_SHARDS, Manifest, Plan, Recording, RunId,
+    Shard, TrialId,
 };
-use assay_stage::{Accepted, Event, Exit, Failure, Layout, StageName, Try, counted_attempt};
+use assay_spec::Shards;
+use assay_stage::{Accepted, Event, Exit, Failure, Layout, StageName, Try, counted_attempt, load_trust};
 use assay_store::{Created, Store};
 use serde_json::{Value, json};
 
@@ -89,7 +92,8 @@ pub fn drive(
     runner: &dyn Runner,
     observer: &mut dyn Observer,
 ) -> Result<Finished, Failure> {
-    let mut driver = Driver { run_id, store, policies, runner, observer };
+    let shards = if let Shards::Count(count) = policies.shards { count } else { 1 };
+    let mut driver = Driver { run_id, store, policies, runner, observer, shards };
     let outcome = driver.drive(source, plan_parameters);
     runner.release();
     outcome
@@ -101,6 +105,8 @@ struct Driver<'a> {
     policies: &'a StagePolicies,
     runner: &'a dyn Runner,
     observer: &'a mut dyn Observer,
+    /// How many processes make each trial: what the pipeline says, or the Environment of the first block.
+    shards: u32,
 }
 
 /// What the blocks of a run gave.
@@ -149,7 +155,15 @@ impl Driver<'_> {
         for incarnation in 0..MAX_INCARNATIONS {
             let label = format!("{index}-{incarnation}");
             let block = json!({"block": index, "incarnation": incarnation});
-            let environment = self.stage(StageName::Provision, vec![plan], block.clone(), &label)?;
+            let counts = self.policies.shards == Shards::Auto && (index, incarnation) == (0, 0);
+            let mut provision = block.clone();
+            if counts {
+                provision["shards"] = json!(true);
+            }
+            let environment = self.stage(StageName::Provision, vec![plan], provision.clone(), &label)?;
+            if counts {
+                self.take_shards(environment, provision, &label)?;
+            }
             let executed = self.execute(plan, environment, &block, &finished, &label);
             // Between blocks nothing of the last one is up.
             self.runner.release();
@@ -229,8 +243,37 @@ impl Driver<'_> {
         Ok(tries.into_iter().filter_map(|(trial, tries)| counted_attempt(tries).map(|_| trial)).collect())
     }
 
+    /// Takes the count of shards from the Environment of the run's first block, for all of its blocks. It decides how many processes are
+    /// started, so it is verified here as any stage verifies its inputs.
+    fn take_shards(&mut self, environment: InputRef, parameters: Value, label: &str) -> Result<(), Failure> {
+        let (policy, _) = load_trust(self.store, &self.policies.trust.to_string())?;
+        let manifest = self.store.get(&environment.manifest, MAX_MANIFEST_BYTES)?;
+        let bundle = self.store.get(&environment.bundle, MAX_BUNDLE_BYTES as u64)?;
+        let expected = Expect {
+            run_id: Some(self.run_id),
+            kind: Some(Kind::Environment),
+            stage: Some(StageName::Provision.role()),
+            input: Some(&environment),
+        };
+        let verified = verify(&manifest, &bundle, &Trust::Policy(policy), &expected)?;
+        let document: &Document = verified.value();
+        let Some(count) = Environment::of(document).and_then(|environment| environment.body.shards.clone()) else {
+            return Ok(());
+        };
+        if !(1..=MAX_SHARDS).contains(&count.shards) {
+            return Err(Failure::verification("shard_count", format!("the Environment asks for {} shards", count.shards)));
+        }
+        self.shards = count.shards;
+        // Where nothing had to be measured there is nothing to tell.
+        if count.ceiling.is_some() {
+            let call = self.call(StageName::Provision, Shard::ONLY, Vec::new(), parameters, label);
+            self.observer.event(&call, &Event::Note { message: count.formula });
+        }
+        Ok(())
+    }
+
     fn shards(&self) -> impl Iterator<Item = Shard> + use<> {
-        let count = self.policies.shards.max(1);
+        let count = self.shards.max(1);
         (0..count).map(move |index| Shard { index, count })
     }
 

@@ -8,8 +8,8 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::time::{Duration, Instant};
 
 use assay_cluster::{
-    Cluster, Event as ClusterEvent, Job, LogLine, Place, Pod, RUN, Resources, Root, Site, StageJob, Standing, TARGET_KINDS,
-    Trouble, Watched, has_begun, job_name, phase, stage_job, standing,
+    Cluster, Event as ClusterEvent, Job, LoadPod, LogLine, Place, Pod, RUN, Resources, Root, Site, StageJob, Standing,
+    TARGET_KINDS, Trouble, Watched, has_begun, job_name, phase, stage_job, standing,
 };
 use assay_manifest::{Digest, Environment, InputRef, Intent, Kind, Manifest, Plan, Role, RunId};
 use assay_process::Cancel;
@@ -151,6 +151,7 @@ impl KubernetesRunner {
         let asked = self.asked.get(&call.stage.role()).unwrap_or(&nothing);
         let image = self.image(call, asked)?;
         let avoid = self.serving_nodes(call)?;
+        let load = (call.stage == StageName::Provision && call.parameters["shards"] == true).then(|| self.load_pod());
         let object = stage_job(&StageJob {
             site: &self.at.site,
             root: &self.at.root,
@@ -171,6 +172,7 @@ impl KubernetesRunner {
             asked: &asked.pod,
             queue: self.at.queue.as_deref(),
             start_limit: self.at.start_limit,
+            load: load.as_ref(),
         });
         if !self.at.cluster.create(&object)? {
             let there: Option<Job> = self.at.cluster.get(&place)?;
@@ -198,6 +200,13 @@ impl KubernetesRunner {
         };
         image.iter().try_for_each(|image| self.at.site.check_stage_image(image))?;
         Ok(image)
+    }
+
+    /// How a shard of load is placed and limited.
+    fn load_pod(&self) -> LoadPod {
+        let nothing = PodAsked::default();
+        let asked = self.asked.get(&Role::Execute).unwrap_or(&nothing);
+        LoadPod::new(&asked.resources, &asked.node_selector, &asked.pod, self.intent != Intent::Exploratory)
     }
 
     /// The nodes that the block's targets run on, as its Environment says.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use assay_manifest::Digest;
+use assay_spec::Shards;
 use assay_stage::StageName;
 
 /// The time limit of a stage whose pipeline names none; execute has none of its own, because its trials have.
@@ -29,7 +30,7 @@ pub struct StagePolicies {
     /// What the pipeline says, by stage.
     pub stages: BTreeMap<StageName, StagePolicy>,
     /// Processes of execute that together make one trial.
-    pub shards: u32,
+    pub shards: Shards,
 }
 
 impl StagePolicies {
@@ -47,7 +48,8 @@ mod tests {
     #[test]
     fn what_the_pipeline_says_stands_and_the_rest_has_its_default() {
         let said = StagePolicy { timeout: Some(Duration::from_secs(5)), retries: 3 };
-        let policies = StagePolicies { trust: Digest::of(b""), stages: BTreeMap::from([(StageName::Execute, said)]), shards: 1 };
+        let stages = BTreeMap::from([(StageName::Execute, said)]);
+        let policies = StagePolicies { trust: Digest::of(b""), stages, shards: Shards::Auto };
         assert_eq!(policies.of(StageName::Execute), said);
         assert_eq!(policies.of(StageName::Plan), StagePolicy { timeout: Some(DEFAULT_TIMEOUT), retries: DEFAULT_RETRIES });
         assert_eq!(policies.of(StageName::Record).timeout, None, "it ends when execute does");

@@ -91,6 +91,7 @@ fn owner(path: &str) -> Option<Identity> {
         ("runs", _, Some("source" | "ends")) | ("cases", _, Some(_)) => Role::Source,
         ("runs", _, Some(stage)) => StageName::ALL.into_iter().find(|known| known.as_str() == stage)?.role(),
         ("warehouse", _, Some(_)) => Role::Publish,
+        ("ceilings", _, None) => Role::Provision,
         // Whoever copies a run writes what all of its stages have written.
         ("fetched", _, None) => return Some(Identity::Run),
         _ => return None,
@@ -163,9 +164,12 @@ mod tests {
         assert_eq!(creators("runs/r/execute/00ff/trials/t/000001/0.started"), ["run", "execute"]);
         assert_eq!(creators("warehouse/outcome_fact/_delta_log/00000000000000000000.json"), ["run", "publish"]);
         assert_eq!(creators("fetched/r"), ["run"]);
+        assert_eq!(creators("ceilings/00ff"), ["run", "provision"]);
         assert_eq!(creators("staging/0123456789abcdef"), ALL);
         assert_eq!(creators(&blob()), ALL);
-        for path in ["runs/r", "runs/r/other", "cases/c", "warehouse/x", "elsewhere/a/b", "staging/uploads/x/00001"] {
+        for path in
+            ["runs/r", "runs/r/other", "cases/c", "warehouse/x", "ceilings/a/b", "elsewhere/a/b", "staging/uploads/x/00001"]
+        {
             assert_eq!(creators(path), [""; 0], "{path}");
         }
     }
@@ -179,6 +183,7 @@ mod tests {
         let replacers = |path: &str| writers(Write::Replace, path);
         assert_eq!(replacers("runs/r/source"), [""; 0]);
         assert_eq!(replacers("runs/r/publish/00ff/accepted/0"), [""; 0]);
+        assert_eq!(replacers("ceilings/00ff"), [""; 0]);
         assert_eq!(replacers("staging/0123456789abcdef"), [""; 0]);
         assert_eq!(replacers("warehouse/t/_delta_log/00000000000000000020.json"), [""; 0]);
         assert_eq!(replacers("warehouse/t/_delta_log/00000000000000000020.checkpoint.parquet"), ["run", "publish"]);

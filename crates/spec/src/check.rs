@@ -105,6 +105,12 @@ impl Checker<'_, '_> {
             (Type::Choice(choices), Tree::Scalar(scalar)) => self.choice(choices, scalar, node, place),
             (Type::Bool, Tree::Scalar(scalar)) => self.boolean(scalar, node, place),
             (Type::Integer { min, max }, Tree::Scalar(scalar)) => self.integer(scalar, (*min, *max), node, place),
+            (Type::IntegerOr { word, .. }, Tree::Scalar(scalar)) if scalar.text == *word => {
+                Some(Value::Text(scalar.text.clone()))
+            }
+            (Type::IntegerOr { word, min, max }, Tree::Scalar(scalar)) => {
+                self.integer_or(word, scalar, (*min, *max), node, place)
+            }
             (Type::Number { min, above_min, max }, Tree::Scalar(scalar)) => {
                 self.number(scalar, (*min, *above_min, *max), node, place)
             }
@@ -338,6 +344,23 @@ impl Checker<'_, '_> {
         number.map(Value::Integer)
     }
 
+    /// A word that is not the known one may be a misspelt number or a misspelt word: both are named.
+    fn integer_or(
+        &mut self,
+        word: &'static str,
+        scalar: &Scalar,
+        limits: (i64, i64),
+        node: &Node,
+        place: Place<'_>,
+    ) -> Option<Value> {
+        if scalar.text.bytes().any(|byte| byte.is_ascii_digit()) {
+            return self.integer(scalar, limits, node, place);
+        }
+        let message = format!("`{}` must be `{word}` or a whole number, not {}", place.path, self.quote(&scalar.text));
+        self.problems.maybe_hinted(node.span, message, did_you_mean(&scalar.text, [word]));
+        None
+    }
+
     fn number(
         &mut self,
         scalar: &Scalar,
@@ -482,6 +505,7 @@ fn expectation(kind: &Type) -> String {
         Type::Choice(_) => "a word".to_owned(),
         Type::Bool => "`true` or `false`".to_owned(),
         Type::Integer { .. } => "a whole number".to_owned(),
+        Type::IntegerOr { word, .. } => format!("`{word}` or a whole number"),
         Type::Number { .. } => "a number".to_owned(),
         Type::Scalar => "a text, number or boolean".to_owned(),
         Type::List { .. } => "a list".to_owned(),

@@ -63,6 +63,12 @@ pub(crate) enum Type {
         min: i64,
         max: i64,
     },
+    /// A whole number within limits, or a word that leaves it to Assay.
+    IntegerOr {
+        word: &'static str,
+        min: i64,
+        max: i64,
+    },
     /// A number within limits; `above_min` leaves the lower limit itself out.
     Number {
         min: f64,

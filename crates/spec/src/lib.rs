@@ -40,7 +40,7 @@ pub use lengths::{MAX_TOKENS, Scenario, ScenarioError};
 pub use objects::{MAX_OBJECT_BYTES, objects};
 pub use pipeline::{
     Baseline, ControlAsk, Gate, MIN_TRIALS, Pipeline, PipelineSpec, Publish, Ready, SIMULATOR_PROFILES, Schedule, SecretRef,
-    Stage, Target, Trials, Variant,
+    Shards, Stage, Target, Trials, Variant,
 };
 pub use pod::PodOverride;
 pub use problem::{Excerpt, MAX_PROBLEMS, Problem, render};

@@ -58,7 +58,7 @@ pub struct PipelineSpec {
     /// What is compared with what.
     pub comparison: Option<Comparison>,
     /// Processes that together make one trial.
-    pub shards: u32,
+    pub shards: Shards,
     /// What an hour of the target costs.
     pub pricing: Option<Pricing>,
     /// What a published number says about itself; there for `intent: publication`.
@@ -79,6 +79,25 @@ pub struct PipelineSpec {
     pub fetch_allow: Vec<String>,
     /// A run that takes longer is cancelled.
     pub time_limit: Duration,
+}
+
+/// How many processes together make one trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shards {
+    /// As many as keep each below half of its measured ceiling.
+    Auto,
+    /// So many.
+    Count(u32),
+}
+
+/// As a pipeline writes it.
+impl std::fmt::Display for Shards {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Count(count) => count.fmt(f),
+        }
+    }
 }
 
 /// A system under test.
@@ -484,6 +503,12 @@ impl SecretRef {
             Self::File(path) => (None, Some(path.clone())),
         };
         EnvVar { name: name.to_owned(), value: None, from_env, from_file }
+    }
+}
+
+impl Read for Shards {
+    fn read(value: &Checked) -> Option<Self> {
+        if value.text().is_some() { Some(Self::Auto) } else { u32::read(value).map(Self::Count) }
     }
 }
 

@@ -114,6 +114,7 @@ impl Values<'_> {
             Type::Choice(_) => "one of the words below".to_owned(),
             Type::Bool => "`true` or `false`".to_owned(),
             Type::Integer { min, max } => format!("a whole number from {min} to {max}"),
+            Type::IntegerOr { word, min, max } => format!("`{word}`, or a whole number from {min} to {max}"),
             Type::Number { min, above_min: true, max } => format!("a number above {min}, at most {max}"),
             Type::Number { min, above_min: false, max } => format!("a number from {min} to {max}"),
             Type::Scalar => "a text, number or boolean, kept as written".to_owned(),

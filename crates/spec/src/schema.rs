@@ -93,6 +93,9 @@ fn value(kind: &'static Type) -> Json {
         }
         Type::Bool => json!({"type": "boolean"}),
         Type::Integer { min, max } => json!({"type": "integer", "minimum": min, "maximum": max}),
+        Type::IntegerOr { word, min, max } => json!({
+            "oneOf": [{"const": word}, {"type": "integer", "minimum": min, "maximum": max}],
+        }),
         Type::Number { min, above_min: true, max } => json!({"type": "number", "exclusiveMinimum": min, "maximum": max}),
         Type::Number { min, above_min: false, max } => json!({"type": "number", "minimum": min, "maximum": max}),
         Type::Scalar => json!({"type": ["string", "number", "boolean"]}),

@@ -390,7 +390,12 @@ static PIPELINE_SPEC: Table = Table {
         ),
         default("placement", &Type::Choice(&PLACEMENTS), "\"coexist\"", "How the sides of a comparison share the machine."),
         optional("comparison", &Type::Object(&COMPARISON), "What is compared with what."),
-        default("shards", &Type::Integer { min: 1, max: 1024 }, "1", "Processes that together make one trial."),
+        default(
+            "shards",
+            &Type::IntegerOr { word: "auto", min: 1, max: assay_manifest::MAX_SHARDS as i64 },
+            "\"auto\"",
+            "Processes that together make one trial. `auto`: as many as keep each below half of its measured ceiling.",
+        ),
         optional("pricing", &Type::Object(&PRICING), "What an hour of the target costs."),
         optional(
             "claim",

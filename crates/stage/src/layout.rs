@@ -160,6 +160,14 @@ impl Layout {
         format!("fetched/{}", self.0)
     }
 
+    /// Under which the measured ceilings of machines are listed.
+    pub const CEILINGS: &'static str = "ceilings";
+
+    /// The measured ceiling of a machine, by its fingerprint: no evidence, only what saves measuring again.
+    pub fn ceiling(fingerprint: &Digest) -> String {
+        format!("{}/{}", Self::CEILINGS, fingerprint.hex())
+    }
+
     /// Under which all runs of a case are listed.
     pub fn runs_of_case(case: &CaseId) -> String {
         format!("cases/{case}")
@@ -253,6 +261,7 @@ mod tests {
             layout.attempt_started(input, &trial, 1, shard),
             layout.attempt(input, &trial, 1, shard),
             layout.prepared(input, "membw", shard),
+            Layout::ceiling(&input),
             Layout::runs_of_case(&case),
             layout.case(&case),
         ];
@@ -266,6 +275,7 @@ mod tests {
             runs/nightly/execute/<input>/trials/w.t.default.one.t0/000001/2.started
             runs/nightly/execute/<input>/trials/w.t.default.one.t0/000001/2
             runs/nightly/execute/<input>/prepared/membw/2
+            ceilings/<input>
             cases/w.t.default
             cases/w.t.default/nightly
             ");

@@ -13,7 +13,7 @@ use crate::coverage::Coverage;
 use crate::drift::drift;
 use crate::endpoint::{Endpoints, serving_of};
 use crate::series::endpoint_source;
-use crate::shards::{Executed, check_parts, check_schedules, tries};
+use crate::shards::{Executed, check_counted, check_parts, check_schedules, tries};
 
 /// Collect has no parameters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,6 +37,7 @@ impl Stage for Collect {
         let bodies: Vec<_> = parts.iter().map(|(_, part)| &part.body).collect();
         check_blocks(plan, &parts)?;
         check_parts(bodies.iter().copied())?;
+        check_counted(&environments, bodies.iter().copied())?;
         let windows = parts.iter().flat_map(|(_, part)| part.body.attempts.iter().map(|found| (part.body.block, found.window)));
         let coverage = Coverage::read(ctx, &recordings, windows)?;
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use assay_manifest::{Attempt, Block, Digest, ExecutionPart, Shard, TrialId};
+use assay_manifest::{Attempt, Block, Digest, Environment, ExecutionPart, Shard, TrialId};
 use assay_stage::{Failure, Try};
 
 /// One shard's try at a trial.
@@ -44,6 +44,25 @@ pub(crate) fn check_parts<'a>(parts: impl IntoIterator<Item = &'a ExecutionPart>
         }
     }
     Ok(())
+}
+
+/// Where the shards of a run were counted, all of its parts are of as many: what the Environment explains is what ran.
+pub(crate) fn check_counted<'a>(
+    environments: &[&Environment],
+    parts: impl IntoIterator<Item = &'a ExecutionPart>,
+) -> Result<(), Failure> {
+    let Some(counted) = environments.iter().find_map(|environment| environment.shards.as_ref()) else { return Ok(()) };
+    let differs = parts.into_iter().find(|part| part.shard.count != counted.shards);
+    differs.map_or(Ok(()), |part| {
+        let Block { index, incarnation } = part.block;
+        Err(Failure::verification(
+            "shard_count_differs",
+            format!(
+                "block {index}.{incarnation} has a part of {} shards where the Environment counted {}",
+                part.shard.count, counted.shards
+            ),
+        ))
+    })
 }
 
 /// All shards of an attempt followed one schedule. Shards of one plan cannot differ in it, so where they do the parts do not

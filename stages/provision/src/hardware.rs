@@ -20,7 +20,7 @@ const MAX_NODES: usize = 64;
 /// How long a probe may take to start.
 const START_LIMIT: Duration = Duration::from_secs(30);
 /// How long a probe may take in all.
-const LIMIT: Duration = Duration::from_mins(1);
+pub(crate) const LIMIT: Duration = Duration::from_mins(1);
 /// The most that a probe may say.
 const MAX_BYTES: i64 = 1 << 20;
 
@@ -104,9 +104,10 @@ impl Pods<'_> {
             nodes.iter().map(|node| (node, self.start_probe(ctx, node).map_err(|failure| failure.message))).collect();
         let watch = ctx.clock().start();
         for (node, name) in started {
-            let elapsed = || Duration::from_nanos(watch.elapsed_ns());
             let said = name.and_then(|name| {
-                let said = self.hear(ctx, &name, &elapsed);
+                let elapsed = Duration::from_nanos(watch.elapsed_ns());
+                let left = |limit: Duration| limit.saturating_sub(elapsed);
+                let said = self.hear(ctx, &name, (left(START_LIMIT), left(LIMIT)));
                 if let Err(failure) = self.cluster.delete(&Place::named("Pod", &self.here.targets_namespace, &name), None) {
                     tracing::warn!(%failure, node, "a probe's pod stays until the targets are released");
                 }
@@ -142,18 +143,20 @@ impl Pods<'_> {
         Ok(name)
     }
 
-    /// What a probe said, once it has ended.
-    fn hear(&self, ctx: &Context, name: &str, elapsed: &dyn Fn() -> Duration) -> Result<String, String> {
+    /// What a probe said, once it has ended. It may take so long to start, and so long in all.
+    pub(crate) fn hear(&self, ctx: &Context, name: &str, (to_start, in_all): (Duration, Duration)) -> Result<String, String> {
         let told = |failure: Failure| failure.message;
+        let watch = ctx.clock().start();
         loop {
+            let elapsed = Duration::from_nanos(watch.elapsed_ns());
             let pod: Option<Pod> = self.cluster.get(&Place::named("Pod", &self.here.targets_namespace, name)).map_err(told)?;
             match probing(pod.as_ref()) {
                 Probing::Done => {
                     return self.cluster.log_within(&self.here.targets_namespace, name, None, MAX_BYTES).map_err(told);
                 }
                 Probing::Failed(why) => return Err(why),
-                Probing::Waiting(Some(why)) if elapsed() >= START_LIMIT => return Err(why),
-                Probing::Waiting(_) if elapsed() >= LIMIT => return Err(format!("it took more than {LIMIT:?}")),
+                Probing::Waiting(Some(why)) if elapsed >= to_start => return Err(why),
+                Probing::Waiting(_) if elapsed >= in_all => return Err(format!("it took more than {in_all:?}")),
                 Probing::Waiting(_) => {}
             }
             if ctx.cancel().wait_timeout(PAUSE) {

@@ -1,5 +1,6 @@
 //! Provision: brings the targets of a block up, or proves that they are there, and records what they run on.
 
+mod ceiling;
 mod end;
 mod hardware;
 mod inference;
@@ -8,16 +9,18 @@ mod objects;
 mod patience;
 mod pods;
 mod ready;
+mod shards;
 mod simulator;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
 use std::path::Path;
 
-use assay_cluster::InPod;
+use assay_cluster::{InPod, LoadPod};
 use assay_host::Root;
 use assay_manifest::{
     Artifact, Block, Control, ControlFact, ControlState, Count, EnvVar, Environment, Fact, Host, HostFacts, HostRole, Image,
-    Isolation, Name, Plan, Probe, ProvisionedTarget, Target, TargetKind,
+    Isolation, Name, Plan, Probe, ProvisionedTarget, ShardCount, Target, TargetKind,
 };
 use assay_probe::{Client, Headers, Identity};
 use assay_stage::{Context, Event, Failure, HoldRequest, Inputs, Stage, StageName};
@@ -38,6 +41,9 @@ pub struct Parameters {
     pub block: u32,
     /// How often the block was provisioned anew.
     pub incarnation: u32,
+    /// Whether the Environment is to say how many shards make each trial: once in a run, by its first block.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub shards: bool,
 }
 
 /// The provision stage.
@@ -69,6 +75,7 @@ impl Stage for Provision {
             readings.extend(raw);
         }
         let facts = assay_host::facts(&root);
+        let shards = if parameters.shards { count_shards(ctx, plan, &facts, pods.as_ref(), &provisioned)? } else { None };
         // What is observed here says something of the target only where it runs here.
         let is_target = here.as_ref().is_none_or(|here| provisioned.iter().any(|found| found.hosts.contains(&here.place.node)));
         let observed = match &here {
@@ -96,6 +103,7 @@ impl Stage for Provision {
             },
             targets: provisioned,
             pricing: plan.pricing.clone(),
+            shards,
             readings,
         })
     }
@@ -107,6 +115,49 @@ pub fn facts() -> std::process::ExitCode {
         Ok(()) => std::process::ExitCode::SUCCESS,
         Err(_) => std::process::ExitCode::FAILURE,
     }
+}
+
+/// What a probe's pod runs: says what a shard of load can make on the machine that it is on, where that is not known under one of these
+/// fingerprints.
+pub fn ceiling(known: impl Iterator<Item = String>) -> std::process::ExitCode {
+    let known: Vec<_> = known.filter_map(|digest| digest.parse().ok()).collect();
+    match ceiling::say(&known) {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(failure) => {
+            let _ = writeln!(std::io::stderr(), "error: {failure}");
+            std::process::ExitCode::from(failure.exit.code())
+        }
+    }
+}
+
+/// How many shards make each trial of the run; none where no load is offered.
+fn count_shards(
+    ctx: &Context,
+    plan: &Plan,
+    facts: &HostFacts,
+    pods: Option<&Pods>,
+    provisioned: &[ProvisionedTarget],
+) -> Result<Option<ShardCount>, Failure> {
+    let asked = shards::asked(plan);
+    if asked.is_empty() {
+        return Ok(None);
+    }
+    let load = pods.map(|pods| (pods, pods.here.load.as_ref()));
+    let has_whole_cpu = match load {
+        None => facts.cgroup_cpu_millis.value.is_none_or(|millis| millis.0 >= 1000),
+        Some((_, load)) => load.is_none_or(LoadPod::has_whole_cpu),
+    };
+    let ceiling = match load {
+        _ if has_whole_cpu && shards::is_small(&asked) => None,
+        None => Some(ceiling::here(ctx, facts)?),
+        Some((pods, Some(load))) => {
+            let serving = provisioned.iter().filter(|found| !found.pods.is_empty());
+            let serving: BTreeSet<&String> = serving.flat_map(|found| &found.hosts).collect();
+            Some(pods.ceiling(ctx, load, &serving.into_iter().cloned().collect::<Vec<_>>())?)
+        }
+        Some((_, None)) => Some(Fact::unknown("the driver does not say how load is placed")),
+    };
+    shards::count(asked, ceiling).map(Some)
 }
 
 /// The hosts of targets, each once.

@@ -2,8 +2,9 @@
 
 fn main() -> std::process::ExitCode {
     // A probe on another node needs no key and no inputs.
-    if std::env::args().nth(1).as_deref() == Some("facts") {
-        return assay_provision::facts();
+    match std::env::args().nth(1).as_deref() {
+        Some("facts") => assay_provision::facts(),
+        Some("ceiling") => assay_provision::ceiling(std::env::args().skip(2)),
+        _ => assay_stage::main(&assay_provision::Provision),
     }
-    assay_stage::main(&assay_provision::Provision)
 }

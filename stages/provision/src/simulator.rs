@@ -47,7 +47,7 @@ pub(crate) fn start(
 }
 
 /// The simulator's binary, which lies beside the stages'.
-fn program() -> Result<PathBuf, Failure> {
+pub(crate) fn program() -> Result<PathBuf, Failure> {
     let this = std::env::current_exe()
         .map_err(|error| Failure::environment("binaries", "cannot find the running program").because(&error))?;
     let path = this.with_file_name("assay-simulator");

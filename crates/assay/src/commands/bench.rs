@@ -125,9 +125,9 @@ pub(crate) struct Bench {
     /// The number format of the model, such as fp8
     #[arg(long, value_name = "NAME", default_value = "unknown")]
     precision: String,
-    /// Processes that together make the load
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    shards: u32,
+    /// Processes that together make the load; as many as a short measurement says where left out
+    #[arg(long, value_name = "N")]
+    shards: Option<u32>,
     /// What prompts, lengths and arrivals derive from, 64 hexadecimal digits; derived from the workload if left out
     #[arg(long, value_name = "HEX")]
     seed: Option<String>,
@@ -244,7 +244,7 @@ impl Bench {
                 "workloads": workloads,
                 "targets": [target],
                 "trials": {"count": self.trials},
-                "shards": self.shards,
+                "shards": self.shards.map_or(json!("auto"), |count| json!(count)),
             },
         }))
     }

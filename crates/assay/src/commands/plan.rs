@@ -192,6 +192,10 @@ fn print(closure: &Closure, cases: &[Case], trials: &[PlannedTrial], workloads: 
     if cases.len() > SHOWN {
         output::line(format!("          and {}", counted((cases.len() - SHOWN) as u64, "more case")));
     }
+    // What offers no load is one process.
+    if workloads.iter().any(|workload| workload.serving.is_some()) {
+        output::line(format!("shards    {}", spec.shards));
+    }
     let first: Vec<_> = trials.iter().take(6).map(|trial| trial.trial_id.as_str()).collect();
     output::line(format!("order     {}", order_digest(trials)));
     output::line(format!("          {}{}", first.join(", "), if trials.len() > first.len() { ", ..." } else { "" }));
@@ -224,6 +228,7 @@ fn print_json(
         "workloads": workloads,
         "cases": cases,
         "trials": trials,
+        "shards": closure.pipeline.spec.shards.to_string(),
         "order_digest": order_digest(trials),
         "time_bound_seconds": time.length.at_most.as_secs(),
         "time_estimate_seconds": time.before.or(time.length.expected).map(|estimate| estimate.as_secs_f64()),

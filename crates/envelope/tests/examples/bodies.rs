@@ -7,7 +7,7 @@ use assay_envelope::{
 };
 use assay_manifest::{
     Body, Checkpoint, Collection, Digest, Environment, ExecutionPart, InputRef, Instant, Kind, Manifest, Plan, Publication,
-    Recording, RunEnd, RunId, Source, SourceFile, Summary,
+    Recording, RunEnd, RunId, ShardCount, Source, SourceFile, Summary,
 };
 use serde_json::{Value, json};
 
@@ -87,6 +87,11 @@ fn artifact(name: &str, size: u32, media_type: &str) -> Value {
 
 fn body<B: Body>(value: Value) -> B {
     serde_json::from_value(value).unwrap_or_else(|error| panic!("the body of the {}: {error}", B::KIND))
+}
+
+/// A part of a body.
+fn body_part<T: serde::de::DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap_or_else(|error| panic!("a part of a body: {error}"))
 }
 
 /// Signs a body as its stage does, with fixed times: begun `second` seconds into the run, done half a second later.
@@ -435,7 +440,32 @@ fn block(incarnation: u32) -> Value {
     json!({"index": 0, "incarnation": incarnation})
 }
 
+/// The first block's Environment counts the shards of the run.
 fn environment(plan: Digest, incarnation: u32) -> Environment {
+    let shards = (incarnation == 0).then(shards);
+    Environment { shards, ..environment_of_any_block(plan, incarnation) }
+}
+
+fn shards() -> ShardCount {
+    let asked = cases()
+        .find(|(_, point)| *point == "c8")
+        .map(|(case, point)| json!({"case_id": case, "point_id": point, "unit": "streams", "amount": 8}));
+    body_part(json!({
+        "shards": 1,
+        "formula": "shards: 1 = ceil(8 streams / (0.5 * 2048))",
+        "asked": [asked],
+        "ceiling": {
+            "source": "observed",
+            "how": "measured on such a machine before",
+            "value": {
+                "streams": 2048, "requests_per_s": 16_000, "events_per_s": 102_400, "cached": true, "measured_at": at(0),
+                "fingerprint": digest("fingerprint"), "program": digest("program"), "cpu_millis": "500", "node": "node-b",
+            },
+        },
+    }))
+}
+
+fn environment_of_any_block(plan: Digest, incarnation: u32) -> Environment {
     let boot_id = ["3f0c9f0a-6f0e-4a55-9d43-0f6c1f9f7a11", "b1d5a4f2-3c77-4bb8-8a53-6f3a5d1f2e90"][incarnation as usize];
     body(json!({
         "plan_digest": plan,

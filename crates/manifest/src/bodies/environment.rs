@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::document::{body, words};
-use crate::{Artifact, Block, ControlFact, Count, Digest, Image, Instant, Name, Pricing, TargetKind};
+use crate::{Artifact, Block, CaseId, ControlFact, Count, Digest, Image, Instant, Name, PointId, Pricing, TargetKind};
 
 words!(
     /// What a host does in the run. The hardware dimension is fed from targets only.
@@ -296,6 +296,75 @@ impl ProvisionedTarget {
     }
 }
 
+/// The most shards of a trial.
+pub const MAX_SHARDS: u32 = 1024;
+
+words!(
+    /// What load is counted in.
+    LoadUnit, "unit of load",
+    /// Answers under way at a time.
+    Streams = "streams",
+    /// Requests a second.
+    RequestsPerS = "requests_per_s",
+    /// Events of streamed answers a second.
+    EventsPerS = "events_per_s",
+);
+
+/// The most load of one unit that a point of the plan asks for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AskedLoad {
+    /// The case of the point.
+    pub case_id: CaseId,
+    /// The point.
+    pub point_id: PointId,
+    /// What is counted.
+    pub unit: LoadUnit,
+    /// How much of it, by all shards together.
+    pub amount: f64,
+}
+
+/// The most load that one shard made with its own certificate intact, in a short measurement against the built-in simulator. It is no
+/// evidence: it decides how many shards there are, and each attempt has a certificate of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Ceiling {
+    /// Answers under way at a time, each streamed at fifty events a second.
+    pub streams: u32,
+    /// Requests a second, each answered by one event.
+    pub requests_per_s: u32,
+    /// Events a second, over all of those streams.
+    pub events_per_s: u32,
+    /// Whether an earlier measurement was taken over.
+    pub cached: bool,
+    /// When it was measured.
+    pub measured_at: Instant,
+    /// The machine, the program and the CPU limit, as one digest: measurements under one digest stand for each other.
+    pub fingerprint: Digest,
+    /// The program that measured.
+    pub program: Digest,
+    /// CPUs that its control group allowed, in thousandths; absent where it set no limit.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cpu_millis: Option<Count>,
+    /// The machine's name; `local` where there is one only.
+    pub node: String,
+}
+
+/// How many shards make each trial of a run, and why.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ShardCount {
+    /// How many: 1 to 1,024.
+    pub shards: u32,
+    /// The formula with its numbers, such as `shards: 3 = ceil(1200 streams / (0.5 * 900))`, or why none was needed or possible.
+    pub formula: String,
+    /// What is asked for, the most of each unit.
+    pub asked: Vec<AskedLoad>,
+    /// The ceiling of one shard; absent where so little is asked for that it does not matter.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub ceiling: Option<Fact<Ceiling>>,
+}
+
 /// The surroundings of one block.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -319,6 +388,10 @@ pub struct Environment {
     /// The price of the target.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub pricing: Option<Pricing>,
+    /// How many shards make each trial of the run, in the Environment of a run's first block; absent where its pipeline names a number
+    /// and where no load is offered.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub shards: Option<ShardCount>,
     /// Raw readings, such as the driver's report.
     pub readings: Vec<Artifact>,
 }

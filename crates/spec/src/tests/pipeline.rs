@@ -6,7 +6,7 @@ use assay_manifest::{Control, Intent, Role, TargetKind};
 use insta::assert_snapshot;
 
 use super::{COMPARING, PIPELINE, pipeline, problems, with};
-use crate::{Baseline, ControlAsk, SIMULATOR_PROFILES, SecretRef, Trials};
+use crate::{Baseline, ControlAsk, SIMULATOR_PROFILES, SecretRef, Shards, Trials};
 
 fn minimal(part: &str, replacement: &str) -> String {
     problems(&with(PIPELINE, part, replacement))
@@ -27,7 +27,7 @@ fn a_minimal_pipeline_has_its_defaults() {
     assert_eq!(minutes, [10, 30, 1440, 30, 30, 10]);
     assert!(spec.stages.iter().all(|stage| stage.retries == 1));
     assert!(spec.controls.iter().all(|(_, ask)| *ask == ControlAsk::Absent) && spec.controls.len() == Control::ALL.len());
-    assert_eq!((spec.shards, spec.time_limit), (1, Duration::from_hours(24)));
+    assert_eq!((spec.shards, spec.time_limit), (Shards::Auto, Duration::from_hours(24)));
     assert!(spec.comparison.is_none() && spec.claim.is_none() && spec.schedule.is_none() && spec.gates.is_empty());
 }
 
@@ -627,6 +627,21 @@ fn the_rest_is_well_formed() {
     35 |   shards: 0
        |           ^
     ");
+    assert_snapshot!(comparing("shards: 2", "shards: autos"), @r"
+    error: `spec.shards` must be `auto` or a whole number, not `autos`
+      --> a.yaml:35:11
+       |
+    35 |   shards: autos
+       |           ^^^^^
+    hint: did you mean `auto`?
+    ");
+    assert_snapshot!(comparing("shards: 2", "shards: [2]"), @r"
+    error: `spec.shards` must be `auto` or a whole number, not a list
+      --> a.yaml:35:11
+       |
+    35 |   shards: [2]
+       |           ^^
+    ");
     assert_snapshot!(comparing("image: registry.example.org/assay:1", "image: Assay"), @r"
     error: `spec.stages[2].image` is not a container image: `Assay`
       --> a.yaml:52:14
@@ -643,6 +658,14 @@ fn the_rest_is_well_formed() {
       |            ^^^^
     hint: lower-case letters, digits and inner `.`, `_`, `/`, `-`
     ");
+}
+
+#[test]
+fn shards_are_counted_unless_their_number_is_named() {
+    let shards = |text: &str| pipeline(&with(COMPARING, "shards: 2", text)).spec.shards;
+    assert_eq!(shards("shards: 2"), Shards::Count(2));
+    assert_eq!(shards("shards: auto"), Shards::Auto);
+    assert_eq!(shards("isolation: none"), Shards::Auto, "it is the default");
 }
 
 #[test]

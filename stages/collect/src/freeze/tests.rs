@@ -137,6 +137,26 @@ fn the_parts_of_a_block_are_those_of_one_execution() {
 }
 
 #[test]
+fn what_ran_has_as_many_shards_as_were_counted() {
+    let environment = |shards: Option<u32>| -> Environment {
+        let mut environment = json!({
+            "plan_digest": Digest::of(b""), "block": {"index": 0, "incarnation": 0}, "observed_at": "1970-01-01T00:00:00.000000000Z",
+            "hosts": [], "software": [], "targets": [], "controls": [], "placement": {}, "readings": [],
+        });
+        if let Some(shards) = shards {
+            environment["shards"] = json!({"shards": shards, "formula": "a test", "asked": []});
+        }
+        serde_json::from_value(environment).expect("an environment")
+    };
+    let (two, uncounted) = (environment(Some(2)), environment(None));
+    let parts = [shard(0, vec![]), shard(1, vec![])];
+    assert_eq!(check_counted(&[&two, &uncounted], &parts), Ok(()));
+    assert_eq!(check_counted(&[&uncounted], &[part(0, vec![])]), Ok(()), "its pipeline names a number");
+    let refused = check_counted(&[&two], &[part(1, vec![])]).expect_err("refused").to_string();
+    insta::assert_snapshot!(refused, @"error[shard_count_differs]: block 0.1 has a part of 1 shards where the Environment counted 2");
+}
+
+#[test]
 fn every_block_has_been_executed() {
     let parts = [0, 2].map(|index| {
         let mut part = part(0, vec![]);

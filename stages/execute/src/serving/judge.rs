@@ -2,20 +2,11 @@
 
 use std::time::Duration;
 
-use assay_load::Finished;
+use assay_load::{Finished, MAX_LATENESS_P99, MAX_STALL, MIN_SENT_SHARE};
 use assay_manifest::{AttemptStatus, ClientHealth, Reason};
 use assay_record::{Outcome, Phase};
 
 use crate::judge::throttled;
-
-/// Later than this at the 99th percentile, the load was not the one that was asked for.
-const MAX_LATENESS_P99: Duration = Duration::from_millis(25);
-
-/// A client that looks away from its sockets this long has stamped what came meanwhile that much too late.
-const MAX_STALL: Duration = Duration::from_secs(1);
-
-/// The smallest share of the asked rate that must have been sent.
-const MIN_SENT_SHARE: f64 = 0.95;
 
 /// What an attempt left behind.
 pub(crate) struct Left<'a> {

@@ -1,0 +1,153 @@
+//! The pod that measures what a shard of load can make: placed and limited as a shard is, and with nothing else of a shard.
+
+use std::collections::BTreeMap;
+
+use assay_manifest::{Digest, RunId};
+use assay_spec::PodOverride;
+use assay_stage::StageName;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::affinity::{both, keep_off};
+use crate::pod::{container_security, pod_security};
+use crate::{MANAGED_BY, Object, RUN, Resources};
+
+/// What decides on which node a shard of load runs, and how much of its CPUs it has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LoadPod {
+    resources: Value,
+    node_selector: BTreeMap<String, String>,
+    affinity: Option<Value>,
+    tolerations: Vec<Value>,
+    priority_class: Option<String>,
+    must_avoid: bool,
+}
+
+impl LoadPod {
+    /// What a pipeline asks of the pods of execute. `must_avoid` keeps them off the nodes of their targets in any case.
+    pub fn new(resources: &Resources, node_selector: &BTreeMap<String, String>, asked: &PodOverride, must_avoid: bool) -> Self {
+        Self {
+            resources: resources.of(StageName::Execute),
+            node_selector: node_selector.clone(),
+            affinity: asked.affinity().cloned(),
+            tolerations: asked.tolerations().to_vec(),
+            priority_class: asked.priority_class().map(str::to_owned),
+            must_avoid,
+        }
+    }
+
+    /// Whether a shard has at least one CPU.
+    pub fn has_whole_cpu(&self) -> bool {
+        let cpus = self.resources["requests"]["cpu"].as_str().and_then(|cpu| cpu.parse::<f64>().ok());
+        cpus.is_some_and(|cpus| cpus >= 1.0)
+    }
+}
+
+/// A probe of what a shard can make.
+pub struct CeilingPod<'a> {
+    /// Where it runs: among the targets.
+    pub namespace: &'a str,
+    /// The run.
+    pub run_id: &'a RunId,
+    /// The image of all stages, by digest.
+    pub image: &'a str,
+    /// How it is placed and limited.
+    pub load: &'a LoadPod,
+    /// Nodes that serve.
+    pub avoid: &'a [String],
+    /// What was measured before, by fingerprint: on such a machine nothing is measured.
+    pub known: &'a [Digest],
+}
+
+impl CeilingPod<'_> {
+    /// The pod's name.
+    pub fn name(&self) -> String {
+        format!("ceiling-{}", self.run_id)
+    }
+}
+
+/// The pod.
+pub fn ceiling_pod(probe: &CeilingPod<'_>) -> Object {
+    let LoadPod { resources, node_selector, affinity, tolerations, priority_class, must_avoid } = probe.load;
+    let mut command = vec!["/assay/assay-provision".to_owned(), "ceiling".to_owned()];
+    command.extend(probe.known.iter().map(Digest::to_string));
+    let mut spec = json!({
+        "automountServiceAccountToken": false,
+        "containers": [{
+            "name": "probe",
+            "image": probe.image,
+            "imagePullPolicy": "IfNotPresent",
+            "command": command,
+            "resources": resources,
+            "securityContext": container_security(),
+        }],
+        "enableServiceLinks": false,
+        "restartPolicy": "Never",
+        "securityContext": pod_security(),
+        "terminationGracePeriodSeconds": 1,
+    });
+    let optional = [
+        ("nodeSelector", (!node_selector.is_empty()).then(|| json!(node_selector))),
+        ("affinity", both(keep_off(probe.avoid, *must_avoid), affinity.as_ref())),
+        ("tolerations", (!tolerations.is_empty()).then(|| json!(tolerations))),
+        ("priorityClassName", priority_class.as_ref().map(|class| json!(class))),
+    ];
+    for (field, value) in optional {
+        if let Some(value) = value {
+            spec[field] = value;
+        }
+    }
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": probe.name(),
+            "namespace": probe.namespace,
+            "labels": {MANAGED_BY.0: MANAGED_BY.1, RUN: probe.run_id},
+        },
+        "spec": spec,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use assay_manifest::Role;
+
+    fn load(cpu: Option<&str>) -> LoadPod {
+        let asked =
+            crate::asked::of_stage(Role::Execute, "tolerations: [{key: load, operator: Exists}]").expect("it may ask that");
+        let resources = Resources { cpu: cpu.map(str::to_owned), memory: None };
+        LoadPod::new(&resources, &BTreeMap::from([("pool".to_owned(), "load".to_owned())]), &asked, true)
+    }
+
+    #[test]
+    fn it_is_placed_and_limited_as_a_shard_and_has_nothing_else_of_one() {
+        let run_id = "nightly-1".parse().expect("a run id");
+        let image = format!("assay.test/assay@sha256:{}", "0".repeat(64));
+        let (avoid, known) = (["gpu-1".to_owned()], [Digest::of(b"")]);
+        let probe = CeilingPod {
+            namespace: "assay-targets",
+            run_id: &run_id,
+            image: &image,
+            load: &load(Some("4")),
+            avoid: &avoid,
+            known: &known,
+        };
+        insta::assert_snapshot!(crate::to_yaml(&[ceiling_pod(&probe)]).expect("YAML"));
+    }
+
+    #[test]
+    fn a_part_of_a_cpu_is_no_whole_one() {
+        let has = |cpu| load(cpu).has_whole_cpu();
+        assert!(has(None) && has(Some("1")) && has(Some("2.5")));
+        assert!(!has(Some("500m")) && !has(Some("0.5")));
+    }
+
+    #[test]
+    fn what_provision_is_told_is_what_it_reads() {
+        let text = serde_json::to_string(&load(None)).expect("JSON");
+        assert_eq!(serde_json::from_str::<LoadPod>(&text).expect("a load pod"), load(None));
+    }
+}

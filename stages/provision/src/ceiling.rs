@@ -1,0 +1,180 @@
+//! The ceiling of one shard: measured where load is to run, or taken over from an earlier measurement on such a machine.
+
+mod measure;
+mod probe;
+
+use std::io::Write as _;
+use std::path::Path;
+
+use assay_manifest::{Ceiling, Count, Digest, Fact, HostFacts, Instant, canonical_json};
+use assay_process::Cancel;
+use assay_stage::{Clock, Context, Failure, Layout, binary_digest};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use self::measure::{Figures, measure};
+use crate::{LOCAL, simulator};
+
+/// The version of the measurement: another way of measuring takes nothing over from this one.
+const FORMAT: u32 = 1;
+/// The largest measurement in the store.
+const MAX_BYTES: u64 = 4096;
+
+/// A measurement, as the store keeps it and a probe says it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Measurement {
+    streams: u32,
+    requests_per_s: u32,
+    events_per_s: u32,
+    measured_at: Instant,
+    program: Digest,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    cpu_millis: Option<Count>,
+}
+
+/// What a probe says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Said {
+    fingerprint: Digest,
+    /// Absent where such a machine was measured before, or it could not be.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    measured: Option<Measurement>,
+    /// Why it could not be measured.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    failure: Option<String>,
+}
+
+/// What decides how much load a shard makes here: two machines with one fingerprint make as much.
+fn fingerprint(facts: &HostFacts, program: &Digest) -> Result<Digest, Failure> {
+    let key = json!({
+        "format": FORMAT,
+        "program": program,
+        "cpu_model": facts.cpu_model.value,
+        "cpu_signature": facts.cpu_signature.value,
+        "microcode": facts.microcode.value,
+        "architecture": facts.architecture.value,
+        "kernel": facts.kernel.value,
+        "virtualization": facts.virtualization.value,
+        "cores": facts.cores.value,
+        "logical_cpus": facts.logical_cpus.value,
+        "usable_cpus": facts.usable_cpus.value,
+        "smt": facts.smt.value,
+        "governor": facts.governor.value,
+        "max_frequency_khz": facts.max_frequency_khz.value,
+        "boost": facts.boost.value,
+        "cpu_millis": facts.cgroup_cpu_millis.value,
+    });
+    let bytes = canonical_json(&key)
+        .map_err(|error| Failure::unexpected("fingerprint", "a fingerprint has no canonical form").because(&error))?;
+    Ok(Digest::of(&bytes))
+}
+
+impl Measurement {
+    fn new(figures: Figures, facts: &HostFacts, program: Digest) -> Self {
+        let Figures { streams, requests_per_s, events_per_s } = figures;
+        let cpu_millis = facts.cgroup_cpu_millis.value;
+        Self { streams, requests_per_s, events_per_s, measured_at: Clock.now(), program, cpu_millis }
+    }
+
+    /// Understands one that somebody else has written; none where it is of no use.
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let read: Self = serde_json::from_slice(bytes).ok()?;
+        read.is_usable().then_some(read)
+    }
+
+    /// A ceiling of nothing would have any load take endless shards.
+    fn is_usable(&self) -> bool {
+        self.streams > 0 && self.requests_per_s > 0 && self.events_per_s > 0
+    }
+
+    fn as_fact(&self, fingerprint: Digest, cached: bool, node: &str) -> Fact<Ceiling> {
+        let Self { streams, requests_per_s, events_per_s, measured_at, program, cpu_millis } = self.clone();
+        let ceiling = Ceiling {
+            streams,
+            requests_per_s,
+            events_per_s,
+            cached,
+            measured_at,
+            fingerprint,
+            program,
+            cpu_millis,
+            node: node.to_owned(),
+        };
+        let how =
+            if cached { "measured on such a machine before" } else { "measured against a simulator beside the load generator" };
+        Fact::observed(ceiling, how)
+    }
+}
+
+/// The ceiling of a shard on this machine. Only a stage that is stopped fails here.
+pub(crate) fn here(ctx: &Context, facts: &HostFacts) -> Result<Fact<Ceiling>, Failure> {
+    let fingerprint = fingerprint(facts, &ctx.binary())?;
+    if let Some(known) = cached(ctx, &fingerprint) {
+        return Ok(known.as_fact(fingerprint, true, LOCAL));
+    }
+    let figures = simulator::program().map_err(|failure| failure.message).and_then(|program| figures(&program, ctx.cancel()));
+    ctx.check_cancelled()?;
+    Ok(match figures {
+        Ok(figures) => {
+            let measured = Measurement::new(figures, facts, ctx.binary());
+            keep(ctx, &fingerprint, &measured);
+            measured.as_fact(fingerprint, false, LOCAL)
+        }
+        Err(why) => Fact::unknown(why),
+    })
+}
+
+/// The figures, or why there are none, in one line.
+fn figures(simulator: &Path, cancel: &Cancel) -> Result<Figures, String> {
+    measure(simulator, cancel).map_err(|error| {
+        let causes = std::iter::successors(std::error::Error::source(&error), |cause| cause.source());
+        causes.fold(error.to_string(), |told, cause| format!("{told}: {cause}"))
+    })
+}
+
+/// What was measured on such a machine before. It is no evidence, so that one which cannot be read is measured again.
+fn cached(ctx: &Context, fingerprint: &Digest) -> Option<Measurement> {
+    let path = Layout::ceiling(fingerprint);
+    let bytes = ctx.store().read(&path, MAX_BYTES).unwrap_or_else(|error| {
+        tracing::warn!(%error, path, "what was measured before cannot be read");
+        None
+    })?;
+    let read = Measurement::parse(&bytes);
+    if read.is_none() {
+        tracing::warn!(path, "what was measured before is damaged, and is measured again");
+    }
+    read
+}
+
+/// Keeps what was measured for later runs. A store that takes no more costs a later run some seconds.
+fn keep(ctx: &Context, fingerprint: &Digest, measured: &Measurement) {
+    let path = Layout::ceiling(fingerprint);
+    let kept = canonical_json(measured).map_err(|error| error.to_string());
+    let kept = kept.and_then(|bytes| ctx.store().create(&path, &bytes).map_err(|error| error.to_string()));
+    if let Err(error) = kept {
+        tracing::warn!(error, path, "the measured ceiling is not kept for later runs");
+    }
+}
+
+/// Says what a shard here can make, as one line of JSON; the fingerprint alone where it is among the known ones.
+pub(crate) fn say(known: &[Digest]) -> Result<(), Failure> {
+    let facts = assay_host::facts(&assay_host::Root::host());
+    let program = binary_digest()?;
+    let fingerprint = fingerprint(&facts, &program)?;
+    let mut said = Said { fingerprint, measured: None, failure: None };
+    if !known.contains(&fingerprint) {
+        let cancel = Cancel::new().map_err(|error| Failure::environment("cancel", "a pipe cannot be made").because(&error))?;
+        match simulator::program().map_err(|failure| failure.message).and_then(|program| figures(&program, &cancel)) {
+            Ok(figures) => said.measured = Some(Measurement::new(figures, &facts, program)),
+            Err(why) => said.failure = Some(why),
+        }
+    }
+    let line = serde_json::to_string(&said).map_err(|error| Failure::unexpected("said", "not JSON").because(&error))?;
+    writeln!(std::io::stdout().lock(), "{line}")
+        .map_err(|error| Failure::environment("stdout", "cannot be written").because(&error))
+}
+
+#[cfg(test)]
+mod tests;

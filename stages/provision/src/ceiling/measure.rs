@@ -1,0 +1,347 @@
+//! The measurement of a ceiling: the load generator of this process against a simulator of its own, level by level, until its certificate
+//! no longer holds.
+//!
+//! Generator and simulator share what CPU there is, so the figures are a lower bound of what a shard can make of an endpoint elsewhere.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use assay_load::{
+    Api, Arrivals, Capture, Cause, ChunkLists, Endpoint, Finished, MAX_LATENESS_P99, MAX_STALL, MIN_SENT_SHARE, Measured,
+    Planned, Progress, Requests, Sink, Trial,
+};
+use assay_process::{Cancel, Child, Command, Output, Spawner};
+use assay_record::{Outcome, Phase, Record};
+
+/// Events a second of each stream: a fast model's.
+const EVENTS_PER_S: u32 = 50;
+/// The time between two of them.
+const BETWEEN_NS: i64 = 1_000_000_000 / EVENTS_PER_S as i64;
+/// For how long all streams of a level are open.
+const HOLD_NS: i64 = 200_000_000;
+/// The shortest time in which they are opened, and the time that is left for each where they are many: as if they were requests at the
+/// rate that a client carries with ease.
+const OPEN_NS: i64 = 100_000_000;
+const OPEN_EACH_NS: i64 = 50_000;
+/// For how long requests are sent at a rate.
+const SEND_NS: i64 = 150_000_000;
+/// How long what is under way may take to end.
+const DRAIN_NS: i64 = 50_000_000;
+/// The levels at which a ramp begins and may end.
+const STREAMS: (u32, u32) = (64, 15_000);
+const REQUESTS_PER_S: (u32, u32) = (500, 128_000);
+/// Each level is this many times the one before it. Between the last that held and the first that did not, one more is tried.
+const RISE: u32 = 4;
+/// Requests that may be under way at a rate.
+const MAX_IN_FLIGHT: u32 = 4_096;
+/// Files that are needed besides connections.
+const SPARE_FILES: u64 = 512;
+/// A level holds where this share of what was due came in its time: a backlog of a twentieth of the time that streams are held is 10 ms.
+const MIN_SHARE: f64 = MIN_SENT_SHARE;
+/// How often a cancel is looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// The prompt, in words.
+const PROMPT: &str = "a prompt as short as those of a small chat, which costs nothing to make and little to send";
+
+/// What a shard here can make at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Figures {
+    /// Streams at a time.
+    pub(crate) streams: u32,
+    /// Requests a second.
+    pub(crate) requests_per_s: u32,
+    /// Events a second, over those streams.
+    pub(crate) events_per_s: u32,
+}
+
+/// Why there are no figures.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum MeasureError {
+    #[error("the simulator `{}` could not be started", .0.display())]
+    Start(PathBuf, #[source] assay_process::Error),
+    #[error("a thread could not be started")]
+    Thread(#[source] std::io::Error),
+    #[error("the simulator did not say where it listens")]
+    Silent,
+    #[error("the load generator could not run")]
+    Load(#[from] assay_load::Error),
+    #[error("the measurement was stopped")]
+    Stopped,
+    #[error("not even {level} {what} were carried: {why}")]
+    NotEven { level: u32, what: &'static str, why: String },
+}
+
+/// Measures what a shard on this machine, under this process's limits, can make. Takes three to five seconds.
+pub(crate) fn measure(simulator: &Path, cancel: &Cancel) -> Result<Figures, MeasureError> {
+    let simulator = Simulator::start(simulator)?;
+    let streams = climb(STREAMS.0, STREAMS.1.min(files()), "streams", |level| level_of_streams(&simulator, level, cancel))?;
+    let requests_per_s =
+        climb(REQUESTS_PER_S.0, REQUESTS_PER_S.1, "requests/s", |level| level_of_requests(&simulator, level, cancel))?;
+    Ok(Figures { streams, requests_per_s, events_per_s: streams * EVENTS_PER_S })
+}
+
+/// Why a level did not hold; none where it did.
+type Verdict = Result<Option<String>, MeasureError>;
+
+/// The highest level that held: it rises until one fails, then tries the one between. A level fails only where it does so twice, because
+/// a machine that others use may look away once.
+fn climb(first: u32, most: u32, what: &'static str, mut at: impl FnMut(u32) -> Verdict) -> Result<u32, MeasureError> {
+    let mut fails = |level| match at(level)? {
+        None => Ok(None),
+        Some(_) => at(level),
+    };
+    let mut held = None;
+    let mut level = first.min(most);
+    loop {
+        match (fails(level)?, held) {
+            (None, _) if level >= most => return Ok(level),
+            (None, _) => held = Some(level),
+            (Some(why), None) => return Err(MeasureError::NotEven { level, what, why }),
+            (Some(_), Some(held)) => {
+                let between = held * 2;
+                return Ok(if between < level && fails(between)?.is_none() { between } else { held });
+            }
+        }
+        level = level.saturating_mul(RISE).min(most);
+    }
+}
+
+/// Opens so many streams, evenly, and counts the events that come while all of them are open.
+fn level_of_streams(simulator: &Simulator, streams: u32, cancel: &Cancel) -> Verdict {
+    let open_ns = OPEN_NS.max(i64::from(streams) * OPEN_EACH_NS);
+    let tokens = (open_ns + HOLD_NS + DRAIN_NS) / BETWEEN_NS + i64::from(EVENTS_PER_S);
+    let mut requests = Even { count: streams, sent: 0, gap_ns: open_ns as f64 / f64::from(streams), body: body(tokens) };
+    let mut sink = EventsWithin { from_ns: open_ns, to_ns: open_ns + HOLD_NS, events: 0 };
+    let trial = simulator.trial(streams, open_ns, HOLD_NS + DRAIN_NS);
+    let finished = run(&trial, &mut requests, &mut sink, cancel)?;
+    let due = i64::from(streams) * HOLD_NS / BETWEEN_NS;
+    let came = format!("{} of {due} events came in their time", sink.events);
+    Ok(flaw(&finished).or_else(|| ((sink.events as f64) < MIN_SHARE * due as f64).then_some(came)))
+}
+
+/// Sends so many requests a second, each answered by one event.
+fn level_of_requests(simulator: &Simulator, per_s: u32, cancel: &Cancel) -> Verdict {
+    let gap_ns = 1e9 / f64::from(per_s);
+    let count = (SEND_NS as f64 / gap_ns) as u32;
+    let mut requests = Even { count, sent: 0, gap_ns, body: body(1) };
+    let mut sink = EventsWithin { from_ns: 0, to_ns: i64::MAX, events: 0 };
+    let trial = simulator.trial(MAX_IN_FLIGHT.min(files()), SEND_NS, DRAIN_NS);
+    let finished = run(&trial, &mut requests, &mut sink, cancel)?;
+    let answered = finished.counts.of(Phase::Measured, Outcome::Ok);
+    let told = format!("{answered} of {count} requests were answered in their time");
+    Ok(flaw(&finished).or_else(|| ((answered as f64) < MIN_SHARE * f64::from(count)).then_some(told)))
+}
+
+/// What speaks against a client's own certificate, as it would against an attempt's.
+fn flaw(finished: &Finished) -> Option<String> {
+    let client = &finished.client;
+    let late = client.lateness.map(|lateness| lateness.ns_p99).filter(|ns| *ns > nanoseconds(MAX_LATENESS_P99));
+    let sent_share = client.sent_per_s.zip(client.asked_per_s).map(|(sent, asked)| sent / asked);
+    if let Some(late) = late {
+        Some(format!("1 % of the requests were sent more than {} ms late", late / 1_000_000))
+    } else if client.longest_stall_ns > nanoseconds(MAX_STALL) {
+        Some(format!("the client did not look at its sockets for {} ms", client.longest_stall_ns / 1_000_000))
+    } else {
+        sent_share
+            .filter(|share| *share < MIN_SENT_SHARE)
+            .map(|share| format!("{:.0} % of the requests were sent", share * 100.0))
+    }
+}
+
+fn nanoseconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// Connections that the limit of open files allows; the load generator raises the soft limit to the hard one.
+fn files() -> u32 {
+    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum.unwrap_or(u64::MAX);
+    u32::try_from(most.saturating_sub(SPARE_FILES)).unwrap_or(u32::MAX).max(1)
+}
+
+/// One call of the load generator, which ends early where somebody stops the measurement.
+fn run(trial: &Trial, requests: &mut Even, sink: &mut EventsWithin, cancel: &Cancel) -> Result<Finished, MeasureError> {
+    let (stop, done) = (AtomicBool::new(false), AtomicBool::new(false));
+    let finished = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Acquire) {
+                if cancel.wait_timeout(LOOK_EVERY) {
+                    return stop.store(true, Ordering::Release);
+                }
+            }
+        });
+        let finished = assay_load::run(trial, requests, sink, &stop, &Progress::new());
+        done.store(true, Ordering::Release);
+        finished
+    })?;
+    if finished.cancelled { Err(MeasureError::Stopped) } else { Ok(finished) }
+}
+
+/// A simulator that is there for the measurement alone.
+struct Simulator {
+    endpoint: Endpoint,
+    /// Killed when it is dropped.
+    _child: Child,
+}
+
+impl Simulator {
+    fn start(program: &Path) -> Result<Self, MeasureError> {
+        let between = format!("--itl-ms={}", BETWEEN_NS / 1_000_000);
+        // Nobody asks for the truth of these requests.
+        let options = ["--listen=127.0.0.1:0", "--profile=instant", &between, "--truth-requests=1", "--truth-chunks=1"];
+        let command = Command { stdout: Output::Pipe, ..Command::new(program).args(options) };
+        let spawner = Spawner::start().map_err(MeasureError::Thread)?;
+        let mut child = spawner.spawn(command).map_err(|error| MeasureError::Start(program.to_owned(), error))?;
+        let mut said = String::new();
+        let output = child.take_stdout().ok_or(MeasureError::Silent)?;
+        BufReader::new(output).read_line(&mut said).map_err(|_| MeasureError::Silent)?;
+        let address = said.trim_end().strip_prefix("listening on ").ok_or(MeasureError::Silent)?;
+        Ok(Self { endpoint: Endpoint::parse(address)?.resolve()?, _child: child })
+    }
+
+    fn trial(&self, max_in_flight: u32, send_ns: i64, drain_ns: i64) -> Trial {
+        Trial {
+            endpoint: self.endpoint.clone(),
+            api: Api::Chat,
+            streaming: true,
+            arrivals: Arrivals::Open { max_in_flight },
+            start_at_ns: assay_reactor::now_ns(),
+            warmup_ns: 0,
+            measured: Measured { duration_ns: Some(send_ns), requests: None },
+            timeout_ns: send_ns + drain_ns,
+            drain_ns,
+            chunk_lists: ChunkLists::All,
+            capture: Capture::None,
+            user_agent: concat!("assay/", env!("CARGO_PKG_VERSION")).to_owned(),
+        }
+    }
+}
+
+/// The body of a request for so many tokens.
+fn body(tokens: i64) -> Vec<u8> {
+    let body = serde_json::json!({
+        "model": "assay-simulator",
+        "messages": [{"role": "user", "content": PROMPT}],
+        "max_tokens": tokens,
+        "ignore_eos": true,
+        "stream": true,
+        "stream_options": {"include_usage": true},
+    });
+    body.to_string().into_bytes()
+}
+
+/// Requests with equal gaps, all alike.
+struct Even {
+    count: u32,
+    sent: u32,
+    gap_ns: f64,
+    body: Vec<u8>,
+}
+
+impl Requests for Even {
+    fn next(&mut self, phase: Phase) -> Result<Option<Planned>, Cause> {
+        if phase == Phase::Warmup || self.sent == self.count {
+            return Ok(None);
+        }
+        let index = self.sent;
+        self.sent += 1;
+        Ok(Some(Planned {
+            global_index: u64::from(index),
+            intended_offset_ns: Some((f64::from(index) * self.gap_ns) as i64),
+            body: self.body.clone(),
+            request_id: u128::from(index),
+            ..Planned::default()
+        }))
+    }
+}
+
+/// Counts the events that came within a span.
+struct EventsWithin {
+    from_ns: i64,
+    to_ns: i64,
+    events: usize,
+}
+
+impl Sink for EventsWithin {
+    fn record(&mut self, record: &Record, _answer: Option<&[u8]>) -> Result<(), Cause> {
+        self.events += record.chunks.iter().filter(|chunk| (self.from_ns..self.to_ns).contains(&chunk.at_ns)).count();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use assay_simulator::{Config, Profile, Server};
+
+    /// The level that a machine which carries so much is found to carry, and the levels that were tried.
+    fn climbed(carries: u32) -> (Option<u32>, Vec<u32>) {
+        let mut tried = Vec::new();
+        let at = |level| {
+            tried.push(level);
+            Ok((level > carries).then(|| "too much".to_owned()))
+        };
+        (climb(64, 15_000, "streams", at).ok(), tried)
+    }
+
+    #[test]
+    fn the_highest_level_that_holds_is_found_and_never_one_that_does_not() {
+        assert_eq!(climbed(900), (Some(512), vec![64, 256, 1024, 1024, 512]));
+        assert_eq!(climbed(500), (Some(256), vec![64, 256, 1024, 1024, 512, 512]));
+        assert_eq!(climbed(20_000), (Some(15_000), vec![64, 256, 1024, 4096, 15_000]));
+        assert_eq!(climbed(12_000), (Some(8_192), vec![64, 256, 1024, 4096, 15_000, 15_000, 8_192]));
+        assert_eq!(climbed(10).0, None);
+    }
+
+    #[test]
+    fn a_machine_that_looks_away_once_has_not_failed() {
+        let mut calls = 0;
+        let at = |_| {
+            calls += 1;
+            Ok((calls == 1).then(|| "a hiccup".to_owned()))
+        };
+        assert_eq!(climb(64, 256, "streams", at).expect("a level"), 256);
+        let refused = climb(64, 256, "streams", |_| Ok(Some("events were lost".to_owned()))).expect_err("no level");
+        assert_eq!(refused.to_string(), "not even 64 streams were carried: events were lost");
+    }
+
+    /// One level of each ramp, against a simulator in this process: what is counted is counted, whatever this machine can do.
+    #[test]
+    fn a_level_counts_what_came_while_all_streams_were_open() {
+        let latency = assay_simulator::Latency { itl_ns: BETWEEN_NS, ..assay_simulator::Latency::none() };
+        let server =
+            Server::bind(Config { latency, ..Config::of(Profile::Instant) }).expect("a server").spawn().expect("it serves");
+        let endpoint = Endpoint::parse(&format!("http://{}", server.address())).and_then(Endpoint::resolve).expect("an endpoint");
+        let spawner = Spawner::start().expect("a spawner");
+        let stands_in = spawner.spawn(Command::new("/bin/sleep").args(["60"])).expect("a child");
+        let simulator = Simulator { endpoint, _child: stands_in };
+        let mut sink = EventsWithin { from_ns: 0, to_ns: i64::MAX, events: 0 };
+        let mut requests = Even { count: 4, sent: 0, gap_ns: 1e6, body: body(3) };
+        let trial = Trial { timeout_ns: 60_000_000_000, ..simulator.trial(4, SEND_NS, 60_000_000_000) };
+        let cancel = Cancel::new().expect("a cancel");
+        let finished = run(&trial, &mut requests, &mut sink, &cancel).expect("it ran");
+        assert_eq!((finished.counts.of(Phase::Measured, Outcome::Ok), sink.events), (4, 12));
+        cancel.cancel("a test");
+        let stopped = level_of_streams(&simulator, 2, &cancel).expect_err("it was stopped");
+        assert_eq!(stopped.to_string(), "the measurement was stopped");
+        server.stop().expect("stopped");
+    }
+
+    #[test]
+    fn a_certificate_has_the_limits_of_an_attempt_s() {
+        let of = |client| flaw(&Finished { client, ..Finished::default() });
+        let late = |ns_p99| Some(assay_load::Lateness { n: 1, ns_p50: 0, ns_p99, ns_max: ns_p99 });
+        assert_eq!(of(assay_load::Client { lateness: late(25_000_000), ..Default::default() }), None);
+        let flawed = [
+            assay_load::Client { lateness: late(26_000_000), ..Default::default() },
+            assay_load::Client { longest_stall_ns: 1_500_000_000, ..Default::default() },
+            assay_load::Client { asked_per_s: Some(100.0), sent_per_s: Some(90.0), ..Default::default() },
+        ];
+        insta::assert_snapshot!(flawed.map(|client| of(client).expect("a flaw")).join("\n"), @r"
+        1 % of the requests were sent more than 26 ms late
+        the client did not look at its sockets for 1500 ms
+        90 % of the requests were sent
+        ");
+    }
+}

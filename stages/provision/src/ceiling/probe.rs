@@ -1,0 +1,118 @@
+//! The ceiling of a shard in a cluster: a pod that is placed and limited as a shard of load is measures it, and says it in its log.
+//!
+//! What it says is of a node that others share, so it is read as strictly as anybody's answer.
+
+use assay_cluster::{CeilingPod, LoadPod, Place, Pod, ceiling_pod};
+use assay_manifest::{Ceiling, Digest, Fact};
+use assay_stage::{Context, Failure, Layout};
+
+use super::{Said, cached, keep};
+use crate::hardware::LIMIT;
+use crate::pods::Pods;
+
+/// The most measurements that a probe is told of: each is an argument of its pod. On a machine beyond them it measures again.
+const MAX_KNOWN: usize = 256;
+
+impl Pods<'_> {
+    /// The ceiling of a shard on the node that the cluster chooses for it. Only a stage that is stopped fails here.
+    pub(crate) fn ceiling(&self, ctx: &Context, load: &LoadPod, avoid: &[String]) -> Result<Fact<Ceiling>, Failure> {
+        let known = known(ctx);
+        let pod = CeilingPod {
+            namespace: &self.here.targets_namespace,
+            run_id: &self.run_id,
+            image: &self.here.image,
+            load,
+            avoid,
+            known: &known,
+        };
+        let answer = self.ask_about(ctx, &pod);
+        ctx.check_cancelled()?;
+        let fact = answer.and_then(|(node, said)| ceiling_of(ctx, &node, &understand(&said)?));
+        Ok(fact.unwrap_or_else(|why| Fact::unknown(format!("the probe of a load node said nothing: {why}"))))
+    }
+
+    /// The node that the pod ran on, and what it said.
+    fn ask_about(&self, ctx: &Context, pod: &CeilingPod<'_>) -> Result<(String, String), String> {
+        let told = |failure: Failure| failure.message;
+        let (name, object) = (pod.name(), ceiling_pod(pod));
+        if !self.cluster.create(&object).map_err(told)? {
+            self.make_room(ctx, &name).map_err(told)?;
+            self.cluster.create(&object).map_err(told)?;
+        }
+        let place = Place::named("Pod", pod.namespace, &name);
+        // It waits for a node as long as a shard would.
+        let said = self.hear(ctx, &name, (self.here.start_limit, self.here.start_limit + LIMIT));
+        let there = self.cluster.get::<Pod>(&place).map_err(told);
+        if let Err(failure) = self.cluster.delete(&place, None) {
+            tracing::warn!(%failure, "a probe's pod stays until the targets are released");
+        }
+        let node = there?.and_then(|pod| pod.spec?.node_name);
+        Ok((node.ok_or("its pod does not say which node it ran on")?, said?))
+    }
+}
+
+/// The fingerprints of what was measured before.
+fn known(ctx: &Context) -> Vec<Digest> {
+    let paths = ctx.store().list(Layout::CEILINGS).unwrap_or_else(|error| {
+        tracing::warn!(%error, "what was measured before cannot be listed");
+        Vec::new()
+    });
+    let digest = |path: &String| format!("sha256:{}", path.rsplit('/').next()?).parse().ok();
+    paths.iter().filter_map(digest).take(MAX_KNOWN).collect()
+}
+
+fn understand(said: &str) -> Result<Said, String> {
+    let line = said.trim_end_matches('\n');
+    if line.contains('\n') {
+        return Err("it said more than one line".to_owned());
+    }
+    let said: Said = serde_json::from_str(line).map_err(|error| format!("it said no ceiling: {error}"))?;
+    match &said.measured {
+        Some(measured) if !measured.is_usable() => Err("it said a ceiling of nothing".to_owned()),
+        _ => Ok(said),
+    }
+}
+
+fn ceiling_of(ctx: &Context, node: &str, said: &Said) -> Result<Fact<Ceiling>, String> {
+    let fingerprint = said.fingerprint;
+    match (&said.measured, &said.failure) {
+        (Some(measured), _) => {
+            keep(ctx, &fingerprint, measured);
+            Ok(measured.as_fact(fingerprint, false, node))
+        }
+        (None, Some(why)) => Err(why.chars().take(500).collect()),
+        (None, None) => {
+            let known = cached(ctx, &fingerprint).ok_or("it named a measurement that nobody has made")?;
+            Ok(known.as_fact(fingerprint, true, node))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_probe_that_says_anything_else_is_not_believed() {
+        let digest = Digest::of(b"");
+        assert!(understand(&format!("{{\"fingerprint\":\"{digest}\"}}\n")).is_ok());
+        let measured = |streams: u32| {
+            format!(
+                r#"{{"fingerprint":"{digest}","measured":{{"streams":{streams},"requests_per_s":1,"events_per_s":1,"measured_at":"1970-01-01T00:00:00.000000000Z","program":"{digest}"}}}}"#
+            )
+        };
+        assert!(understand(&measured(1)).is_ok());
+        assert_eq!(understand(&measured(0)), Err("it said a ceiling of nothing".to_owned()));
+        assert_eq!(understand("{}\n{}"), Err("it said more than one line".to_owned()));
+        assert!(understand("").expect_err("nothing").starts_with("it said no ceiling"));
+        assert!(understand(&measured(1).replace("program", "author")).expect_err("another member").contains("unknown field"));
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_a_probe_says_is_understood_or_refused(text in "\\PC{0,80}") {
+            let _ = understand(&text);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! How many shards make each trial: the load that the plan asks for, over half of what one shard can make.
+
+use std::cmp::Ordering;
+
+use assay_manifest::{
+    AskedLoad, Case, Ceiling, Fact, LengthLaw, LoadUnit, MAX_SHARDS, Plan, Point, ServingApi, ServingWork, ShardCount,
+};
+use assay_schedule::Offered;
+use assay_stage::Failure;
+
+/// A shard is given at most this share of its ceiling: the bars of the client hold below half of its capacity.
+const SHARE: f64 = 0.5;
+
+/// What any shard with a CPU of its own carries, so that nothing is measured for less. A request costs the client about 50 us and an event,
+/// at these rates, about 30 us, which makes each of the three less than half of one CPU; a stream brings some forty events a second.
+const fn any_shard_carries(unit: LoadUnit) -> f64 {
+    match unit {
+        LoadUnit::Streams => 256.0,
+        LoadUnit::RequestsPerS => 500.0,
+        LoadUnit::EventsPerS => 10_000.0,
+    }
+}
+
+/// The most load of each unit that a point of the plan asks for; none where no load is offered. No prompt is made for this: streams and
+/// rates stand in the points, and the events of a rate are its requests times their mean output tokens, where answers are streamed.
+pub(crate) fn asked(plan: &Plan) -> Vec<AskedLoad> {
+    let mut most: Vec<AskedLoad> = Vec::new();
+    let served = plan.cases.iter().filter_map(|case| Some((case, plan.workload(&case.workload)?.serving.as_ref()?)));
+    for load in served.flat_map(|(case, work)| case.points.iter().flat_map(|point| of_point(case, point, work))) {
+        match most.iter_mut().find(|known| known.unit == load.unit) {
+            Some(known) if known.amount.total_cmp(&load.amount) == Ordering::Less => *known = load,
+            Some(_) => {}
+            None => most.push(load),
+        }
+    }
+    most
+}
+
+/// What one point asks for. One that says neither a rate nor a concurrency has no schedule either, which execute refuses.
+fn of_point(case: &Case, point: &Point, work: &ServingWork) -> Vec<AskedLoad> {
+    let load = |unit, amount| AskedLoad { case_id: case.case_id.clone(), point_id: point.point_id.clone(), unit, amount };
+    match Offered::of_point(point) {
+        Ok(Offered::Concurrency { users }) => vec![load(LoadUnit::Streams, users as f64)],
+        Ok(Offered::Rate { per_s }) => {
+            let is_streamed = work.streaming && work.api != ServingApi::Embeddings;
+            let tokens = work.output.as_ref().filter(|_| is_streamed).map(mean_tokens);
+            let events = tokens.map(|tokens| load(LoadUnit::EventsPerS, (per_s * tokens).round()));
+            std::iter::once(load(LoadUnit::RequestsPerS, per_s)).chain(events).collect()
+        }
+        Err(_) => Vec::new(),
+    }
+}
+
+/// The mean of a law's tokens, rounding and clipping left aside.
+fn mean_tokens(law: &LengthLaw) -> f64 {
+    match *law {
+        LengthLaw::Fixed { tokens } => f64::from(tokens),
+        LengthLaw::Uniform { min, max } => f64::midpoint(f64::from(min), f64::from(max)),
+        LengthLaw::Normal { mean, .. } | LengthLaw::Lognormal { mean, .. } => mean,
+        LengthLaw::TruncatedNormal { mean, floor, .. } => mean.max(f64::from(floor)),
+        LengthLaw::TruncatedUniform { low, high, floor } => f64::midpoint(f64::from(low), f64::from(high)).max(f64::from(floor)),
+    }
+}
+
+/// Whether any shard with a CPU of its own carries all that is asked for.
+pub(crate) fn is_small(asked: &[AskedLoad]) -> bool {
+    asked.iter().all(|load| load.amount <= any_shard_carries(load.unit))
+}
+
+/// The count of shards with its formula. Where the ceiling is not known it is one, which the formula says.
+pub(crate) fn count(asked: Vec<AskedLoad>, ceiling: Option<Fact<Ceiling>>) -> Result<ShardCount, Failure> {
+    let (shards, formula) = match ceiling.as_ref().map(|fact| (fact.value.as_ref(), &fact.how)) {
+        None => (1, format!("shards: 1, any shard carries {}: no ceiling was measured", told(&asked))),
+        Some((None, why)) => {
+            let remedy = "name a number of `shards` in the pipeline where one is too few";
+            (1, format!("shards: 1 for {}, because the ceiling of a shard is not known ({why}): {remedy}", told(&asked)))
+        }
+        Some((Some(ceiling), _)) => deciding(&asked, ceiling)?,
+    };
+    Ok(ShardCount { shards, formula, asked, ceiling })
+}
+
+/// The load that takes the most shards, as a formula.
+fn deciding(asked: &[AskedLoad], ceiling: &Ceiling) -> Result<(u32, String), Failure> {
+    let needed = |load: &AskedLoad| (load.amount / (SHARE * f64::from(ceiling_of(ceiling, load.unit)))).ceil().max(1.0);
+    let most = asked.iter().max_by(|one, other| needed(one).total_cmp(&needed(other)));
+    let Some(load) = most else { return Ok((1, "shards: 1, no load is asked for".to_owned())) };
+    let formula =
+        format!("{} = ceil({} / ({SHARE} * {}))", needed(load), amount(load.amount, load.unit), ceiling_of(ceiling, load.unit));
+    if needed(load) > f64::from(MAX_SHARDS) {
+        let message = format!("point `{}` of `{}` takes more than {MAX_SHARDS} shards: {formula}", load.point_id, load.case_id);
+        return Err(Failure::definition("too_many_shards", message)
+            .hint("ask for less load, give `execute` more CPU or faster nodes, or name a number of `shards` in the pipeline"));
+    }
+    Ok((needed(load) as u32, format!("shards: {formula}")))
+}
+
+fn ceiling_of(ceiling: &Ceiling, unit: LoadUnit) -> u32 {
+    match unit {
+        LoadUnit::Streams => ceiling.streams,
+        LoadUnit::RequestsPerS => ceiling.requests_per_s,
+        LoadUnit::EventsPerS => ceiling.events_per_s,
+    }
+}
+
+fn told(asked: &[AskedLoad]) -> String {
+    let amounts: Vec<_> = asked.iter().map(|load| amount(load.amount, load.unit)).collect();
+    amounts.join(", ")
+}
+
+fn amount(amount: f64, unit: LoadUnit) -> String {
+    let unit = match unit {
+        LoadUnit::Streams => "streams",
+        LoadUnit::RequestsPerS => "requests/s",
+        LoadUnit::EventsPerS => "events/s",
+    };
+    format!("{amount} {unit}")
+}
+
+#[cfg(test)]
+mod tests;
