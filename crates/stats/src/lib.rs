@@ -16,6 +16,7 @@
 //! [`estimate()`] and [`stability()`] are what most callers want; the modules hold the parts.
 
 pub mod bootstrap;
+pub mod change_point;
 pub mod estimate;
 pub mod interval;
 pub mod normal;
@@ -31,6 +32,7 @@ mod sum;
 pub mod trend;
 
 pub use bootstrap::{Bootstrap, Statistic, bootstrap};
+pub use change_point::{ChangePoint, change_points, newly_changed};
 pub use estimate::{Estimate, estimate};
 pub use interval::{CONFIDENCE_LEVEL, Interval, Method, NoInterval};
 pub use order_statistic::median_interval;
