@@ -162,11 +162,20 @@ impl Draws {
     }
 
     pub(crate) fn index(&mut self) -> u32 {
-        loop {
-            let product = u64::from(self.rng.next_u32()) * u64::from(self.n);
-            if product as u32 >= self.reject_below {
-                return (product >> 32) as u32;
-            }
+        unbiased(&mut self.rng, self.n, self.reject_below)
+    }
+}
+
+/// An unbiased index below `n`, at least 1, for draws whose range changes from one to the next.
+pub(crate) fn index_below(rng: &mut ChaCha8Rng, n: u32) -> u32 {
+    unbiased(rng, n, n.wrapping_neg() % n.max(1))
+}
+
+fn unbiased(rng: &mut ChaCha8Rng, n: u32, reject_below: u32) -> u32 {
+    loop {
+        let product = u64::from(rng.next_u32()) * u64::from(n);
+        if product as u32 >= reject_below {
+            return (product >> 32) as u32;
         }
     }
 }

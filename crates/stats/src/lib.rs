@@ -16,6 +16,7 @@
 //! [`estimate()`] and [`stability()`] are what most callers want; the modules hold the parts.
 
 pub mod bootstrap;
+pub mod change_point;
 pub mod chi_squared;
 pub mod correlation;
 pub mod estimate;
@@ -28,6 +29,7 @@ pub mod mann_whitney;
 pub mod normal;
 pub mod order_statistic;
 pub mod paired;
+mod pelt;
 pub mod power;
 pub mod quantile;
 mod ranks;
@@ -37,12 +39,14 @@ pub mod selection;
 pub mod signed_rank;
 mod special;
 pub mod stability;
+pub mod steady;
 pub mod student;
 mod sum;
 pub mod trend;
 pub mod welch;
 
 pub use bootstrap::{Bootstrap, Statistic, bootstrap};
+pub use change_point::{ChangePoint, change_points, newly_changed};
 pub use chi_squared::sd_upper_bound;
 pub use correlation::{batch_means, effective_sample_size};
 pub use estimate::{Estimate, estimate};
@@ -60,5 +64,6 @@ pub use samples::{MAX_MAGNITUDE, SampleError, Samples};
 pub use selection::{Answer, Selection, Want};
 pub use signed_rank::{SignedRank, signed_rank};
 pub use stability::{DEFAULT_NOISE_LIMIT, MIN_TRIALS, Reason, Stability, Verdict, stability};
+pub use steady::steady;
 pub use trend::{Trend, trend};
 pub use welch::{Welch, welch};

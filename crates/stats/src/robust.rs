@@ -82,13 +82,20 @@ pub fn beyond(samples: &Samples, fences: Fences) -> Vec<usize> {
     samples.observed().iter().enumerate().filter(|(_, x)| out(x)).map(|(index, _)| index).collect()
 }
 
-fn scale(samples: &Samples) -> f64 {
+/// A robust standard deviation: `1.4826 MAD`, or the scaled mean absolute deviation where more than half of the samples are equal.
+pub(crate) fn scale(samples: &Samples) -> f64 {
     let mad = mad(samples);
     if mad > 0.0 {
         return MAD_TO_SD * mad;
     }
     let centre = samples.median();
     MEAN_DEVIATION_TO_SD * sum::pairwise(samples.sorted(), |x| (x - centre).abs()) / samples.len() as f64
+}
+
+/// A robust standard deviation of the differences between values `lag` apart, which changes of level hardly touch.
+pub(crate) fn difference_sd(values: &[f64], lag: usize) -> f64 {
+    let differences: Vec<f64> = values.iter().zip(values.iter().skip(lag)).map(|(x, y)| y - x).collect();
+    Samples::new(&differences).map_or(0.0, |differences| MAD_TO_SD * mad(&differences))
 }
 
 #[cfg(test)]

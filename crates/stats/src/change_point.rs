@@ -1,0 +1,428 @@
+//! Change points: where in a history of runs the level of a number moved, with a false-alarm rate that survives the search for it and
+//! the memory of the machine.
+//!
+//! The method is E-divisive means (Matteson and James, "A nonparametric approach for multiple change point analysis of multivariate
+//! data", JASA 109, 2014) with three things put right that its use in performance work leaves open:
+//!
+//! - *The search.* A split is judged by the distribution of the highest energy divergence over all splits, not as if it had
+//!   been chosen before looking. `p = (1 + extreme) / (1 + permutations)`, never 0.
+//! - *The memory.* Neighbouring nightlies resemble each other, and a slow wave looks like steps. The series is prewhitened by its
+//!   lag-1 autocorrelation before it is permuted, in blocks where dependence is left, and coloured again.
+//! - *The place.* The split of highest divergence is a poor guess of the place under autocorrelation. Where a split is significant, the
+//!   place is the one most likely to lie within five points of the change.
+//!
+//! Values beyond 3.5 robust standard deviations of a segment's median are pulled in to there first, so that one wild night is no step.
+//!
+//! **What is corrected.** A history of up to [`WINDOW`] points is one window, and an unchanged one raises any point with probability
+//! [`Rule::level`]. A longer one is read in windows that overlap by half, each tested at the level over their number (Bonferroni), so
+//! that the same holds for the whole history; [`ChangePoint::p`] is corrected likewise. The parts of a split are tested at their
+//! window's level again. A nightly asks [`newly_changed`], whose level is spread over a stated number of appends.
+//!
+//! **Limits.** Only the level is watched, not the spread or the shape; a drift is a change. A change needs [`MIN_SIDE`] points on either
+//! side, and in a window with many changes each is harder to see. Calibration and cost are in `docs/statistics.md`.
+
+mod energy;
+mod noise;
+mod place;
+
+use std::num::NonZeroU32;
+use std::ops::Range;
+
+use crate::normal;
+use crate::robust;
+use crate::samples::{SampleError, Samples};
+use noise::{Noise, Surrogates};
+
+/// Points that are looked at together. The cost of a window grows with its square times the permutations, and the calibration is for
+/// histories of this length; three months of nightlies fit.
+pub const WINDOW: usize = 100;
+
+/// Fewest points on either side of a change: below three, one wild value is half of a side.
+pub const MIN_SIDE: usize = 3;
+
+/// Most points of a history. Twice as many windows halve the level of each, and beyond this no number of permutations that is worth its
+/// time could reach it.
+pub const MAX_POINTS: usize = 20_000;
+
+/// The default of [`Rule::level`], by the field's convention. Measured at 100 points: 3.4 % of independent series raise a point, 5.8 % with
+/// autocorrelation 0.6 (and up to 14 % of those with 12 to 20 or 500 points: see `docs/statistics.md`).
+pub const DEFAULT_LEVEL: f64 = 0.05;
+
+/// Fewest permutations of a test, so that a p-value near the default level is known to within a few thousandths.
+pub const MIN_PERMUTATIONS: u32 = 999;
+
+/// Most permutations of a test; a level that needs more is refused.
+pub const MAX_PERMUTATIONS: u32 = 100_000;
+
+/// Values farther from the segment's median than this many robust standard deviations are pulled in to there.
+const WINSORISE_AT: f64 = robust::OUTLIER_THRESHOLD;
+
+/// Two divergences that differ by less than this share are equal: a permutation that restores the series must count as extreme.
+const ROUNDING: f64 = 1e-9;
+
+/// The scale on which levels are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scale {
+    /// As the values are.
+    Raw,
+    /// Their natural logarithms, for positive numbers that change by factors, as latencies and rates do.
+    Log,
+}
+
+/// How a history is searched.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rule {
+    /// The scale on which levels are compared.
+    pub scale: Scale,
+    /// The probability with which an unchanged history may raise any point.
+    pub level: f64,
+    /// Permutations of each test, at least; a smaller level raises them so that it can be reached.
+    pub permutations: NonZeroU32,
+}
+
+impl Rule {
+    /// The calibrated rule: [`DEFAULT_LEVEL`] with [`MIN_PERMUTATIONS`].
+    pub fn new(scale: Scale) -> Self {
+        Self { scale, level: DEFAULT_LEVEL, permutations: NonZeroU32::new(MIN_PERMUTATIONS).unwrap_or(NonZeroU32::MIN) }
+    }
+}
+
+/// How the false alarms of a nightly are bounded: over `appends` nights after which [`newly_changed`] was asked, an unchanged history is to
+/// open any issue with probability `level` at most. A single night has `level / appends` (Bonferroni). Strong autocorrelation, which must
+/// be estimated, costs some of it: at 0.6, 7 % of series open one where 5 % are asked for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Budget {
+    /// The probability of any false issue.
+    pub level: f64,
+    /// The number of appends that share it.
+    pub appends: NonZeroU32,
+}
+
+impl Default for Budget {
+    /// One false issue in twenty series of a hundred nights: 0.0005 a night.
+    fn default() -> Self {
+        Self { level: 0.05, appends: NonZeroU32::new(100).unwrap_or(NonZeroU32::MIN) }
+    }
+}
+
+/// A place where the level moved.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ChangePoint {
+    /// The index of the first value after the change.
+    pub index: usize,
+    /// The p-value of the split, corrected for the search over splits and windows (for [`newly_changed`]: over splits).
+    pub p: f64,
+    /// The median from the change point before (or the window's limit) to this one, in the values' unit.
+    pub before: f64,
+    /// The median from here to the next change point, in the values' unit.
+    pub after: f64,
+    /// `after / before - 1`, a ratio; absent where `before` is 0.
+    pub change: Option<f64>,
+    /// An approximate 95 % interval of `change`; absent with `change`, and with fewer than [`MIN_FOR_INTERVAL`] values on a side.
+    pub interval: Option<ChangeInterval>,
+}
+
+/// An approximate 95 % interval of a relative change, as a ratio.
+///
+/// Normal, from the spread around both medians and its autocorrelation. It takes the place as known: right after a change was found it
+/// is somewhat too narrow and too far out, because changes that look larger than they are are found sooner.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ChangeInterval {
+    /// The lower end.
+    pub low: f64,
+    /// The upper end.
+    pub high: f64,
+}
+
+/// Fewest values on either side for an interval of the change.
+pub const MIN_FOR_INTERVAL: usize = 5;
+
+/// Why a history was not searched.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+pub enum ChangePointError {
+    /// A value is no number that statistics can be made of.
+    #[error(transparent)]
+    Sample(#[from] SampleError),
+    /// Too few values for a change with [`MIN_SIDE`] on either side.
+    #[error("a history of {n} values is too short for a change point; {} are needed", 2 * MIN_SIDE)]
+    TooShort {
+        /// The number of values.
+        n: usize,
+    },
+    /// More than [`MAX_POINTS`].
+    #[error("a history of {n} values is too long to be searched; pass the last {MAX_POINTS}")]
+    TooLong {
+        /// The number of values.
+        n: usize,
+    },
+    /// A value without a logarithm.
+    #[error("value {index} is {value}, which has no logarithm; compare this metric on the raw scale")]
+    NotPositive {
+        /// Its place, counted from 0.
+        index: usize,
+        /// The value.
+        value: f64,
+    },
+    /// A level that is no probability.
+    #[error("the level {level} is not between 0 and 1")]
+    Level {
+        /// The level.
+        level: f64,
+    },
+    /// A level that would take more than [`MAX_PERMUTATIONS`].
+    #[error("a test at level {level:e} needs more than {MAX_PERMUTATIONS} permutations; raise the level or shorten the history")]
+    TooFine {
+        /// The level of a single test.
+        level: f64,
+    },
+    /// The last known change lies outside the history.
+    #[error("the last known change point is at {known}, but the history has {n} values")]
+    Known {
+        /// The index given.
+        known: usize,
+        /// The number of values.
+        n: usize,
+    },
+}
+
+/// The change points of a whole history, ascending; the same bytes for the same values, rule and seed, on every machine.
+///
+/// # Errors
+/// [`ChangePointError`] for values that are not finite (or not positive on the log scale), for too few or too many of them, and for a
+/// level outside 0 to 1 or beyond the reach of permutations. A constant history has no change points and is no error.
+pub fn change_points(history: &[f64], rule: Rule, seed: [u8; 32]) -> Result<Vec<ChangePoint>, ChangePointError> {
+    let series = Series::new(history, rule.scale)?;
+    let windows = windows(history.len());
+    let test = Test::new(rule.level, windows, rule.permutations.get(), seed)?;
+    let found = series.search(&test);
+    Ok(series.describe(&found, 0..history.len(), windows))
+}
+
+/// Whether the level has moved since `known`, the index of the last change point that was reported: what a nightly asks after each
+/// append. Looks at the last [`WINDOW`] values since then; when it finds a point, its index is the next `known`.
+///
+/// # Errors
+/// As for [`change_points`], and [`ChangePointError::Known`] for an index beyond the history.
+pub fn newly_changed(
+    history: &[f64],
+    known: Option<usize>,
+    scale: Scale,
+    budget: Budget,
+    seed: [u8; 32],
+) -> Result<Option<ChangePoint>, ChangePointError> {
+    let n = history.len();
+    let series = Series::new(history, scale)?;
+    let test = Test::new(budget.level, budget.appends.get() as usize, MIN_PERMUTATIONS, seed)?;
+    let known = known.unwrap_or(0);
+    if known > n {
+        return Err(ChangePointError::Known { known, n });
+    }
+    let recent = known.max(n.saturating_sub(WINDOW))..n;
+    let found: Vec<Found> = test.split(&series.scaled, recent.clone()).into_iter().collect();
+    Ok(series.describe(&found, recent, 1).first().copied())
+}
+
+/// How many windows an unchanged history of `n` values is read in; changes only make them fewer.
+fn windows(n: usize) -> usize {
+    1 + n.saturating_sub(WINDOW).div_ceil(WINDOW / 2)
+}
+
+/// A split that was significant, with its uncorrected p-value.
+#[derive(Debug, Clone, Copy)]
+struct Found {
+    index: usize,
+    p: f64,
+}
+
+/// Checked values, as given and on the scale of the comparison.
+struct Series<'a> {
+    values: &'a [f64],
+    scaled: Vec<f64>,
+    scale: Scale,
+}
+
+impl<'a> Series<'a> {
+    fn new(values: &'a [f64], scale: Scale) -> Result<Self, ChangePointError> {
+        let n = values.len();
+        if n > MAX_POINTS {
+            return Err(ChangePointError::TooLong { n });
+        }
+        if n < 2 * MIN_SIDE {
+            return Err(ChangePointError::TooShort { n });
+        }
+        Samples::new(values)?;
+        let scaled = match scale {
+            Scale::Raw => values.to_vec(),
+            Scale::Log => values.iter().enumerate().map(logarithm).collect::<Result<_, _>>()?,
+        };
+        Ok(Self { values, scaled, scale })
+    }
+
+    /// Reads the windows one after the other; the next begins half a window on, or at the last change point if that is later.
+    fn search(&self, test: &Test) -> Vec<Found> {
+        let (n, mut start, mut found) = (self.scaled.len(), 0, Vec::new());
+        loop {
+            let end = (start + WINDOW).min(n);
+            test.divide(&self.scaled, start..end, &mut found);
+            if end == n {
+                return self.placed_anew(found);
+            }
+            let last = found.last().map_or(0, |point: &Found| point.index);
+            start = last.max(start + WINDOW / 2);
+        }
+    }
+
+    /// Places each point again between its neighbours, now that their changes are no longer in the way.
+    fn placed_anew(&self, mut found: Vec<Found>) -> Vec<Found> {
+        let mut start = 0;
+        for number in 0..found.len() {
+            let end = found.get(number + 1).map_or(self.scaled.len(), |next| next.index);
+            let Some(point) = found.get_mut(number) else { break };
+            let around = start.max(point.index.saturating_sub(WINDOW))..end.min(point.index + WINDOW);
+            if around.len() >= 2 * MIN_SIDE {
+                point.index = around.start + place::most_likely(&winsorised(part(&self.scaled, &around)));
+            }
+            start = point.index;
+        }
+        found
+    }
+
+    fn describe(&self, found: &[Found], within: Range<usize>, windows: usize) -> Vec<ChangePoint> {
+        let starts = std::iter::once(within.start).chain(found.iter().map(|point| point.index));
+        let ends = found.iter().skip(1).map(|point| point.index).chain(std::iter::once(within.end));
+        let place = |((point, start), end): ((&Found, usize), usize)| self.describe_one(*point, start..end, windows);
+        found.iter().zip(starts).zip(ends).map(place).collect()
+    }
+
+    fn describe_one(&self, point: Found, around: Range<usize>, windows: usize) -> ChangePoint {
+        let (left, right) = (around.start..point.index, point.index..around.end);
+        let (before, after) = (median(part(self.values, &left)), median(part(self.values, &right)));
+        let change = crate::samples::ratio(after - before, before).map(|size| size.copysign(after - before));
+        let interval = change.and_then(|change| self.interval(change, before, &left, &right));
+        ChangePoint { index: point.index, p: (point.p * windows as f64).min(1.0), before, after, change, interval }
+    }
+
+    /// Both medians have a standard error of `sqrt(pi / 2)` times that of a mean (of normal values), autocorrelation included; the
+    /// difference is normal, on the scale of the comparison.
+    fn interval(&self, change: f64, before: f64, left: &Range<usize>, right: &Range<usize>) -> Option<ChangeInterval> {
+        if left.len().min(right.len()) < MIN_FOR_INTERVAL {
+            return None;
+        }
+        let residuals: Vec<f64> = [left, right].into_iter().flat_map(|side| residuals(part(&self.scaled, side))).collect();
+        let spread = Samples::new(&residuals).map(|samples| robust::scale(&samples)).ok()?;
+        let memory = noise::corrected(noise::lag_one(&residuals), residuals.len());
+        let inflation = (1.0 + memory) / (1.0 - memory) * std::f64::consts::FRAC_PI_2;
+        let variance = spread * spread * inflation * (1.0 / left.len() as f64 + 1.0 / right.len() as f64);
+        let reach = -normal::quantile((1.0 - crate::CONFIDENCE_LEVEL) / 2.0) * variance.sqrt();
+        let [low, high] = match self.scale {
+            Scale::Raw => [change - reach / before.abs(), change + reach / before.abs()],
+            Scale::Log => [-reach, reach].map(|shift| (1.0 + change) * libm::exp(shift) - 1.0),
+        };
+        (low.is_finite() && high.is_finite()).then_some(ChangeInterval { low, high })
+    }
+}
+
+fn logarithm((index, &value): (usize, &f64)) -> Result<f64, ChangePointError> {
+    if value > 0.0 { Ok(libm::log(value)) } else { Err(ChangePointError::NotPositive { index, value }) }
+}
+
+/// One significance test of a segment, as it is repeated over segments.
+struct Test {
+    level: f64,
+    permutations: u32,
+    seed: [u8; 32],
+}
+
+impl Test {
+    /// A test whose level is `level` over `family`.
+    fn new(level: f64, family: usize, permutations: u32, seed: [u8; 32]) -> Result<Self, ChangePointError> {
+        if !(level > 0.0 && level < 1.0) {
+            return Err(ChangePointError::Level { level });
+        }
+        let level = level / family as f64;
+        // What the smallest p-value needs: at fine levels no permutation may be as extreme.
+        let needed = (1.0 / level).ceil();
+        if needed > f64::from(MAX_PERMUTATIONS) {
+            return Err(ChangePointError::TooFine { level });
+        }
+        Ok(Self { level, permutations: permutations.clamp(needed as u32, MAX_PERMUTATIONS), seed })
+    }
+
+    /// Splits a segment for as long as a split is significant; points are added in ascending order.
+    fn divide(&self, scaled: &[f64], window: Range<usize>, found: &mut Vec<Found>) {
+        let mut points = Vec::new();
+        let mut waiting = vec![window];
+        while let Some(segment) = waiting.pop() {
+            if let Some(point) = self.split(scaled, segment.clone()) {
+                waiting.push(point.index..segment.end);
+                waiting.push(segment.start..point.index);
+                points.push(point);
+            }
+        }
+        points.sort_unstable_by_key(|point: &Found| point.index);
+        found.extend(points);
+    }
+
+    /// The one split of a segment, where it is significant.
+    fn split(&self, scaled: &[f64], segment: Range<usize>) -> Option<Found> {
+        if segment.len() < 2 * MIN_SIDE {
+            return None;
+        }
+        let values = winsorised(part(scaled, &segment));
+        let p = self.p(&values, &segment)?;
+        let index = segment.start + place::most_likely(&values);
+        Some(Found { index, p })
+    }
+
+    /// The p-value of the highest divergence, where it is within the level. Permuting stops as soon as it cannot be any more.
+    fn p(&self, values: &[f64], segment: &Range<usize>) -> Option<f64> {
+        let observed = energy::highest_divergence(values);
+        if observed <= 0.0 {
+            return None;
+        }
+        let noise = Noise::of(values);
+        let mut surrogates = Surrogates::new(&noise, self.seed, stream(segment));
+        let of = |extreme: u32| f64::from(1 + extreme) / f64::from(1 + self.permutations);
+        let mut extreme = 0;
+        for _ in 0..self.permutations {
+            let divergence = energy::highest_divergence(surrogates.draw());
+            extreme += u32::from(divergence >= observed * (1.0 - ROUNDING));
+            if of(extreme) > self.level {
+                return None;
+            }
+        }
+        Some(of(extreme))
+    }
+}
+
+/// Every segment has draws of its own, whatever was tested before it.
+fn stream(segment: &Range<usize>) -> u64 {
+    ((segment.start as u64) << 32) | segment.end as u64
+}
+
+/// Deviations from the median in robust standard deviations, pulled in to [`WINSORISE_AT`]; zeros where there is no spread.
+fn winsorised(values: &[f64]) -> Vec<f64> {
+    let Ok(samples) = Samples::new(values) else { return vec![0.0; values.len()] };
+    let (centre, scale) = (samples.median(), robust::scale(&samples));
+    if scale <= 0.0 {
+        return vec![0.0; values.len()];
+    }
+    values.iter().map(|x| ((x - centre) / scale).clamp(-WINSORISE_AT, WINSORISE_AT)).collect()
+}
+
+fn residuals(values: &[f64]) -> Vec<f64> {
+    let centre = median(values);
+    values.iter().map(|x| x - centre).collect()
+}
+
+fn median(values: &[f64]) -> f64 {
+    Samples::new(values).map_or(0.0, |samples| samples.median())
+}
+
+/// The values of a range that lies within them.
+fn part<'a>(values: &'a [f64], range: &Range<usize>) -> &'a [f64] {
+    values.get(range.clone()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;
