@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::descriptor::ResourceDescriptor;
 
-/// SLSA provenance: how a manifest was made. For every kind but the Publication and the Verdict.
+/// SLSA provenance: how a manifest was made. For every kind but the Publication.
 pub const PROVENANCE: &str = "https://slsa.dev/provenance/v1";
 /// The result of a gate.
 pub const TEST_RESULT: &str = "https://in-toto.io/attestation/test-result/v0.1";
@@ -16,20 +16,15 @@ pub const VERIFICATION_SUMMARY: &str = "https://slsa.dev/verification_summary/v1
 
 /// The predicate type under which a kind of manifest is signed: what `--type` of cosign must name.
 pub fn predicate_type(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Publication => VERIFICATION_SUMMARY,
-        Kind::Verdict => TEST_RESULT,
-        _ => PROVENANCE,
-    }
+    if kind == Kind::Publication { VERIFICATION_SUMMARY } else { PROVENANCE }
 }
 
-/// The build type of a kind of manifest; none for the Publication and the Verdict, which have a verification summary and a test result
-/// instead of provenance.
+/// The build type of a kind of manifest; none for the Publication, which has no provenance but a verification summary.
 ///
 /// It follows the kind, not only the role, so that a recorder's statement can never stand for a collection's.
 pub fn build_type(kind: Kind) -> Option<String> {
     let word = match kind {
-        Kind::Publication | Kind::Verdict => return None,
+        Kind::Publication => return None,
         Kind::Recording => "recording",
         Kind::Checkpoint => "checkpoint",
         Kind::RunEnd => "run-end",

@@ -7,11 +7,12 @@
 //! logarithm). Bounds are one-sided 99 % bounds of Clopper and Pearson, found by bisection on the binomial distribution.
 
 use std::fmt::Write as _;
+use std::io::Write as _;
 
 use assay_gate::rule::{Launches, Learned, Rules, Series, judge};
 use assay_gate::size;
 use assay_manifest::{Better, Outcome, PairUnit};
-use assay_stats::{Alternative, Noise as Spread, Samples, benjamini_hochberg, mann_whitney, student, welch};
+use assay_stats::{Alternative, Noise as Spread, Samples, benjamini_hochberg, mann_whitney, welch};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
@@ -82,7 +83,7 @@ impl Together {
             Self::Apart => (0, 0.0, 1.0),
             Self::Alike => (0, 0.9, 1.0),
             Self::Blocks => (metric / 10, 0.9, 1.0),
-            Self::Opposed => (0, 0.9, if metric % 2 == 0 { 1.0 } else { -1.0 }),
+            Self::Opposed => (0, 0.9, if metric.is_multiple_of(2) { 1.0 } else { -1.0 }),
         }
     }
 }
@@ -152,7 +153,7 @@ fn run(draw: &mut Draw, shape: Shape, together: Together, launch: Launch, unit: 
             first
         })
         .collect();
-    let mut shared = |draw: &mut Draw, metrics: usize| -> Vec<f64> {
+    let shared = |draw: &mut Draw, metrics: usize| -> Vec<f64> {
         let one = draw.normal();
         (0..metrics).map(|_| SPREAD * launch.spreads * if launch.shared { one } else { draw.normal() }).collect()
     };
@@ -204,18 +205,18 @@ fn learn(draw: &mut Draw, shape: Shape, together: Together, launch: Launch, unit
                 runs.iter().map(|run| run[metric].iter().map(|pair| pair[1] - pair[0]).collect()).collect();
             let groups: Vec<&[f64]> = groups.iter().map(Vec::as_slice).collect();
             let noise = Spread::of(&groups).expect("noise");
-            Some(Learned { noise, launches: launches_of(&groups, &noise) })
+            Some(Learned { noise, launches: Some(launches_of(&groups, &noise)) })
         })
         .collect()
 }
 
 /// How shifts of whole unchanged runs differ beyond what their pairs explain.
-fn launches_of(groups: &[&[f64]], noise: &Spread) -> Option<Launches> {
+fn launches_of(groups: &[&[f64]], noise: &Spread) -> Launches {
     let shifts: Vec<f64> = groups.iter().map(|group| group.iter().sum::<f64>() / group.len() as f64).collect();
     let between = shifts.iter().map(|shift| shift * shift).sum::<f64>() / shifts.len() as f64;
     let within = noise.sd * noise.sd / groups[0].len() as f64;
     // A shift is a difference of two launches.
-    Some(Launches { sd: ((between - within).max(0.0) / 2.0).sqrt(), n: groups.len() as u32 })
+    Launches { sd: ((between - within).max(0.0) / 2.0).sqrt(), n: groups.len() as u32 }
 }
 
 fn series(logs: &Logs, effect: impl Fn(usize) -> f64, learned: &[Option<Learned>]) -> Vec<Series> {
@@ -305,7 +306,6 @@ fn upper(count: u32, of: u32) -> f64 {
 fn main() {
     let gates: u32 = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(2_000);
     let mut out = String::new();
-    let _ = student::quantile(0.99, 9.0);
     for unit in [PairUnit::Pair, PairUnit::Launch] {
         for spreads in [0.0, 0.3, 1.0, 3.0] {
             for shared in if spreads == 0.0 { vec![false] } else { vec![false, true] } {
@@ -313,7 +313,7 @@ fn main() {
             }
         }
     }
-    print!("{out}");
+    std::io::stdout().write_all(out.as_bytes()).expect("written");
 }
 
 fn table(out: &mut String, gates: u32, unit: PairUnit, launch: Launch) {

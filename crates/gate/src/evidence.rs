@@ -106,14 +106,10 @@ pub(crate) fn confounded(environments: &[&Environment], comparison: &Comparison)
     if baseline.keys().ne(candidate.keys()) {
         return Some(format!("the baseline ran on {} and the candidate on {}", named(&baseline), named(&candidate)));
     }
-    let devices = |host: &&Host| host.facts.gpus.value.as_ref().map_or(0, Vec::len);
+    let devices = |host: &Host| host.facts.gpus.value.as_ref().map_or(0, Vec::len);
     let coexist = environments.iter().any(|environment| is_up(environment, comparison));
-    match baseline.values().find(|host| coexist && devices(host) > 1) {
-        Some(host) => {
-            Some(format!("both sides were up on `{}`, which has {} GPUs: each may have had its own", host.name, devices(&host)))
-        }
-        None => None,
-    }
+    let shared = baseline.values().find(|host| coexist && devices(host) > 1)?;
+    Some(format!("both sides were up on `{}`, which has {} GPUs: each may have had its own", shared.name, devices(shared)))
 }
 
 /// Whether both sides were up in that block.

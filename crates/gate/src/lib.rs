@@ -11,4 +11,4 @@ pub mod verdict;
 
 pub use evidence::{Run, differences};
 pub use sizing::{CannotDecide, Size, size};
-pub use verdict::{CONTRACT, Question, judge};
+pub use verdict::{CONTRACT, History, Question, Refusal, judge};

@@ -127,13 +127,13 @@ mod tests {
 
     const RULES: Rules = Rules { q: 0.05, budget: 0.05, unit: PairUnit::Launch };
 
-    fn learned(sd: f64) -> Option<Learned> {
-        Some(Learned { noise: Noise { sd, freedom: 200.0 }, launches: None })
+    fn learned(sd: f64) -> Learned {
+        Learned { noise: Noise { sd, freedom: 200.0 }, launches: None }
     }
 
     fn family(sd: f64) -> Vec<Option<Learned>> {
-        let mut family = vec![learned(0.01); 99];
-        family.push(learned(sd));
+        let mut family = vec![Some(learned(0.01)); 99];
+        family.push(Some(learned(sd)));
         family
     }
 
@@ -141,7 +141,7 @@ mod tests {
     fn a_quiet_family_plans_what_lets_it_fire() {
         let size = size(&family(0.01), &RULES, 40).expect("a size");
         assert_eq!((size.pairs, size.fewest, size.unknown), (11, 11, 0));
-        let alone = super::size(&[learned(0.01)], &RULES, 40).expect("a size");
+        let alone = super::size(&[Some(learned(0.01))], &RULES, 40).expect("a size");
         assert_eq!((alone.pairs, alone.fewest), (6, 5), "five pairs may fire, but have no bound at 97.5 %");
     }
 
@@ -159,7 +159,7 @@ mod tests {
             @"at a noise of 30.8 % a pair, 40 pairs cannot find a change of 10.0 % with a probability of 0.8"
         );
         let mut coexisting = family(0.01);
-        coexisting[3] = Some(Learned { launches: Some(Launches { sd: 0.02, n: 20 }), ..coexisting[3].expect("learned") });
+        coexisting[3] = Some(Learned { launches: Some(Launches { sd: 0.02, n: 20 }), ..learned(0.01) });
         let refused = size(&coexisting, &Rules { unit: PairUnit::Pair, ..RULES }, 40).expect_err("refused");
         assert_eq!(refused.metric(), 3);
         insta::assert_snapshot!(refused, @"launches alone make differences of up to 11.6 %, and 10.0 % have to be found");
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn what_is_unknown_is_counted() {
-        let size = size(&[None, learned(0.01)], &RULES, 40).expect("a size");
+        let size = size(&[None, Some(learned(0.01))], &RULES, 40).expect("a size");
         assert_eq!((size.unknown, size.widest), (1, Some(1)));
     }
 }

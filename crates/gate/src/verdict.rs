@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use assay_manifest::{
-    Acknowledgement, Change, Check, Comparison, Difference, GatePolicy, Instant, JudgedRun, MetricVerdict, Name, NoiseFloor,
-    Outcome, PointId, Reason, RunStatus, Sequence, Summary, TrialPair, Verdict,
+    Acknowledgement, Change, Check, Comparison, Difference, Digest, GatePolicy, Instant, JudgedRun, MetricVerdict, Name,
+    NoiseFloor, Outcome, PointId, Reason, RunStatus, Sequence, Summary, TrialPair, Verdict,
 };
 use assay_stats::{Alternative, Samples, mann_whitney};
 
@@ -32,8 +32,17 @@ pub struct Question<'a> {
     pub acknowledgements: Vec<Acknowledgement>,
     /// The date that expiries are compared with.
     pub judged_on: Instant,
-    /// What earlier runs teach, by workload, point and metric, and the digest of the file that says so.
-    pub learned: Option<(assay_manifest::Digest, BTreeMap<(Name, PointId, String), Learned>)>,
+    /// What earlier runs teach.
+    pub learned: Option<History>,
+}
+
+/// What earlier runs teach about noise.
+#[derive(Clone, Debug)]
+pub struct History {
+    /// The digest of the file that says so.
+    pub digest: Digest,
+    /// By workload, point and metric.
+    pub metrics: BTreeMap<(Name, PointId, String), Learned>,
 }
 
 /// Why there is nothing to judge.
@@ -126,7 +135,7 @@ pub fn judge(question: &Question<'_>) -> Result<Verdict, Refusal> {
         isolation: first.plan.isolation,
         unit: rules.unit,
         runs: question.runs.iter().map(judged_run).collect(),
-        learned: question.learned.as_ref().map(|(digest, _)| *digest),
+        learned: question.learned.as_ref().map(|history| history.digest),
         sequence: question.sequence.clone(),
         judged_on: question.judged_on,
         acknowledgements: question.acknowledgements.clone(),
@@ -183,7 +192,7 @@ fn series(compared: &Compared<'_>, question: &Question<'_>) -> Series {
     Series {
         better: compared.better,
         pairs: compared.pairs.iter().map(|pair| [pair.baseline, pair.candidate]).collect(),
-        learned: question.learned.as_ref().and_then(|(_, learned)| learned.get(&key()).copied()),
+        learned: question.learned.as_ref().and_then(|history| history.metrics.get(&key()).copied()),
     }
 }
 

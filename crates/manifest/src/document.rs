@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Artifact, CanonicalError, Checkpoint, Collection, Digest, Environment, ExecutionPart, Plan, Publication, Recording, RunEnd,
-    RunId, Source, Summary, Verdict, canonical_json,
+    RunId, Source, Summary, canonical_json,
 };
 
 /// The version that every manifest of this build carries.
@@ -118,8 +118,6 @@ words!(
     RunEnd = "run_end",
     /// One finished attempt, kept for resume.
     Checkpoint = "checkpoint",
-    /// How a gate decided.
-    Verdict = "verdict",
 );
 
 impl Kind {
@@ -133,7 +131,6 @@ impl Kind {
             Self::Recording | Self::Collection => Role::Collect,
             Self::Summary => Role::Reduce,
             Self::Publication => Role::Publish,
-            Self::Verdict => Role::Gate,
         }
     }
 
@@ -156,15 +153,6 @@ impl Kind {
                 Self::Summary,
             ],
             Self::RunEnd => Self::ALL,
-            Self::Verdict => &[
-                Self::Source,
-                Self::Plan,
-                Self::Environment,
-                Self::ExecutionPart,
-                Self::Collection,
-                Self::Summary,
-                Self::Verdict,
-            ],
         }
     }
 }
@@ -341,7 +329,7 @@ macro_rules! documents {
         }
     };
 }
-documents!(Source, Plan, Environment, ExecutionPart, Recording, Collection, Summary, Publication, RunEnd, Checkpoint, Verdict);
+documents!(Source, Plan, Environment, ExecutionPart, Recording, Collection, Summary, Publication, RunEnd, Checkpoint);
 
 /// The JSON Schema of a manifest kind, generated from the types, and narrowed to that one kind and version.
 pub fn schema(kind: Kind) -> serde_json::Value {

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::document::{body, words};
+use crate::document::words;
 use crate::{Better, Comparison, Digest, InputRef, Instant, Isolation, Name, Placement, PointId, Reason, RunId};
 
 words!(
@@ -277,5 +277,3 @@ pub struct Verdict {
     /// The metrics, in the plan's order.
     pub metrics: Vec<MetricVerdict>,
 }
-
-body!(Verdict, |_verdict| Vec::new());
