@@ -305,15 +305,16 @@ fn upper(count: u32, of: u32) -> f64 {
 
 fn main() {
     let gates: u32 = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(2_000);
-    let mut out = String::new();
+    let mut page = std::io::stdout();
     for unit in [PairUnit::Pair, PairUnit::Launch] {
         for spreads in [0.0, 0.3, 1.0, 3.0] {
             for shared in if spreads == 0.0 { vec![false] } else { vec![false, true] } {
+                let mut out = String::new();
                 table(&mut out, gates, unit, Launch { spreads, shared });
+                page.write_all(out.as_bytes()).and_then(|()| page.flush()).expect("written");
             }
         }
     }
-    std::io::stdout().write_all(out.as_bytes()).expect("written");
 }
 
 fn table(out: &mut String, gates: u32, unit: PairUnit, launch: Launch) {

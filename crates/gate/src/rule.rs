@@ -245,3 +245,106 @@ fn decide(series: &Series, measured: Option<&Measured>, adjusted: (f64, f64), ru
     };
     Judged { outcome, why, ..judged }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULES: Rules = Rules { q: 0.05, budget: 0.05, unit: PairUnit::Launch };
+
+    /// So many pairs with a ripple of a third of a percent, the candidate `ratio` times the baseline.
+    fn pairs(n: u32, ratio: f64) -> Vec<[f64; 2]> {
+        (0..n).map(|i| [100.0 + f64::from(i * 5 % 7) * 0.1, ratio * (100.0 + f64::from(i * 3 % 7) * 0.1)]).collect()
+    }
+
+    fn series(n: u32, ratio: f64) -> Series {
+        Series { better: Better::Lower, pairs: pairs(n, ratio), learned: None }
+    }
+
+    fn learned(sd: f64, launches: Option<Launches>) -> Option<Learned> {
+        Some(Learned { noise: Noise { sd, freedom: 100.0 }, launches })
+    }
+
+    fn alone(series: Series, rules: &Rules) -> Judged {
+        judge(&[series], rules).remove(0)
+    }
+
+    #[test]
+    fn both_directions_are_judged_by_one_rule() {
+        let outcome = |ratio: f64, better: Better| alone(Series { better, ..series(12, ratio) }, &RULES).outcome;
+        assert_eq!(
+            [0.9, 1.0, 1.1].map(|ratio| outcome(ratio, Better::Lower)),
+            [Outcome::Improved, Outcome::Unchanged, Outcome::Regressed]
+        );
+        assert_eq!(
+            [0.9, 1.0, 1.1].map(|ratio| outcome(ratio, Better::Higher)),
+            [Outcome::Regressed, Outcome::Unchanged, Outcome::Improved]
+        );
+    }
+
+    #[test]
+    fn what_is_within_the_budget_is_unchanged_however_sure() {
+        let judged = alone(series(40, 1.03), &RULES);
+        assert!(judged.worse_adjusted < 1e-9);
+        assert_eq!((judged.outcome, judged.why), (Outcome::Unchanged, None));
+    }
+
+    #[test]
+    fn a_lone_regression_among_a_hundred_takes_eleven_pairs() {
+        let lone = |n: u32| {
+            let mut family = vec![series(n, 1.0); 99];
+            family.push(series(n, 1.2));
+            judge(&family, &RULES).pop().expect("judged")
+        };
+        assert_eq!((lone(10).outcome, lone(10).why, lone(10).detectable), (Outcome::Inconclusive, Some(Why::Underpowered), None));
+        assert_eq!(lone(11).outcome, Outcome::Regressed);
+    }
+
+    #[test]
+    fn what_was_learned_decides_what_could_have_been_found() {
+        let with = |sd: f64| alone(Series { learned: learned(sd, None), ..series(12, 1.0) }, &RULES);
+        assert_eq!(with(0.02).outcome, Outcome::Unchanged);
+        assert_eq!((with(0.3).outcome, with(0.3).why), (Outcome::Inconclusive, Some(Why::Underpowered)));
+    }
+
+    #[test]
+    fn a_run_that_was_clearly_noisier_speaks_for_itself() {
+        let loud: Vec<[f64; 2]> =
+            pairs(20, 1.0).iter().enumerate().map(|(i, [a, b])| [*a, b * if i % 2 == 0 { 1.3 } else { 0.75 }]).collect();
+        let judged = alone(Series { pairs: loud, learned: learned(0.02, None), ..series(1, 1.0) }, &RULES);
+        assert!(judged.noise.is_some_and(|noise| noise.sd > 0.2));
+        assert_eq!(judged.outcome, Outcome::Inconclusive);
+    }
+
+    #[test]
+    fn launches_that_are_not_drawn_anew_raise_a_floor() {
+        let rules = Rules { unit: PairUnit::Pair, ..RULES };
+        let with = |sd: f64, ratio: f64| {
+            let launches = Some(Launches { sd, n: 20 });
+            alone(Series { learned: learned(0.005, launches), ..series(12, ratio) }, &rules)
+        };
+        assert_eq!(with(0.005, 1.1).outcome, Outcome::Regressed);
+        assert_eq!((with(0.03, 1.06).outcome, with(0.03, 1.06).why), (Outcome::Inconclusive, Some(Why::WithinFloor)));
+        let floor = |judged: &Judged| judged.floor.expect("a floor");
+        // Student's 95 % point with 19 degrees of freedom is 1.729.
+        assert!((floor(&with(0.03, 1.0)).log - 1.7291 * 0.03 * 2.0_f64.sqrt()).abs() < 1e-4);
+        let own = alone(series(12, 1.0), &rules);
+        assert_eq!(floor(&own).source, FloorSource::OwnTrials);
+        assert_eq!(floor(&alone(series(12, 1.0), &RULES)).source, FloorSource::Rerandomised);
+    }
+
+    #[test]
+    fn what_has_no_ratio_is_inconclusive_and_stays_in_the_family() {
+        let mut family = vec![
+            series(12, 1.1),
+            Series { pairs: vec![[0.0, 1.0]; 12], ..series(12, 1.0) },
+            Series { pairs: Vec::new(), ..series(1, 1.0) },
+        ];
+        let judged = judge(&family, &RULES);
+        assert_eq!([1, 2].map(|place| judged[place].why), [Some(Why::NotComparable); 2]);
+        let tested = judged[0].effect.expect("an effect").p_worse;
+        assert!((judged[0].worse_adjusted - 3.0 * tested).abs() < 1e-15, "three tests, whatever came of them");
+        family.reverse();
+        assert_eq!(judge(&family, &RULES)[2], judged[0], "the order of the family does not matter");
+    }
+}

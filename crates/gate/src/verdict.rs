@@ -398,3 +398,6 @@ fn outcome(metrics: &[MetricVerdict], checks: &[Check], reasons: &mut Vec<Reason
         Outcome::Unchanged
     }
 }
+
+#[cfg(test)]
+mod tests;

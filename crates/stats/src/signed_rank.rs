@@ -4,6 +4,8 @@
 //! magnitudes share the mean of their ranks, and the exact distribution is then that of the shared ranks, so that ties cost no
 //! validity.
 
+use std::sync::OnceLock;
+
 use crate::normal;
 use crate::paired::{Differences, Side};
 
@@ -70,10 +72,25 @@ fn doubled_ranks(differences: &Differences) -> Vec<u64> {
 /// The distribution is built rank by rank: each is added or not, both with probability one half. Halves of doubles are exact, so up to
 /// 53 ranks no digit is lost at all.
 fn exact(ranks: &[u64], observed: u64) -> f64 {
-    let distribution = distribution(ranks);
-    // The small tail is summed, so that a small probability keeps its digits.
-    let observed = observed as usize;
+    // Without ties the doubled ranks are 2, 4, 6, and so on, and the sum is as probable as half of it is of 1, 2, 3.
+    let is_untied = (1_u64..).zip(ranks).all(|(rank, doubled)| *doubled == 2 * rank);
+    if is_untied {
+        return tail(untied(ranks.len()), observed / 2);
+    }
+    tail(&distribution(ranks), observed)
+}
+
+/// The probability of at least `observed`, summed from the rare end so that a small one keeps its digits.
+fn tail(distribution: &[f64], observed: u64) -> f64 {
+    let observed = usize::try_from(observed).unwrap_or(usize::MAX);
     distribution.get(observed..).unwrap_or_default().iter().rev().fold(0.0, |total, p| total + p).min(1.0)
+}
+
+/// The distribution for untied ranks 1 to `n`, at most [`MAX_EXACT`], made once: a gate asks for it once a metric.
+fn untied(n: usize) -> &'static [f64] {
+    static MADE: [OnceLock<Vec<f64>>; MAX_EXACT + 1] = [const { OnceLock::new() }; MAX_EXACT + 1];
+    let made = MADE.get(n).map(|made| made.get_or_init(|| distribution(&(1..=n as u64).collect::<Vec<_>>())));
+    made.map_or(&[], Vec::as_slice)
 }
 
 fn distribution(ranks: &[u64]) -> Vec<f64> {
@@ -117,13 +134,12 @@ pub fn critical(n: usize, alpha: f64) -> Option<usize> {
     if n > MAX_EXACT {
         return approximate_critical(n, alpha);
     }
-    let ranks: Vec<u64> = (1..=n as u64).collect();
     let mut total = 0.0;
     let mut within = |p: &f64| {
         total += p;
         total <= alpha
     };
-    distribution(&ranks).iter().map_while(|p| within(p).then_some(())).count().checked_sub(1)
+    untied(n).iter().map_while(|p| within(p).then_some(())).count().checked_sub(1)
 }
 
 fn approximate_critical(n: usize, alpha: f64) -> Option<usize> {

@@ -1,0 +1,232 @@
+use std::path::Path;
+
+use assay_manifest::{
+    Body, Document, Environment, ExecutionPart, InputRef, Kind, Plan, PlannedTrial, RunId, Source, TrialId, TrialValue,
+    canonical_json,
+};
+
+use super::*;
+
+const BASELINE: &str = "memory-bandwidth.node-a.default";
+const CANDIDATE: &str = "memory-bandwidth.node-a.huge-pages";
+
+/// The documents of the example run, with a comparison of as many pairs as a test wants.
+struct Fixture {
+    run_id: RunId,
+    source: Source,
+    plan: Plan,
+    environment: Environment,
+    part: ExecutionPart,
+    summary: Summary,
+}
+
+fn example<B: Body>(name: &str) -> B {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/examples/v1alpha1").join(name);
+    let document = Document::parse(&std::fs::read(path).expect("an example")).expect("a manifest");
+    B::of(&document).expect("of that kind").body.clone()
+}
+
+impl Fixture {
+    /// `pairs` give the bandwidth of both sides in every round.
+    fn new(pairs: &[[f64; 2]]) -> Self {
+        let mut plan: Plan = example("plan.json");
+        let mut summary: Summary = example("summary.json");
+        plan.trial_policy.count = u32::try_from(pairs.len()).expect("few");
+        plan.trials.clear();
+        summary.status = RunStatus::Succeeded;
+        summary.points.retain(|point| [BASELINE, CANDIDATE].contains(&point.case_id.as_str()));
+        for (side, case) in [BASELINE, CANDIDATE].into_iter().enumerate() {
+            let point = summary.points.iter_mut().find(|point| point.case_id.as_str() == case).expect("the point");
+            let metric = point.metrics.first_mut().expect("a metric");
+            let like = metric.trials.first().expect("a trial").clone();
+            metric.trials.clear();
+            for (index, pair) in (0_u32..).zip(pairs) {
+                let trial_id = TrialId::of(&point.case_id, &point.point_id, index);
+                plan.trials.push(PlannedTrial {
+                    trial_id: trial_id.clone(),
+                    case_id: point.case_id.clone(),
+                    point_id: point.point_id.clone(),
+                    index,
+                    block: 0,
+                });
+                metric.trials.push(TrialValue { trial_id, value: pair[side], ..like.clone() });
+            }
+            point.metrics.truncate(1);
+        }
+        let environment = example("environment.json");
+        let part = example("execution_part.json");
+        Self { run_id: "pull-17".parse().expect("a name"), source: example("source.json"), plan, environment, part, summary }
+    }
+
+    fn run(&self) -> Run<'_> {
+        let digest = Digest::of(b"summary");
+        Run {
+            run_id: &self.run_id,
+            source: &self.source,
+            plan: &self.plan,
+            environments: vec![&self.environment],
+            parts: vec![&self.part],
+            summary: (InputRef { kind: Kind::Summary, manifest: digest, bundle: digest }, &self.summary),
+        }
+    }
+}
+
+fn at(text: &str) -> Instant {
+    text.parse().expect("an instant")
+}
+
+fn question<'a>(gate: &'a Name, runs: Vec<Run<'a>>) -> Question<'a> {
+    Question {
+        gate,
+        policy: GatePolicy {
+            path: "pipelines/pull-request.yaml".to_owned(),
+            digest: Digest::of(b"policy"),
+            commit: None,
+            q: 0.05,
+            looks: vec![1.0],
+            budget: 0.05,
+            metrics: Vec::new(),
+            block_on_inconclusive: false,
+        },
+        runs,
+        sequence: Sequence { look: 1, earlier: Vec::new() },
+        acknowledgements: Vec::new(),
+        judged_on: at("2026-11-20T00:00:00.000000000Z"),
+        learned: None,
+    }
+}
+
+/// Twelve rounds with a ripple of half a percent, in which the candidate has `ratio` times the bandwidth.
+fn rounds(ratio: f64) -> Vec<[f64; 2]> {
+    let ripple = |i: u32| 1.0 + 0.005 * f64::from(i * 7 % 5) - 0.01;
+    (0..12).map(|i| [200_000.0 * ripple(i), 200_000.0 * ratio * ripple(i + 3)]).collect()
+}
+
+fn verdict_of(pairs: &[[f64; 2]], ask: impl FnOnce(&mut Question<'_>)) -> Verdict {
+    let fixture = Fixture::new(pairs);
+    let gate: Name = "gate".parse().expect("a name");
+    let mut question = question(&gate, vec![fixture.run()]);
+    ask(&mut question);
+    judge(&question).expect("a verdict")
+}
+
+fn accepts(share: f64, expires: &str) -> Acknowledgement {
+    Acknowledgement {
+        path: "pipelines/acks/slower.yaml".to_owned(),
+        digest: Digest::of(b"ack"),
+        metric: "triad_mb_per_s".to_owned(),
+        accepts: share,
+        reason: "the allocator was replaced".to_owned(),
+        approver: "owner".to_owned(),
+        expires: at(expires),
+    }
+}
+
+fn why(metric: &MetricVerdict) -> &str {
+    metric.reason.as_ref().map_or("", |reason| reason.code.as_str())
+}
+
+#[test]
+fn a_tenth_less_bandwidth_is_a_regression_that_blocks() {
+    let verdict = verdict_of(&rounds(0.9), |_| {});
+    assert_eq!((verdict.outcome, verdict.blocks), (Outcome::Regressed, true));
+    let metric = &verdict.metrics[0];
+    assert_eq!((metric.pairs.len(), metric.missing, metric.primary), (12, 0, true));
+    let change = metric.change.as_ref().expect("a change");
+    assert!((change.ratio - 0.9).abs() < 0.01 && change.low < Some(change.ratio) && Some(change.ratio) < change.high);
+    assert_eq!(verdict.reasons[0].code, "regressed");
+}
+
+#[test]
+fn more_bandwidth_is_an_improvement_and_the_same_is_no_change() {
+    assert_eq!(verdict_of(&rounds(1.1), |_| {}).outcome, Outcome::Improved);
+    let same = verdict_of(&rounds(1.0), |_| {});
+    assert_eq!((same.outcome, same.blocks, same.reasons.len()), (Outcome::Unchanged, false, 0));
+    assert!(same.metrics[0].detectable.is_some_and(|smallest| smallest < 0.1), "it says what it would have found");
+}
+
+#[test]
+fn noise_that_hides_twice_the_budget_is_inconclusive_and_says_how_many_pairs_it_takes() {
+    let noisy: Vec<[f64; 2]> =
+        rounds(1.0).iter().enumerate().map(|(i, [a, b])| [*a, b * if i % 2 == 0 { 1.15 } else { 0.87 }]).collect();
+    let verdict = verdict_of(&noisy, |question| question.policy.block_on_inconclusive = true);
+    assert_eq!((verdict.outcome, verdict.blocks), (Outcome::Inconclusive, true));
+    assert_eq!(why(&verdict.metrics[0]), "underpowered");
+    assert!(verdict.metrics[0].more_pairs.is_some_and(|more| more > 10));
+}
+
+#[test]
+fn an_accepted_regression_passes_but_neither_a_larger_nor_an_expired_one() {
+    let later = "2027-01-01T00:00:00.000000000Z";
+    let accepted = verdict_of(&rounds(0.9), |question| question.acknowledgements = vec![accepts(0.15, later)]);
+    assert_eq!((accepted.outcome, why(&accepted.metrics[0])), (Outcome::Unchanged, "acknowledged"));
+    assert_eq!(accepted.metrics[0].outcome, Outcome::Regressed, "the metric itself is still told");
+    let larger = verdict_of(&rounds(0.9), |question| question.acknowledgements = vec![accepts(0.06, later)]);
+    assert_eq!((larger.outcome, why(&larger.metrics[0])), (Outcome::Regressed, "beyond_acknowledgement"));
+    let past = "2026-11-01T00:00:00.000000000Z";
+    let expired = verdict_of(&rounds(0.9), |question| question.acknowledgements = vec![accepts(0.15, past)]);
+    assert_eq!((expired.outcome, why(&expired.metrics[0])), (Outcome::Regressed, "acknowledgement_expired"));
+}
+
+#[test]
+fn a_round_without_both_sides_is_no_pair_and_is_counted() {
+    let mut fixture = Fixture::new(&rounds(0.9));
+    fixture.summary.points[0].metrics[0].trials.remove(4);
+    fixture.summary.status = RunStatus::Partial;
+    let gate: Name = "gate".parse().expect("a name");
+    let verdict = judge(&question(&gate, vec![fixture.run()])).expect("a verdict");
+    assert_eq!((verdict.metrics[0].pairs.len(), verdict.metrics[0].missing), (11, 1));
+    assert!(verdict.checks.iter().any(|check| check.name == "validity" && !check.passed));
+}
+
+#[test]
+fn a_second_run_of_one_tree_adds_its_pairs_under_what_is_left_of_q() {
+    let fixture = Fixture::new(&rounds(0.9));
+    let gate: Name = "gate".parse().expect("a name");
+    let mut question = question(&gate, vec![fixture.run(), fixture.run()]);
+    question.policy.looks = vec![0.5, 0.5];
+    question.sequence = Sequence { look: 2, earlier: vec![Digest::of(b"the first")] };
+    let verdict = judge(&question).expect("a verdict");
+    assert_eq!(verdict.metrics[0].pairs.len(), 24);
+    assert_eq!(verdict.metrics[0].pairs.last().map(|pair| pair.run), Some(1));
+    question.sequence.look = 3;
+    insta::assert_snapshot!(judge(&question).expect_err("refused"), @"the policy allows 2 looks, and this would be number 3");
+}
+
+#[test]
+fn what_cannot_be_judged_is_refused_by_name() {
+    let fixture = Fixture::new(&rounds(1.0));
+    let gate: Name = "gate".parse().expect("a name");
+    let refused = |question: &Question<'_>| judge(question).expect_err("refused").to_string();
+    insta::assert_snapshot!(refused(&question(&gate, Vec::new())), @"there is no run to judge");
+    let mut unknown = question(&gate, vec![fixture.run()]);
+    unknown.policy.metrics = vec!["triad".to_owned()];
+    insta::assert_snapshot!(refused(&unknown), @"the gate judges `triad`, which no compared point reports with a direction that is better");
+    let mut alone = Fixture::new(&rounds(1.0));
+    alone.plan.comparison = None;
+    insta::assert_snapshot!(
+        refused(&question(&gate, vec![alone.run()])),
+        @"the pipeline of run `pull-17` has no `comparison`, so there is nothing to judge"
+    );
+    let mut other = Fixture::new(&rounds(1.0));
+    other.source.files_digest = Digest::of(b"other files");
+    insta::assert_snapshot!(
+        refused(&question(&gate, vec![fixture.run(), other.run()])),
+        @"run `pull-17` was made from other files than run `pull-17`, so their pairs are not one experiment"
+    );
+}
+
+#[test]
+fn sides_on_hardware_that_is_not_known_are_confounded() {
+    let mut fixture = Fixture::new(&rounds(0.9));
+    fixture.environment.hosts.clear();
+    let gate: Name = "gate".parse().expect("a name");
+    let verdict = judge(&question(&gate, vec![fixture.run()])).expect("a verdict");
+    assert_eq!((verdict.outcome, why(&verdict.metrics[0])), (Outcome::Inconclusive, "confounded_with_placement"));
+}
+
+#[test]
+fn the_same_question_has_the_same_bytes() {
+    let [one, other] = [(); 2].map(|()| canonical_json(&verdict_of(&rounds(0.93), |_| {})).expect("canonical"));
+    assert_eq!(one, other);
+}
