@@ -156,7 +156,7 @@ mod tests {
     fn says_beforehand_that_no_design_decides() {
         insta::assert_snapshot!(
             size(&family(0.3), &RULES, 40).expect_err("refused"),
-            @"at a noise of 30.8 % a pair, 40 pairs cannot find a change of 10.0 % with a probability of 0.8"
+            @"at a noise of 31.4 % a pair, 40 pairs cannot find a change of 10.0 % with a probability of 0.8"
         );
         let mut coexisting = family(0.01);
         coexisting[3] = Some(Learned { launches: Some(Launches { sd: 0.02, n: 20 }), ..learned(0.01) });
