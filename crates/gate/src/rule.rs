@@ -261,8 +261,8 @@ mod tests {
         Series { better: Better::Lower, pairs: pairs(n, ratio), learned: None }
     }
 
-    fn learned(sd: f64, launches: Option<Launches>) -> Option<Learned> {
-        Some(Learned { noise: Noise { sd, freedom: 100.0 }, launches })
+    fn learned(sd: f64, launches: Option<Launches>) -> Learned {
+        Learned { noise: Noise { sd, freedom: 100.0 }, launches }
     }
 
     fn alone(series: Series, rules: &Rules) -> Judged {
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn what_was_learned_decides_what_could_have_been_found() {
-        let with = |sd: f64| alone(Series { learned: learned(sd, None), ..series(12, 1.0) }, &RULES);
+        let with = |sd: f64| alone(Series { learned: Some(learned(sd, None)), ..series(12, 1.0) }, &RULES);
         assert_eq!(with(0.02).outcome, Outcome::Unchanged);
         assert_eq!((with(0.3).outcome, with(0.3).why), (Outcome::Inconclusive, Some(Why::Underpowered)));
     }
@@ -311,7 +311,7 @@ mod tests {
     fn a_run_that_was_clearly_noisier_speaks_for_itself() {
         let loud: Vec<[f64; 2]> =
             pairs(20, 1.0).iter().enumerate().map(|(i, [a, b])| [*a, b * if i % 2 == 0 { 1.3 } else { 0.75 }]).collect();
-        let judged = alone(Series { pairs: loud, learned: learned(0.02, None), ..series(1, 1.0) }, &RULES);
+        let judged = alone(Series { pairs: loud, learned: Some(learned(0.02, None)), ..series(1, 1.0) }, &RULES);
         assert!(judged.noise.is_some_and(|noise| noise.sd > 0.2));
         assert_eq!(judged.outcome, Outcome::Inconclusive);
     }
@@ -321,7 +321,7 @@ mod tests {
         let rules = Rules { unit: PairUnit::Pair, ..RULES };
         let with = |sd: f64, ratio: f64| {
             let launches = Some(Launches { sd, n: 20 });
-            alone(Series { learned: learned(0.005, launches), ..series(12, ratio) }, &rules)
+            alone(Series { learned: Some(learned(0.005, launches)), ..series(12, ratio) }, &rules)
         };
         assert_eq!(with(0.005, 1.1).outcome, Outcome::Regressed);
         assert_eq!((with(0.03, 1.06).outcome, with(0.03, 1.06).why), (Outcome::Inconclusive, Some(Why::WithinFloor)));
