@@ -47,8 +47,10 @@ impl Stage for Reduce {
         let recordings = evidence::recordings(ctx, &collection.header)?;
         let collection = &collection.body;
         let collected = reference(inputs, Kind::Collection)?;
-        let mut environments: Vec<_> = inputs.all::<Environment>().map(|(_, manifest)| &manifest.body).collect();
-        environments.sort_by_key(|environment| environment.block);
+        // By block, in whatever order they were named: reduce gives the same bytes when it is asked again.
+        let mut named: Vec<_> = inputs.all::<Environment>().map(|(input, manifest)| (input.manifest, &manifest.body)).collect();
+        named.sort_by_key(|(_, environment)| environment.block);
+        let (environment_manifests, environments): (Vec<_>, Vec<_>) = named.into_iter().unzip();
         let context = RowContext {
             run_id: ctx.run_id(),
             plan,
@@ -57,7 +59,7 @@ impl Stage for Reduce {
             collection,
             collection_manifest: collected.manifest,
             environments: &environments,
-            environment_manifests: inputs.all::<Environment>().map(|(input, _)| input.manifest).collect(),
+            environment_manifests,
             attempts: &Attempts::load(ctx, plan, collection)?,
             recordings: &recordings,
             reduce_binary: ctx.binary(),
