@@ -4,6 +4,7 @@
 //! [`rule`] holds the statistics of one family of metrics, [`sizing`] how many pairs it takes, [`evidence`] what a run's signed manifests
 //! say of both sides, and [`verdict`] puts them together.
 
+mod curves;
 pub mod evidence;
 pub mod rule;
 pub mod sizing;

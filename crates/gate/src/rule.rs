@@ -4,7 +4,9 @@
 //! latency and of 1 / 1.05 for a throughput: doubling and halving are changes of one size.
 
 use assay_manifest::{Better, FloorSource, Outcome, PairUnit};
-use assay_stats::{Averages, Curve, Differences, Limits, Noise, Side, benjamini_hochberg, lone_threshold, signed_rank, student};
+use assay_stats::{Averages, Differences, Limits, Noise, Side, benjamini_hochberg, signed_rank, student};
+
+use crate::curves::Curves;
 
 /// One minus the confidence of the one-sided bound that has to clear the floor: the ends of a two-sided interval of 95 %.
 pub const BOUND_ALPHA: f64 = 0.025;
@@ -59,6 +61,11 @@ impl Rules {
     pub fn must_find(&self) -> f64 {
         libm::log(1.0 + 2.0 * self.budget)
     }
+}
+
+/// A logarithm of a ratio as a share: 0.05 is 5 %.
+pub(crate) fn share(log: f64) -> f64 {
+    libm::exp(log) - 1.0
 }
 
 /// A difference of equal sides that the design cannot average away.
@@ -120,15 +127,19 @@ pub struct Judged {
 
 /// Judges a family of metrics together. The order of the family does not matter to any of them.
 pub fn judge(family: &[Series], rules: &Rules) -> Vec<Judged> {
+    judge_by(family, rules, &mut Curves::new(rules.q, family.len()))
+}
+
+/// The same by curves of this family, which whoever asks on can go on using.
+pub(crate) fn judge_by(family: &[Series], rules: &Rules, curves: &mut Curves) -> Vec<Judged> {
     let measured: Vec<Option<Measured>> = family.iter().map(Measured::of).collect();
     let probability = |of: fn(&Effect) -> f64| -> Vec<f64> {
         measured.iter().map(|measured| measured.as_ref().map_or(1.0, |measured| of(&measured.effect))).collect()
     };
     let worse = benjamini_hochberg(&probability(|effect| effect.p_worse));
     let better = benjamini_hochberg(&probability(|effect| effect.p_better));
-    let mut curves = Curves::new(rules, family.len());
     let judged = family.iter().zip(&measured).zip(worse.into_iter().zip(better));
-    judged.map(|((series, measured), adjusted)| decide(series, measured.as_ref(), adjusted, rules, &mut curves)).collect()
+    judged.map(|((series, measured), adjusted)| decide(series, measured.as_ref(), adjusted, rules, curves)).collect()
 }
 
 /// A metric's pairs, tested by themselves.
@@ -165,22 +176,6 @@ pub fn logs(series: &Series) -> Option<Vec<f64>> {
         is_positive.then(|| turn * (libm::log(*candidate) - libm::log(*baseline)))
     };
     series.pairs.iter().map(log).collect::<Option<Vec<f64>>>().filter(|logs| !logs.is_empty())
-}
-
-/// What designs of each number of pairs need; most metrics of a family have the same number.
-struct Curves {
-    alpha: f64,
-    known: std::collections::BTreeMap<usize, Option<Curve>>,
-}
-
-impl Curves {
-    fn new(rules: &Rules, tests: usize) -> Self {
-        Self { alpha: lone_threshold(rules.q, tests), known: std::collections::BTreeMap::new() }
-    }
-
-    fn of(&mut self, pairs: usize) -> Option<&Curve> {
-        self.known.entry(pairs).or_insert_with(|| Curve::of(pairs, self.alpha, BOUND_ALPHA)).as_ref()
-    }
 }
 
 /// The noise that a metric is judged by: what was learned, unless this run was clearly noisier.
@@ -222,8 +217,8 @@ fn decide(series: &Series, measured: Option<&Measured>, adjusted: (f64, f64), ru
     };
     let Some(Measured { n, own, effect }) = measured else { return judged };
     let learned = series.learned.as_ref();
-    judged.noise = realised(learned, *own, curves.alpha);
-    judged.floor = floor(rules.unit, learned, *own, curves.alpha);
+    judged.noise = realised(learned, *own, curves.threshold());
+    judged.floor = floor(rules.unit, learned, *own, curves.threshold());
     let (Some(noise), Some(floor)) = (judged.noise, judged.floor) else {
         judged.why = Some(Why::Underpowered);
         return judged;

@@ -1,9 +1,10 @@
 //! How many pairs a gated comparison plans, so that it can decide; and whether it can at all.
 
 use assay_manifest::PairUnit;
-use assay_stats::{Curve, Limits, fewest_pairs, lone_threshold};
+use assay_stats::{Limits, fewest_pairs};
 
-use crate::rule::{BOUND_ALPHA, Learned, Rules, floor};
+use crate::curves::Curves;
+use crate::rule::{Learned, Rules, floor, share};
 
 /// The size of a design.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -62,10 +63,10 @@ impl CannotDecide {
 /// # Errors
 /// [`CannotDecide`] names the first metric for which no allowed design suffices.
 pub fn size(family: &[Option<Learned>], rules: &Rules, most: usize) -> Result<Size, CannotDecide> {
-    let threshold = lone_threshold(rules.q, family.len());
+    let mut curves = Curves::new(rules.q, family.len());
+    let threshold = curves.threshold();
     let fewest = fewest_pairs(rules.q, family.len()) as usize;
     let effect = rules.must_find();
-    let mut search = Search { threshold, curves: std::collections::BTreeMap::new() };
     let mut size = Size { pairs: fewest, fewest, threshold, widest: None, unknown: 0 };
     for (metric, learned) in family.iter().enumerate() {
         let Some(learned) = learned else {
@@ -74,48 +75,18 @@ pub fn size(family: &[Option<Learned>], rules: &Rules, most: usize) -> Result<Si
         };
         let noise = learned.noise.upper();
         let floor = floor(rules.unit, Some(learned), Some(learned.noise), threshold).map_or(0.0, |floor| floor.log);
-        let share = |log: f64| libm::exp(log) - 1.0;
         if rules.unit == PairUnit::Pair && floor >= effect {
             return Err(CannotDecide::Floor { metric, floor: share(floor), effect: 2.0 * rules.budget });
         }
         let limits = Limits { floor, budget: rules.log_budget() };
         let too_noisy = CannotDecide::TooNoisy { metric, noise, most, effect: 2.0 * rules.budget };
-        let needed = search.pairs(size.pairs, most, |curve| curve.detectable(noise, &limits) <= effect).ok_or(too_noisy)?;
+        let needed = curves.fewest(size.pairs, most, |curve| curve.detectable(noise, &limits) <= effect).ok_or(too_noisy)?;
         if needed > size.pairs || size.widest.is_none() {
             size.widest = Some(metric);
         }
         size.pairs = needed;
     }
     Ok(size)
-}
-
-struct Search {
-    threshold: f64,
-    curves: std::collections::BTreeMap<usize, Option<Curve>>,
-}
-
-impl Search {
-    /// The fewest pairs from `fewest` to `most` whose curve `suffices`. More pairs find smaller effects but for the steps of discrete
-    /// thresholds, so the answer is halved in on.
-    fn pairs(&mut self, fewest: usize, most: usize, suffices: impl Fn(&Curve) -> bool) -> Option<usize> {
-        let threshold = self.threshold;
-        let mut at = |pairs: usize| {
-            let curve = self.curves.entry(pairs).or_insert_with(|| Curve::of(pairs, threshold, BOUND_ALPHA));
-            curve.as_ref().is_some_and(&suffices)
-        };
-        if at(fewest) {
-            return Some(fewest);
-        }
-        if fewest >= most || !at(most) {
-            return None;
-        }
-        let (mut too_few, mut enough) = (fewest, most);
-        while enough - too_few > 1 {
-            let middle = usize::midpoint(too_few, enough);
-            if at(middle) { enough = middle } else { too_few = middle }
-        }
-        Some(enough)
-    }
 }
 
 #[cfg(test)]
@@ -163,6 +134,12 @@ mod tests {
         let refused = size(&coexisting, &Rules { unit: PairUnit::Pair, ..RULES }, 40).expect_err("refused");
         assert_eq!(refused.metric(), 3);
         insta::assert_snapshot!(refused, @"launches alone make differences of up to 11.6 %, and 10.0 % have to be found");
+    }
+
+    #[test]
+    fn more_pairs_than_are_allowed_are_never_planned() {
+        let refused = size(&family(0.01), &RULES, 8).expect_err("refused").to_string();
+        assert!(refused.contains("8 pairs cannot find"), "a lone metric of a hundred takes eleven: {refused}");
     }
 
     #[test]

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use assay_manifest::{
-    Acknowledgement, Change, Check, Comparison, Difference, Digest, GatePolicy, Instant, JudgedRun, MetricVerdict, Name,
+    Acknowledgement, Better, Change, Check, Comparison, Difference, Digest, GatePolicy, Instant, JudgedRun, MetricVerdict, Name,
     NoiseFloor, Outcome, PointId, Reason, RunStatus, Sequence, Summary, TrialPair, Verdict,
 };
-use assay_stats::{Alternative, Samples, mann_whitney};
+use assay_stats::{Alternative, Curve, Limits, Samples, mann_whitney};
 
+use crate::curves::Curves;
 use crate::evidence::{Compared, Run, compared, confounded, differences, unit};
-use crate::rule::{BOUND_ALPHA, Effect, Judged, Learned, Rules, Series, Why};
+use crate::rule::{BOUND_ALPHA, Effect, Judged, Learned, Rules, Series, Why, judge_by, share};
 
 /// The version of the method. A verdict is replayed by the same version only.
 pub const CONTRACT: &str = "assay-gate/1";
@@ -106,9 +107,10 @@ pub fn judge(question: &Question<'_>) -> Result<Verdict, Refusal> {
     for (family, decides) in [(primary, true), (others, false)] {
         let members: Vec<_> = family.iter().filter_map(|place| compared.get(*place)).collect();
         let series: Vec<Series> = members.iter().map(|compared| series(compared, question)).collect();
-        let judged = crate::rule::judge(&series, &rules);
+        let mut curves = Curves::new(rules.q, family.len());
+        let judged = judge_by(&series, &rules, &mut curves);
         for (((place, compared), series), judged) in family.iter().zip(&members).zip(&series).zip(judged) {
-            verdicts.insert(*place, metric_verdict(compared, series, &judged, &rules, family.len(), decides));
+            verdicts.insert(*place, metric_verdict(compared, series, &judged, &rules, &mut curves, decides));
         }
     }
     let differences: Vec<Difference> = question.runs.iter().flat_map(|run| differences(run, comparison)).collect();
@@ -201,7 +203,7 @@ fn metric_verdict(
     series: &Series,
     judged: &Judged,
     rules: &Rules,
-    family: usize,
+    curves: &mut Curves,
     primary: bool,
 ) -> MetricVerdict {
     let found = u32::try_from(compared.pairs.len()).unwrap_or(u32::MAX);
@@ -222,14 +224,9 @@ fn metric_verdict(
         floor: judged.floor.map(|floor| NoiseFloor { share: share(floor.log), source: floor.source }),
         noise: judged.noise.map(|noise| noise.sd),
         detectable: judged.detectable.map(share),
-        more_pairs: (judged.outcome == Outcome::Inconclusive).then(|| more_pairs(judged, rules, family, found)).flatten(),
+        more_pairs: (judged.outcome == Outcome::Inconclusive).then(|| more_pairs(judged, rules, curves, found)).flatten(),
         acknowledged: None,
     }
-}
-
-/// A logarithm of a ratio as a share: 0.05 is 5 %.
-fn share(log: f64) -> f64 {
-    libm::exp(log) - 1.0
 }
 
 /// The effect in the words of people: ratios of candidate over baseline, whichever way is better.
@@ -238,8 +235,8 @@ fn change(effect: &Effect, series: &Series, pairs: &[TrialPair]) -> Option<Chang
     let baseline = median(pairs.iter().map(|pair| pair.baseline).collect())?;
     let candidate = median(pairs.iter().map(|pair| pair.candidate).collect())?;
     let (low, high, turn) = match series.better {
-        assay_manifest::Better::Lower => (effect.low, effect.high, 1.0),
-        assay_manifest::Better::Higher => (effect.high, effect.low, -1.0),
+        Better::Lower => (effect.low, effect.high, 1.0),
+        Better::Higher => (effect.high, effect.low, -1.0),
     };
     let ratio = |log: f64| libm::exp(turn * log);
     Some(Change {
@@ -281,24 +278,11 @@ fn reason(why: Why, judged: &Judged, rules: &Rules) -> Reason {
 }
 
 /// How many pairs more would decide at the realised noise.
-fn more_pairs(judged: &Judged, rules: &Rules, family: usize, found: u32) -> Option<u32> {
+fn more_pairs(judged: &Judged, rules: &Rules, curves: &mut Curves, found: u32) -> Option<u32> {
+    let limits = Limits { floor: judged.floor?.log, budget: rules.log_budget() };
     let noise = judged.noise?;
-    let floor = judged.floor?;
-    let limits = assay_stats::Limits { floor: floor.log, budget: rules.log_budget() };
-    let threshold = assay_stats::lone_threshold(rules.q, family);
-    let finds = |pairs: usize| {
-        assay_stats::Curve::of(pairs, threshold, BOUND_ALPHA)
-            .is_some_and(|curve| curve.detectable(noise.sd, &limits) <= rules.must_find())
-    };
-    let (mut too_few, mut enough) = (found as usize, MOST_PAIRS);
-    if too_few >= enough || !finds(enough) {
-        return None;
-    }
-    while enough - too_few > 1 {
-        let middle = usize::midpoint(too_few, enough);
-        if finds(middle) { enough = middle } else { too_few = middle }
-    }
-    Some(enough as u32 - found)
+    let finds = |curve: &Curve| curve.detectable(noise.sd, &limits) <= rules.must_find();
+    curves.fewest(found as usize + 1, MOST_PAIRS, finds).map(|enough| enough as u32 - found)
 }
 
 /// What cannot be charged to the candidate is inconclusive, whatever its size.
@@ -324,7 +308,7 @@ fn acknowledge(metric: &mut MetricVerdict, question: &Question<'_>) {
         return;
     }
     let Some(change) = &metric.change else { return };
-    let worse = if metric.better == assay_manifest::Better::Lower { change.ratio } else { 1.0 / change.ratio } - 1.0;
+    let worse = if metric.better == Better::Lower { change.ratio } else { 1.0 / change.ratio } - 1.0;
     let mut about = question.acknowledgements.iter().filter(|accepted| {
         accepted.metric == metric.metric
             || accepted.metric == format!("{}/{}/{}", metric.workload, metric.point_id, metric.metric)

@@ -1,0 +1,52 @@
+//! What designs of each number of pairs can find, for one family of metrics: most of them have the same number, and a curve costs
+//! thousands of simulated repetitions, so each is made once.
+
+use std::collections::BTreeMap;
+
+use assay_stats::{Curve, lone_threshold};
+
+use crate::rule::BOUND_ALPHA;
+
+/// The curves of a family, made as they are asked for.
+pub(crate) struct Curves {
+    threshold: f64,
+    known: BTreeMap<usize, Option<Curve>>,
+}
+
+impl Curves {
+    /// Of a family of so many tests at rate `q`.
+    pub(crate) fn new(q: f64, tests: usize) -> Self {
+        Self { threshold: lone_threshold(q, tests), known: BTreeMap::new() }
+    }
+
+    /// The probability that a lone metric of the family has to reach.
+    pub(crate) fn threshold(&self) -> f64 {
+        self.threshold
+    }
+
+    /// The curve of so many pairs; absent where they are too few for any effect.
+    pub(crate) fn of(&mut self, pairs: usize) -> Option<&Curve> {
+        self.known.entry(pairs).or_insert_with(|| Curve::of(pairs, self.threshold, BOUND_ALPHA)).as_ref()
+    }
+
+    /// The fewest pairs from `fewest` to `most` whose curve `suffices`. More pairs find smaller effects but for the steps of discrete
+    /// thresholds, so the answer is halved in on.
+    pub(crate) fn fewest(&mut self, fewest: usize, most: usize, suffices: impl Fn(&Curve) -> bool) -> Option<usize> {
+        let mut at = |pairs: usize| self.of(pairs).is_some_and(&suffices);
+        if fewest > most {
+            return None;
+        }
+        if at(fewest) {
+            return Some(fewest);
+        }
+        if !at(most) {
+            return None;
+        }
+        let (mut too_few, mut enough) = (fewest, most);
+        while enough - too_few > 1 {
+            let middle = usize::midpoint(too_few, enough);
+            if at(middle) { enough = middle } else { too_few = middle }
+        }
+        Some(enough)
+    }
+}
