@@ -60,8 +60,13 @@ pub fn sd_upper_bound(samples: &Samples, level: f64) -> Result<f64, NoInterval> 
     let sd = samples.sd().ok_or(NoInterval::TooFewForSpread { n, needed: 2 })?;
     check_many(n)?;
     let freedom = (n - 1) as f64;
-    let bound = sd * (freedom / quantile(1.0 - level, freedom)).sqrt();
+    let bound = widened(sd, freedom, level);
     bound.is_finite().then_some(bound).ok_or(NoInterval::Unbounded)
+}
+
+/// The same of a standard deviation that is known from so many degrees of freedom.
+pub(crate) fn widened(sd: f64, freedom: f64, level: f64) -> f64 {
+    sd * (freedom / quantile(1.0 - level, freedom)).sqrt()
 }
 
 #[cfg(test)]

@@ -106,6 +106,7 @@ pub fn kolmogorov(x: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ranks::shared_out;
     use proptest::prelude::*;
 
     fn samples(values: &[f64]) -> Samples {
@@ -146,22 +147,14 @@ mod tests {
 
     /// All choices of the first sample, one by one.
     fn enumerated(first: &[f64], second: &[f64]) -> f64 {
-        let all: Vec<f64> = first.iter().chain(second).copied().collect();
         let distance = |first: &[f64], second: &[f64]| {
             scaled_distance(first.len(), second.len(), &groups(&samples(first), &samples(second)))
         };
         let seen = distance(first, second);
         let (mut far, mut total) = (0_u32, 0_u32);
-        for mask in 0_u32..1 << all.len() {
-            if mask.count_ones() as usize != first.len() {
-                continue;
-            }
-            let side = |wanted: u32| {
-                let on_side = |(place, value): (usize, &f64)| ((mask >> place) & 1 == wanted).then_some(*value);
-                all.iter().enumerate().filter_map(on_side).collect::<Vec<_>>()
-            };
+        for (first, second) in shared_out(first, second) {
             total += 1;
-            far += u32::from(distance(&side(1), &side(0)) >= seen);
+            far += u32::from(distance(&first, &second) >= seen);
         }
         f64::from(far) / f64::from(total)
     }

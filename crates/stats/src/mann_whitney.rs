@@ -148,6 +148,7 @@ pub(crate) fn untied_variance(n: usize, m: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ranks::shared_out;
     use proptest::prelude::*;
 
     fn samples(values: &[f64]) -> Samples {
@@ -208,18 +209,10 @@ mod tests {
 
     /// All choices of the first sample, one by one.
     fn enumerated(first: &[f64], second: &[f64]) -> Tails {
-        let all: Vec<f64> = first.iter().chain(second).copied().collect();
         let seen = doubled_wins(first, second);
         let (mut lower, mut upper, mut total) = (0_u32, 0_u32, 0_u32);
-        for mask in 0_u32..1 << all.len() {
-            if mask.count_ones() as usize != first.len() {
-                continue;
-            }
-            let side = |wanted: u32| {
-                let on_side = |(place, value): (usize, &f64)| ((mask >> place) & 1 == wanted).then_some(*value);
-                all.iter().enumerate().filter_map(on_side).collect::<Vec<_>>()
-            };
-            let wins = doubled_wins(&side(1), &side(0));
+        for (first, second) in shared_out(first, second) {
+            let wins = doubled_wins(&first, &second);
             total += 1;
             lower += u32::from(wins <= seen);
             upper += u32::from(wins >= seen);

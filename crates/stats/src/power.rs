@@ -78,7 +78,7 @@ impl Noise {
     /// of a sample variance, with degrees of freedom corrected for kurtosis (the idea of Bonett, "Approximate confidence interval for
     /// standard deviation of nonnormal distributions", Computational Statistics and Data Analysis 50, 2006).
     pub fn upper(&self) -> f64 {
-        self.sd * (self.freedom / chi_squared::quantile(1.0 - SPREAD_CONFIDENCE, self.freedom)).sqrt()
+        chi_squared::widened(self.sd, self.freedom, SPREAD_CONFIDENCE)
     }
 
     /// Whether this noise is wider than `other` beyond what chance explains, at probability `alpha`. The logarithm of a standard deviation

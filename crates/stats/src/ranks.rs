@@ -92,6 +92,21 @@ fn add_shifted(from: &[u128], to: &mut Vec<u128>, shift: usize) {
     }
 }
 
+/// Every way in which the values of both samples can be shared out again, sizes kept: what exact tests count, listed one by one.
+#[cfg(test)]
+pub(crate) fn shared_out(first: &[f64], second: &[f64]) -> impl Iterator<Item = (Vec<f64>, Vec<f64>)> {
+    let all: Vec<f64> = first.iter().chain(second).copied().collect();
+    let chosen = first.len();
+    let masks = (0_u32..1 << all.len()).filter(move |mask| mask.count_ones() as usize == chosen);
+    masks.map(move |mask| {
+        let side = |wanted: u32| {
+            let on_side = |(place, value): (usize, &f64)| ((mask >> place) & 1 == wanted).then_some(*value);
+            all.iter().enumerate().filter_map(on_side).collect::<Vec<_>>()
+        };
+        (side(1), side(0))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
