@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::affinity::{both, keep_off};
-use crate::pod::{container_security, pod_security};
-use crate::{MANAGED_BY, Object, RUN, Resources};
+use crate::probe::OncePod;
+use crate::{Object, Resources};
 
 /// What decides on which node a shard of load runs, and how much of its CPUs it has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,21 +72,8 @@ pub fn ceiling_pod(probe: &CeilingPod<'_>) -> Object {
     let LoadPod { resources, node_selector, affinity, tolerations, priority_class, must_avoid } = probe.load;
     let mut command = vec!["/assay/assay-provision".to_owned(), "ceiling".to_owned()];
     command.extend(probe.known.iter().map(Digest::to_string));
-    let mut spec = json!({
-        "automountServiceAccountToken": false,
-        "containers": [{
-            "name": "probe",
-            "image": probe.image,
-            "imagePullPolicy": "IfNotPresent",
-            "command": command,
-            "resources": resources,
-            "securityContext": container_security(),
-        }],
-        "enableServiceLinks": false,
-        "restartPolicy": "Never",
-        "securityContext": pod_security(),
-        "terminationGracePeriodSeconds": 1,
-    });
+    let once = OncePod { namespace: probe.namespace, run_id: probe.run_id, image: probe.image };
+    let mut pod = once.pod(&probe.name(), &command, resources);
     let optional = [
         ("nodeSelector", (!node_selector.is_empty()).then(|| json!(node_selector))),
         ("affinity", both(keep_off(probe.avoid, *must_avoid), affinity.as_ref())),
@@ -95,19 +82,10 @@ pub fn ceiling_pod(probe: &CeilingPod<'_>) -> Object {
     ];
     for (field, value) in optional {
         if let Some(value) = value {
-            spec[field] = value;
+            pod["spec"][field] = value;
         }
     }
-    json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": probe.name(),
-            "namespace": probe.namespace,
-            "labels": {MANAGED_BY.0: MANAGED_BY.1, RUN: probe.run_id},
-        },
-        "spec": spec,
-    })
+    pod
 }
 
 #[cfg(test)]

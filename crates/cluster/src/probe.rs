@@ -4,7 +4,7 @@
 use assay_manifest::{Digest, RunId};
 use assay_stage::Failure;
 use k8s_openapi::api::core::v1::Pod;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::pod::{container_security, pod_security};
 use crate::{MANAGED_BY, Object, RUN, phase, trouble_of};
@@ -36,34 +36,53 @@ impl ProbePod<'_> {
 /// The pod. What keeps others off the node does not keep it off: the targets run there.
 pub fn probe_pod(probe: &ProbePod<'_>) -> Object {
     let is_it = json!({"key": "metadata.name", "operator": "In", "values": [probe.node]});
-    json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": probe.name(),
-            "namespace": probe.namespace,
-            "labels": {MANAGED_BY.0: MANAGED_BY.1, RUN: probe.run_id},
-        },
-        "spec": {
-            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
-                "nodeSelectorTerms": [{"matchFields": [is_it]}],
-            }}},
-            "automountServiceAccountToken": false,
-            "containers": [{
-                "name": "probe",
-                "image": probe.image,
-                "imagePullPolicy": "IfNotPresent",
-                "command": ["/assay/assay-provision", "facts"],
-                "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "128Mi"}},
-                "securityContext": container_security(),
-            }],
-            "enableServiceLinks": false,
-            "restartPolicy": "Never",
-            "securityContext": pod_security(),
-            "terminationGracePeriodSeconds": 1,
-            "tolerations": [{"operator": "Exists"}],
-        },
-    })
+    let resources = json!({"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "128Mi"}});
+    let mut pod = OncePod { namespace: probe.namespace, run_id: probe.run_id, image: probe.image }.pod(
+        &probe.name(),
+        &["/assay/assay-provision", "facts"],
+        &resources,
+    );
+    pod["spec"]["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [{"matchFields": [is_it]}],
+    }}});
+    pod["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
+    pod
+}
+
+/// Whose pod it is that runs once, says something and ends: without a key, a token or a second try. Where it runs is added to it.
+pub(crate) struct OncePod<'a> {
+    pub(crate) namespace: &'a str,
+    pub(crate) run_id: &'a RunId,
+    pub(crate) image: &'a str,
+}
+
+impl OncePod<'_> {
+    pub(crate) fn pod<C: AsRef<str>>(&self, name: &str, command: &[C], resources: &Value) -> Object {
+        json!({
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": name,
+                "namespace": self.namespace,
+                "labels": {MANAGED_BY.0: MANAGED_BY.1, RUN: self.run_id},
+            },
+            "spec": {
+                "automountServiceAccountToken": false,
+                "containers": [{
+                    "name": "probe",
+                    "image": self.image,
+                    "imagePullPolicy": "IfNotPresent",
+                    "command": command.iter().map(AsRef::as_ref).collect::<Vec<&str>>(),
+                    "resources": resources,
+                    "securityContext": container_security(),
+                }],
+                "enableServiceLinks": false,
+                "restartPolicy": "Never",
+                "securityContext": pod_security(),
+                "terminationGracePeriodSeconds": 1,
+            },
+        })
+    }
 }
 
 /// How far a probe is.
@@ -91,7 +110,6 @@ pub fn probing(pod: Option<&Pod>) -> Probing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::Value;
 
     fn probe() -> Object {
         let run_id = "nightly-1".parse().expect("a run id");

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::time::Duration;
 
-use assay_cluster::{Place, Pod, ProbePod, Probing, probe_pod, probing};
+use assay_cluster::{Object, Place, Pod, ProbePod, Probing, probe_pod, probing};
 use assay_manifest::{Artifact, ControlFact, ControlState, HostFacts, ProvisionedTarget, Software};
 use assay_stage::{Context, Failure};
 use serde::{Deserialize, Serialize};
@@ -52,16 +52,18 @@ pub(crate) fn nodes_to_probe<'a>(own: &str, targets: impl IntoIterator<Item = &'
 
 /// Understands what a probe said: one line of observed facts, whose place says that it was a probe that saw them.
 pub(crate) fn understand(said: &str) -> Result<NodeFacts, String> {
-    let line = said.trim_end_matches('\n');
-    if line.contains('\n') {
-        return Err("it said more than one line".to_owned());
-    }
-    let mut said: Value = serde_json::from_str(line).map_err(|error| format!("it said no facts: {error}"))?;
+    let mut said: Value = serde_json::from_str(one_line(said)?).map_err(|error| format!("it said no facts: {error}"))?;
     let facts = said.get_mut("facts").and_then(Value::as_object_mut);
     facts.into_iter().flat_map(|facts| facts.values_mut()).try_for_each(mark)?;
     let software = said.get_mut("software").and_then(Value::as_array_mut);
     software.into_iter().flatten().filter_map(|software| software.get_mut("version")).try_for_each(mark)?;
     serde_json::from_value(said).map_err(|error| format!("it said other things than facts: {error}"))
+}
+
+/// The one line that a probe says.
+pub(crate) fn one_line(said: &str) -> Result<&str, String> {
+    let line = said.trim_end_matches('\n');
+    if line.contains('\n') { Err("it said more than one line".to_owned()) } else { Ok(line) }
 }
 
 /// A fact is what was seen, or why not: nobody declares anything here.
@@ -108,9 +110,7 @@ impl Pods<'_> {
                 let elapsed = Duration::from_nanos(watch.elapsed_ns());
                 let left = |limit: Duration| limit.saturating_sub(elapsed);
                 let said = self.hear(ctx, &name, (left(START_LIMIT), left(LIMIT)));
-                if let Err(failure) = self.cluster.delete(&Place::named("Pod", &self.here.targets_namespace, &name), None) {
-                    tracing::warn!(%failure, node, "a probe's pod stays until the targets are released");
-                }
+                self.take_down(&name);
                 said
             });
             ctx.check_cancelled()?;
@@ -136,11 +136,24 @@ impl Pods<'_> {
             node,
         };
         let (name, pod) = (probe.name(), probe_pod(&probe));
-        if !self.cluster.create(&pod)? {
-            self.make_room(ctx, &name)?;
-            self.cluster.create(&pod)?;
-        }
+        self.put_up(ctx, &name, &pod)?;
         Ok(name)
+    }
+
+    /// Creates a probe's pod. One of that name is of an earlier try, and makes room.
+    pub(crate) fn put_up(&self, ctx: &Context, name: &str, pod: &Object) -> Result<(), Failure> {
+        if !self.cluster.create(pod)? {
+            self.make_room(ctx, name)?;
+            self.cluster.create(pod)?;
+        }
+        Ok(())
+    }
+
+    /// Removes a probe's pod, which has said what it had to say.
+    pub(crate) fn take_down(&self, name: &str) {
+        if let Err(failure) = self.cluster.delete(&Place::named("Pod", &self.here.targets_namespace, name), None) {
+            tracing::warn!(%failure, name, "a probe's pod stays until the targets are released");
+        }
     }
 
     /// What a probe said, once it has ended. It may take so long to start, and so long in all.

@@ -7,7 +7,7 @@ use assay_manifest::{Ceiling, Digest, Fact};
 use assay_stage::{Context, Failure, Layout};
 
 use super::{Said, cached, keep};
-use crate::hardware::LIMIT;
+use crate::hardware::{LIMIT, one_line};
 use crate::pods::Pods;
 
 /// The most measurements that a probe is told of: each is an argument of its pod. On a machine beyond them it measures again.
@@ -34,18 +34,13 @@ impl Pods<'_> {
     /// The node that the pod ran on, and what it said.
     fn ask_about(&self, ctx: &Context, pod: &CeilingPod<'_>) -> Result<(String, String), String> {
         let told = |failure: Failure| failure.message;
-        let (name, object) = (pod.name(), ceiling_pod(pod));
-        if !self.cluster.create(&object).map_err(told)? {
-            self.make_room(ctx, &name).map_err(told)?;
-            self.cluster.create(&object).map_err(told)?;
-        }
+        let name = pod.name();
+        self.put_up(ctx, &name, &ceiling_pod(pod)).map_err(told)?;
         let place = Place::named("Pod", pod.namespace, &name);
         // It waits for a node as long as a shard would.
         let said = self.hear(ctx, &name, (self.here.start_limit, self.here.start_limit + LIMIT));
         let there = self.cluster.get::<Pod>(&place).map_err(told);
-        if let Err(failure) = self.cluster.delete(&place, None) {
-            tracing::warn!(%failure, "a probe's pod stays until the targets are released");
-        }
+        self.take_down(&name);
         let node = there?.and_then(|pod| pod.spec?.node_name);
         Ok((node.ok_or("its pod does not say which node it ran on")?, said?))
     }
@@ -62,11 +57,7 @@ fn known(ctx: &Context) -> Vec<Digest> {
 }
 
 fn understand(said: &str) -> Result<Said, String> {
-    let line = said.trim_end_matches('\n');
-    if line.contains('\n') {
-        return Err("it said more than one line".to_owned());
-    }
-    let said: Said = serde_json::from_str(line).map_err(|error| format!("it said no ceiling: {error}"))?;
+    let said: Said = serde_json::from_str(one_line(said)?).map_err(|error| format!("it said no ceiling: {error}"))?;
     match &said.measured {
         Some(measured) if !measured.is_usable() => Err("it said a ceiling of nothing".to_owned()),
         _ => Ok(said),
