@@ -348,6 +348,35 @@ fn name_of(object: &Value) -> &str {
     object["metadata"]["name"].as_str().expect("a name")
 }
 
+/// A probe that is placed and limited as a shard measures what one can make, or says why it could not; the next run takes that over.
+#[test]
+fn shards_are_counted_by_what_a_pod_like_theirs_can_make() {
+    let Some(at) = installed() else { return };
+    let person = at.person();
+    // Part of a CPU is no whole one, so that even this little is measured.
+    person.pipeline("mode: closed, concurrency: [3], requests: 60", "auto", &[]);
+    let shards = |run: &str| {
+        let ran = person.run(run, &["--keep"]).exits(21);
+        let shards = person.fixture.manifest(run, "provision")["body"]["shards"].clone();
+        assert!(ran.stderr.contains(text(&shards["formula"])), "progress says it: {}", ran.stderr);
+        assert!(person.at.lab.pods(&at.targets(), run).is_empty(), "the probe has gone");
+        shards
+    };
+    let (first, second) = (shards("counted"), shards("counted-again"));
+    assert_eq!(first["shards"], json!(1));
+    match first["ceiling"]["value"]["streams"].as_u64() {
+        Some(streams) => {
+            assert_eq!(text(&first["formula"]), format!("shards: 1 = ceil(3 streams / (0.5 * {streams}))"));
+            assert!(!text(&first["ceiling"]["value"]["node"]).is_empty());
+            let of = |shards: &Value, member: &str| shards["ceiling"]["value"][member].clone();
+            assert_eq!((of(&second, "cached"), of(&second, "streams")), (json!(true), json!(streams)));
+            assert_eq!(of(&second, "measured_at"), of(&first, "measured_at"));
+        }
+        // A busy machine may carry nothing in time, rightly.
+        None => assert!(text(&first["ceiling"]["how"]).contains("not even"), "{first}"),
+    }
+}
+
 #[test]
 fn three_shards_run_as_jobs_and_their_chain_verifies_from_outside() {
     let Some(at) = installed() else { return };
