@@ -30,7 +30,11 @@ pub fn published_prefix(document: &Document) -> Option<String> {
         Document::Environment(_) => Some(format!("{}/", chain_name(document))),
         Document::Collection(_) => Some("evidence/".to_owned()),
         Document::Summary(_) | Document::Publication(_) => Some(String::new()),
-        Document::ExecutionPart(_) | Document::Recording(_) | Document::RunEnd(_) | Document::Checkpoint(_) => None,
+        Document::ExecutionPart(_)
+        | Document::Recording(_)
+        | Document::RunEnd(_)
+        | Document::Checkpoint(_)
+        | Document::Verdict(_) => None,
     }
 }
 

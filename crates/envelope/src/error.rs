@@ -83,6 +83,15 @@ pub enum VerifyError {
         /// Whether the subject is the manifest itself.
         is_manifest: bool,
     },
+    /// The statement is about another commit than the manifest.
+    #[error("the statement is about another commit than the one that was judged, {}", commit(expected.as_deref()))]
+    OtherCommit {
+        /// What the manifest names.
+        expected: Option<String>,
+    },
+    /// The statement says of a gate's result what its verdict does not.
+    #[error("the statement's result is not the one of the verdict")]
+    OtherResult,
     /// The manifest's outputs cannot be subjects.
     #[error("the manifest's outputs cannot be subjects")]
     Subjects(#[source] SubjectError),
@@ -147,6 +156,10 @@ fn whom(policy: Option<&str>) -> String {
     policy.map_or_else(|| "the folder of the bundle".to_owned(), |policy| format!("the trust policy `{policy}`"))
 }
 
+fn commit(id: Option<&str>) -> &str {
+    id.unwrap_or("which is none")
+}
+
 fn side(is_manifest: bool) -> &'static str {
     if is_manifest { "manifest" } else { "manifest's output" }
 }
@@ -167,6 +180,8 @@ impl VerifyError {
             Self::SubjectMissing(_) => "subject_missing",
             Self::SubjectExtra(_) => "subject_extra",
             Self::SubjectDigestMismatch { .. } => "subject_digest_mismatch",
+            Self::OtherCommit { .. } => "other_commit",
+            Self::OtherResult => "other_result",
             Self::Subjects(_) => "subject_name_taken",
             Self::Manifest(error) => manifest_code(error),
             Self::WrongKind { .. } => "wrong_kind",

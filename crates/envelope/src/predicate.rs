@@ -2,29 +2,33 @@
 //!
 //! Domain data is never here: it stands in the manifest, which is a subject.
 
-use assay_manifest::{Digest, InputRef, Instant, Kind, Role, RunId};
+use assay_manifest::{Digest, InputRef, Instant, Kind, Outcome, Role, RunId, Verdict};
 use serde::{Deserialize, Serialize};
 
 use crate::descriptor::ResourceDescriptor;
 
-/// SLSA provenance: how a manifest was made. For every kind but the Publication.
+/// SLSA provenance: how a manifest was made. For every kind but the Publication and the Verdict.
 pub const PROVENANCE: &str = "https://slsa.dev/provenance/v1";
-/// The result of a gate.
+/// The result of a gate. For the Verdict.
 pub const TEST_RESULT: &str = "https://in-toto.io/attestation/test-result/v0.1";
 /// What was verified before something was published. For the Publication.
 pub const VERIFICATION_SUMMARY: &str = "https://slsa.dev/verification_summary/v1";
 
 /// The predicate type under which a kind of manifest is signed: what `--type` of cosign must name.
 pub fn predicate_type(kind: Kind) -> &'static str {
-    if kind == Kind::Publication { VERIFICATION_SUMMARY } else { PROVENANCE }
+    match kind {
+        Kind::Publication => VERIFICATION_SUMMARY,
+        Kind::Verdict => TEST_RESULT,
+        _ => PROVENANCE,
+    }
 }
 
-/// The build type of a kind of manifest; none for the Publication, which has no provenance but a verification summary.
+/// The build type of a kind of manifest; none for those that have no provenance: the Publication and the Verdict.
 ///
 /// It follows the kind, not only the role, so that a recorder's statement can never stand for a collection's.
 pub fn build_type(kind: Kind) -> Option<String> {
     let word = match kind {
-        Kind::Publication => return None,
+        Kind::Publication | Kind::Verdict => return None,
         Kind::Recording => "recording",
         Kind::Checkpoint => "checkpoint",
         Kind::RunEnd => "run-end",
@@ -40,7 +44,7 @@ pub enum Predicate {
     Provenance(Provenance),
     /// What was verified before it was published.
     VerificationSummary(VerificationSummary),
-    /// How a gate decided. No kind of manifest is signed with it.
+    /// How a gate decided.
     TestResult(TestResult),
 }
 
@@ -59,8 +63,14 @@ impl Predicate {
         match self {
             Self::Provenance(provenance) => Some(provenance.finished_on),
             Self::VerificationSummary(summary) => Some(summary.time_verified),
-            Self::TestResult(_) => None,
+            Self::TestResult(result) => result.judged_on(),
         }
+    }
+}
+
+impl From<TestResult> for Predicate {
+    fn from(result: TestResult) -> Self {
+        Self::TestResult(result)
     }
 }
 
@@ -136,7 +146,7 @@ pub enum VerificationResult {
 pub struct TestResult {
     /// The outcome.
     pub result: GateResult,
-    /// The digests of policy and baseline.
+    /// What it was judged by and from. The header's inputs are added by [`crate::sign`]; the gate's policy comes first.
     pub configuration: Vec<ResourceDescriptor>,
     /// Where the verdict can be read.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -150,6 +160,60 @@ pub struct TestResult {
     /// The benchmark case ids that regressed.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub failed_tests: Vec<String>,
+}
+
+/// The name of the descriptor that says which gate judged, and when.
+const GATE: &str = "gate";
+const JUDGED_ON: &str = "judged_on";
+
+impl TestResult {
+    /// What a verdict says, in the words of a test result: its cases are the tests. Inconclusive is a warning, and a failure where the
+    /// policy blocks on it.
+    pub fn of(verdict: &Verdict) -> Self {
+        let cases = verdict.cases();
+        let of = |is: &dyn Fn(Outcome) -> bool| {
+            cases.iter().filter(|(_, outcome)| is(*outcome)).map(|(case, _)| case.to_string()).collect()
+        };
+        let mut configuration = vec![Self::gate(verdict.policy.digest, verdict.judged_on)];
+        let files = verdict.files.iter().map(|file| ResourceDescriptor::named(&file.name, file.digest));
+        configuration.extend(files);
+        Self {
+            result: match verdict.outcome {
+                _ if verdict.blocks => GateResult::Failed,
+                Outcome::Inconclusive => GateResult::Warned,
+                _ => GateResult::Passed,
+            },
+            configuration,
+            url: None,
+            passed_tests: of(&|outcome| matches!(outcome, Outcome::Improved | Outcome::Unchanged)),
+            warned_tests: of(&|outcome| outcome == Outcome::Inconclusive),
+            failed_tests: of(&|outcome| outcome == Outcome::Regressed),
+        }
+    }
+
+    /// Whether it says what that verdict does; what it was judged from is compared elsewhere.
+    pub(crate) fn is_of(&self, verdict: &Verdict) -> bool {
+        let Self { result, passed_tests, warned_tests, failed_tests, .. } = Self::of(verdict);
+        self.result == result
+            && self.passed_tests == passed_tests
+            && self.warned_tests == warned_tests
+            && self.failed_tests == failed_tests
+            && self.judged_on() == Some(verdict.judged_on)
+    }
+
+    /// The descriptor that says by which file's rules a gate judged, and when: a test result has no time of its own, and a key has to be
+    /// valid at one.
+    fn gate(policy: Digest, judged_on: Instant) -> ResourceDescriptor {
+        let mut descriptor = ResourceDescriptor::named(GATE, policy);
+        descriptor.annotations.insert(JUDGED_ON.to_owned(), judged_on.to_string());
+        descriptor
+    }
+
+    /// When the gate says that it judged.
+    pub(crate) fn judged_on(&self) -> Option<Instant> {
+        let gate = self.configuration.iter().find(|descriptor| descriptor.name.as_deref() == Some(GATE))?;
+        gate.annotations.get(JUDGED_ON)?.parse().ok()
+    }
 }
 
 /// The outcome of a gate.

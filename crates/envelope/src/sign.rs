@@ -117,7 +117,8 @@ pub fn sign(document: &impl Signable, signer: &Signer, predicate: impl Into<Pred
     let predicate = complete(predicate.into(), document.header())?;
     let manifest_digest = Digest::of(&manifest);
     let statement = Statement {
-        kind: Some(document.kind()),
+        kind: document.kind(),
+        commit: subjects::commit(&document).map(ToOwned::to_owned),
         subjects: subjects::of(&document, manifest_digest).map_err(SignError::Subjects)?,
         predicate,
     };
@@ -156,7 +157,11 @@ fn complete(mut predicate: Predicate, header: &Header) -> Result<Predicate, Sign
             summary.input_attestations.sort_unstable();
             summary.input_attestations.dedup();
         }
-        Predicate::TestResult(_) => {}
+        Predicate::TestResult(result) => {
+            let inputs: Vec<_> = header.inputs.iter().flat_map(of_input).collect();
+            result.configuration.retain(|descriptor| !inputs.contains(descriptor));
+            result.configuration.extend(inputs);
+        }
     }
     Ok(predicate)
 }

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::descriptor::ResourceDescriptor;
 use crate::predicate::{PROVENANCE, Predicate, TEST_RESULT, TestResult, VERIFICATION_SUMMARY};
+use crate::subjects::COMMIT;
 use crate::text::quoted;
 use crate::wire::{WireProvenance, WireSummary};
 
@@ -68,10 +69,12 @@ pub enum StatementError {
 /// What a signer says about which bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Statement {
-    /// The kind of manifest that it claims to be about; none for a gate's result.
-    pub kind: Option<Kind>,
+    /// The kind of manifest that it claims to be about.
+    pub kind: Kind,
     /// The digests that it speaks about, by name.
     pub subjects: BTreeMap<String, Digest>,
+    /// The commit that it speaks about: 40 hexadecimal digits, or 64.
+    pub commit: Option<String>,
     /// What it says.
     pub predicate: Predicate,
 }
@@ -96,7 +99,10 @@ struct WireSubject {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WireDigest {
-    sha256: String,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    sha256: Option<String>,
+    #[serde(rename = "gitCommit", skip_serializing_if = "Option::is_none", default)]
+    git_commit: Option<String>,
 }
 
 impl Statement {
@@ -104,7 +110,7 @@ impl Statement {
     pub(crate) fn to_bytes(&self) -> Result<Vec<u8>, StatementError> {
         let wire = WireStatement {
             statement_type: STATEMENT_TYPE.to_owned(),
-            subject: self.subjects.iter().map(|(name, digest)| WireSubject::new(name, digest)).collect(),
+            subject: self.wire_subjects(),
             predicate_type: self.predicate.type_uri().to_owned(),
             predicate: self.write_predicate()?,
         };
@@ -113,12 +119,19 @@ impl Statement {
         Ok(bytes)
     }
 
+    fn wire_subjects(&self) -> Vec<WireSubject> {
+        let of = |name: &str, digest: WireDigest| WireSubject { name: name.to_owned(), digest };
+        let files =
+            self.subjects.iter().map(|(name, digest)| of(name, WireDigest { sha256: Some(digest.hex()), git_commit: None }));
+        let commit = self.commit.iter().map(|commit| of(COMMIT, WireDigest { sha256: None, git_commit: Some(commit.clone()) }));
+        files.chain(commit).collect()
+    }
+
     fn write_predicate(&self) -> Result<Value, StatementError> {
-        match (&self.predicate, self.kind) {
-            (Predicate::Provenance(provenance), Some(kind)) => serde_json::to_value(WireProvenance::of(kind, provenance)?),
-            (Predicate::VerificationSummary(summary), _) => serde_json::to_value(WireSummary::of(summary)),
-            (Predicate::TestResult(result), _) => serde_json::to_value(result),
-            (Predicate::Provenance(_), None) => return Err(StatementError::Field("predicate.buildDefinition.buildType")),
+        match &self.predicate {
+            Predicate::Provenance(provenance) => serde_json::to_value(WireProvenance::of(self.kind, provenance)?),
+            Predicate::VerificationSummary(summary) => serde_json::to_value(WireSummary::of(summary)),
+            Predicate::TestResult(result) => serde_json::to_value(result),
         }
         .map_err(StatementError::Malformed)
     }
@@ -136,9 +149,9 @@ impl Statement {
         if wire.statement_type != STATEMENT_TYPE {
             return Err(StatementError::UnknownType(quoted(&wire.statement_type)));
         }
-        let subjects = read_subjects(wire.subject)?;
+        let (subjects, commit) = read_subjects(wire.subject)?;
         let (kind, predicate) = read_predicate(&wire.predicate_type, wire.predicate)?;
-        Ok(Self { kind, subjects, predicate })
+        Ok(Self { kind, subjects, commit, predicate })
     }
 }
 
@@ -146,40 +159,51 @@ fn read<T: DeserializeOwned>(value: Value) -> Result<T, StatementError> {
     serde_json::from_value(value).map_err(StatementError::Malformed)
 }
 
-impl WireSubject {
-    fn new(name: &str, digest: &Digest) -> Self {
-        Self { name: name.to_owned(), digest: WireDigest { sha256: digest.hex() } }
-    }
-}
-
-fn read_subjects(wire: Vec<WireSubject>) -> Result<BTreeMap<String, Digest>, StatementError> {
+/// The digests of files by name, and the commit if there is one.
+fn read_subjects(wire: Vec<WireSubject>) -> Result<(BTreeMap<String, Digest>, Option<String>), StatementError> {
     check_count("subjects", wire.len(), MAX_SUBJECTS)?;
-    let mut subjects = BTreeMap::new();
+    let (mut subjects, mut commit) = (BTreeMap::new(), None);
     for WireSubject { name, digest } in wire {
-        let digest = Digest::from_hex(&digest.sha256).map_err(|_| StatementError::Field("subject[].digest.sha256"))?;
-        if subjects.insert(name.clone(), digest).is_some() {
+        let is_known = match (digest.sha256, digest.git_commit) {
+            (Some(sha256), None) => {
+                let digest = Digest::from_hex(&sha256).map_err(|_| StatementError::Field("subject[].digest.sha256"))?;
+                subjects.insert(name.clone(), digest).is_some()
+            }
+            (None, Some(id)) if name == COMMIT && is_commit(&id) => commit.replace(id).is_some(),
+            _ => return Err(StatementError::Field("subject[].digest")),
+        };
+        if is_known {
             return Err(StatementError::DuplicateSubject(quoted(&name)));
         }
     }
-    Ok(subjects)
+    Ok((subjects, commit))
 }
 
-fn read_predicate(predicate_type: &str, value: Value) -> Result<(Option<Kind>, Predicate), StatementError> {
+/// 40 digits with SHA-1, 64 in a repository of the SHA-256 format.
+fn is_commit(id: &str) -> bool {
+    [40, 64].contains(&id.len()) && id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+fn read_predicate(predicate_type: &str, value: Value) -> Result<(Kind, Predicate), StatementError> {
     match predicate_type {
         PROVENANCE => {
             let (kind, provenance) = read::<WireProvenance>(value)?.read()?;
             check_descriptors("dependencies", &provenance.resolved_dependencies)?;
-            Ok((Some(kind), provenance.into()))
+            Ok((kind, provenance.into()))
         }
         VERIFICATION_SUMMARY => {
             let summary = read::<WireSummary>(value)?.read()?;
             check_count("attestations", summary.input_attestations.len(), MAX_DEPENDENCIES)?;
-            Ok((Some(Kind::Publication), summary.into()))
+            Ok((Kind::Publication, summary.into()))
         }
         TEST_RESULT => {
             let result: TestResult = read(value)?;
             check_descriptors("configurations", &result.configuration)?;
-            Ok((None, Predicate::TestResult(result)))
+            let tests = result.passed_tests.len() + result.warned_tests.len() + result.failed_tests.len();
+            check_count("tests", tests, MAX_DEPENDENCIES)?;
+            // Without a time nobody could tell whether the key was valid.
+            result.judged_on().ok_or(StatementError::Field("predicate.configuration[].annotations.judged_on"))?;
+            Ok((Kind::Verdict, result.into()))
         }
         other => Err(StatementError::UnknownPredicateType(quoted(other))),
     }

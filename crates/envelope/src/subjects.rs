@@ -33,6 +33,17 @@ pub fn outputs_index(outputs: &[&Artifact]) -> Result<Vec<u8>, CanonicalError> {
     canonical_json(&Index { outputs })
 }
 
+/// What the commit that a gate judged is called among the subjects.
+pub(crate) const COMMIT: &str = "commit";
+
+/// The commit that is a subject beside the manifest: the one that a gate judged.
+pub(crate) fn commit(document: &Document) -> Option<&str> {
+    match document {
+        Document::Verdict(manifest) => manifest.body.commit(),
+        _ => None,
+    }
+}
+
 /// Why a manifest's outputs cannot be subjects.
 #[derive(Debug, thiserror::Error)]
 pub enum SubjectError {

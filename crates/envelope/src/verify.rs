@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use assay_manifest::{Body, Digest, Document, Header, InputRef, Instant, Kind, MAX_MANIFEST_BYTES, Manifest, Role, RunId};
 
 use crate::bundle::Bundle;
-use crate::descriptor::of_input;
+use crate::descriptor::{ResourceDescriptor, of_input};
 use crate::error::VerifyError;
 use crate::predicate::{Predicate, predicate_type};
 use crate::statement::Statement;
@@ -116,7 +116,7 @@ pub fn verify(manifest: &[u8], bundle: &[u8], trust: &Trust, expect: &Expect<'_>
         return Err(VerifyError::BadSignature(fingerprint));
     }
     let statement = Statement::parse(&envelope.payload).map_err(VerifyError::Statement)?;
-    let stated = stated_kind(&statement, expect)?;
+    let stated = statement.kind;
     let signer = trust.identify(fingerprint, stated.signer(), statement.predicate.asserted_time())?;
     check_manifest_digest(&statement.subjects, stated, manifest_digest)?;
     let document = Document::parse(manifest).map_err(VerifyError::Manifest)?;
@@ -160,13 +160,6 @@ fn check_run(expected: &RunId, found: &RunId) -> Result<(), VerifyError> {
     Err(VerifyError::WrongRun { expected: expected.clone(), found: found.clone() })
 }
 
-/// The kind of manifest that the statement claims to be about. A gate's result is about none.
-fn stated_kind(statement: &Statement, expect: &Expect<'_>) -> Result<Kind, VerifyError> {
-    let kind = expect.kind.unwrap_or(Kind::Summary);
-    let found = statement.predicate.type_uri();
-    statement.kind.ok_or(VerifyError::WrongPredicateType { kind, expected: predicate_type(kind), found })
-}
-
 fn check_manifest_digest(subjects: &BTreeMap<String, Digest>, kind: Kind, found: Digest) -> Result<(), VerifyError> {
     let name = manifest_name(kind);
     match subjects.get(&name) {
@@ -187,6 +180,8 @@ fn check_statement(statement: &Statement, stated: Kind, document: &Document, man
     }
     let subjects = subjects::of(document, manifest).map_err(VerifyError::Subjects)?;
     check_subjects(&subjects, &statement.subjects)?;
+    check_commit(subjects::commit(document), statement.commit.as_deref())?;
+    check_result(&statement.predicate, document)?;
     check_inputs(&statement.predicate, document.header())
 }
 
@@ -207,24 +202,47 @@ fn check_subjects(expected: &BTreeMap<String, Digest>, stated: &BTreeMap<String,
     }
 }
 
+/// A gate's result is about the commit that its verdict names, and no other statement is about one.
+fn check_commit(expected: Option<&str>, stated: Option<&str>) -> Result<(), VerifyError> {
+    match (expected, stated) {
+        (expected, stated) if expected == stated => Ok(()),
+        (Some(_), None) => Err(VerifyError::SubjectMissing(subjects::COMMIT.to_owned())),
+        (expected, _) => Err(VerifyError::OtherCommit { expected: expected.map(ToOwned::to_owned) }),
+    }
+}
+
+fn check_result(predicate: &Predicate, document: &Document) -> Result<(), VerifyError> {
+    match (predicate, document) {
+        (Predicate::TestResult(result), Document::Verdict(verdict)) if !result.is_of(&verdict.body) => {
+            Err(VerifyError::OtherResult)
+        }
+        _ => Ok(()),
+    }
+}
+
 fn check_inputs(predicate: &Predicate, header: &Header) -> Result<(), VerifyError> {
     let missing = match predicate {
         Predicate::Provenance(provenance) => {
             check_run(&header.run_id, &provenance.run_id)?;
-            let listed: BTreeSet<_> = provenance.resolved_dependencies.iter().collect();
-            let inputs = header.inputs.iter().flat_map(|input| of_input(input).map(|descriptor| (input.kind, descriptor)));
-            let mut missing = inputs.filter(|(_, descriptor)| !listed.contains(descriptor));
-            missing.find_map(|(kind, descriptor)| descriptor.sha256().map(|digest| (kind, digest)))
+            missing_among(header, &provenance.resolved_dependencies)
         }
         Predicate::VerificationSummary(summary) => {
             let listed: BTreeSet<_> = summary.input_attestations.iter().collect();
             let missing = header.inputs.iter().find(|input| !listed.contains(input));
             missing.map(|input| (input.kind, input.bundle))
         }
-        Predicate::TestResult(_) => None,
+        Predicate::TestResult(result) => missing_among(header, &result.configuration),
     };
     match missing {
         Some((kind, digest)) => Err(VerifyError::DependencyMissing { kind, digest }),
         None => Ok(()),
     }
+}
+
+/// The first input that is not among what was listed.
+fn missing_among(header: &Header, listed: &[ResourceDescriptor]) -> Option<(Kind, Digest)> {
+    let listed: BTreeSet<_> = listed.iter().collect();
+    let inputs = header.inputs.iter().flat_map(|input| of_input(input).map(|descriptor| (input.kind, descriptor)));
+    let mut missing = inputs.filter(|(_, descriptor)| !listed.contains(descriptor));
+    missing.find_map(|(kind, descriptor)| descriptor.sha256().map(|digest| (kind, digest)))
 }

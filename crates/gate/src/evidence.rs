@@ -22,6 +22,12 @@ pub struct Run<'a> {
     pub parts: Vec<&'a ExecutionPart>,
     /// Its Summary, and how it is named.
     pub summary: (InputRef, &'a Summary),
+    /// The tree that it measured: the commit's, or where it measured no commit the digest of its definitions' files.
+    pub tree: String,
+    /// Who signed its chain, by name.
+    pub signers: Vec<String>,
+    /// Whether a trust policy says of every signer who it is.
+    pub established: bool,
 }
 
 /// A metric of a point on both sides.

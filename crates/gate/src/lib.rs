@@ -2,8 +2,9 @@
 //!
 //! Everything here is pure: a verdict is a function of what it names, so whoever has that can make it again, to the byte.
 //! [`rule`] holds the statistics of one family of metrics, [`sizing`] how many pairs it takes, [`evidence`] what a run's signed manifests
-//! say of both sides, and [`verdict`] puts them together.
+//! say of both sides, `checks` what one run can break by itself, and [`verdict`] puts them together.
 
+mod checks;
 mod curves;
 pub mod evidence;
 pub mod rule;

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use assay_manifest::{
-    Acknowledgement, Better, Change, Check, Comparison, Difference, Digest, GatePolicy, Instant, JudgedRun, MetricVerdict, Name,
-    NoiseFloor, Outcome, PointId, Reason, RunStatus, Sequence, Summary, TrialPair, Verdict,
+    Acknowledgement, Artifact, Better, CaseId, Change, Check, Comparison, Difference, Digest, GatePolicy, Instant, JudgedRun,
+    MetricVerdict, Name, NoiseFloor, Outcome, PointId, Reason, Sequence, TrialPair, Verdict,
 };
 use assay_stats::{Alternative, Curve, Limits, Samples, mann_whitney};
 
+use crate::checks::checks;
 use crate::curves::Curves;
 use crate::evidence::{Compared, Run, compared, confounded, differences, unit};
 use crate::rule::{BOUND_ALPHA, Effect, Judged, Learned, Rules, Series, Why, judge_by, share};
@@ -35,6 +36,10 @@ pub struct Question<'a> {
     pub judged_on: Instant,
     /// What earlier runs teach.
     pub learned: Option<History>,
+    /// How the candidate's own rules differ from these.
+    pub policy_changes: Vec<Difference>,
+    /// The files that rules and acknowledgements were read from.
+    pub files: Vec<Artifact>,
 }
 
 /// What earlier runs teach about noise.
@@ -55,8 +60,8 @@ pub enum Refusal {
     /// The run compares nothing.
     #[error("the pipeline of run `{0}` has no `comparison`, so there is nothing to judge")]
     NoComparison(String),
-    /// Runs of different definitions are no one experiment.
-    #[error("run `{other}` was made from other files than run `{first}`, so their pairs are not one experiment")]
+    /// Runs of different trees are no one experiment.
+    #[error("run `{other}` measured another tree than run `{first}`, so their pairs are not one experiment")]
     OtherTree {
         /// The first run.
         first: String,
@@ -119,9 +124,9 @@ pub fn judge(question: &Question<'_>) -> Result<Verdict, Refusal> {
     let mut metrics: Vec<MetricVerdict> = verdicts.into_values().collect();
     for metric in &mut metrics {
         weaken(metric, confounded.as_deref(), &differences);
-        acknowledge(metric, question);
+        acknowledge(metric, comparison, question);
     }
-    let checks: Vec<Check> = question.runs.iter().map(validity).collect();
+    let checks: Vec<Check> = question.runs.iter().flat_map(|run| checks(run, comparison, &question.policy)).collect();
     let mut reasons = reasons(&metrics, &checks, question);
     let outcome = outcome(&metrics, &checks, &mut reasons);
     let blocks = outcome == Outcome::Regressed || (outcome == Outcome::Inconclusive && question.policy.block_on_inconclusive);
@@ -141,17 +146,19 @@ pub fn judge(question: &Question<'_>) -> Result<Verdict, Refusal> {
         sequence: question.sequence.clone(),
         judged_on: question.judged_on,
         acknowledgements: question.acknowledgements.clone(),
+        policy_changes: question.policy_changes.clone(),
         differences,
         checks,
         metrics,
+        files: question.files.clone(),
     })
 }
 
 fn one_experiment(first: &Run<'_>, runs: &[Run<'_>]) -> Result<(), Refusal> {
-    match runs
-        .iter()
-        .find(|run| run.source.files_digest != first.source.files_digest || run.plan.comparison != first.plan.comparison)
-    {
+    match runs.iter().find(|run| {
+        let same_files = run.source.files_digest == first.source.files_digest;
+        run.tree != first.tree || !same_files || run.plan.comparison != first.plan.comparison
+    }) {
         Some(other) => Err(Refusal::OtherTree { first: first.run_id.to_string(), other: other.run_id.to_string() }),
         None => Ok(()),
     }
@@ -163,7 +170,9 @@ fn judged_run(run: &Run<'_>) -> JudgedRun {
         summary: run.summary.0,
         plan_digest: run.summary.1.plan_digest,
         commit: run.source.commit.clone(),
-        files_digest: run.source.files_digest,
+        tree: run.tree.clone(),
+        signers: run.signers.clone(),
+        established: run.established,
     }
 }
 
@@ -303,40 +312,38 @@ fn weaken(metric: &mut MetricVerdict, confounded: Option<&str>, differences: &[D
 }
 
 /// A regression that people accepted beforehand passes, as long as it is no larger than they accepted and the acceptance has not expired.
-fn acknowledge(metric: &mut MetricVerdict, question: &Question<'_>) {
+fn acknowledge(metric: &mut MetricVerdict, comparison: &Comparison, question: &Question<'_>) {
     if metric.outcome != Outcome::Regressed {
         return;
     }
     let Some(change) = &metric.change else { return };
     let worse = if metric.better == Better::Lower { change.ratio } else { 1.0 / change.ratio } - 1.0;
-    let mut about = question.acknowledgements.iter().filter(|accepted| {
-        accepted.metric == metric.metric
-            || accepted.metric == format!("{}/{}/{}", metric.workload, metric.point_id, metric.metric)
-    });
-    let Some(accepted) = about.next() else { return };
-    metric.reason = Some(if accepted.expires <= question.judged_on {
-        Reason::new("acknowledgement_expired", format!("`{}` accepted it until {}", accepted.path, accepted.expires.to_seconds()))
-    } else if worse > accepted.accepts {
-        let text = format!("`{}` accepts {}, and this is {}", accepted.path, percent(accepted.accepts), percent(worse));
-        Reason::new("beyond_acknowledgement", text)
-    } else {
-        metric.acknowledged = Some(accepted.path.clone());
-        Reason::new("acknowledged", format!("`{}` accepts it: {}", accepted.path, accepted.reason))
-    });
+    let case = CaseId::of(&metric.workload, &comparison.candidate.target, &comparison.candidate.variant);
+    let about = |accepted: &&Acknowledgement| {
+        accepted.applies
+            && accepted.case == case
+            && accepted.metric == metric.metric
+            && accepted.point.as_ref().is_none_or(|point| *point == metric.point_id)
+    };
+    // Whichever accepts it lets it pass; where none does, the first says why.
+    let answers = question.acknowledgements.iter().filter(about).map(|accepted| answer(accepted, worse, question.judged_on));
+    let answers: Vec<_> = answers.collect();
+    let Some((path, why)) = answers.iter().find(|(path, _)| path.is_some()).or(answers.first()) else { return };
+    metric.acknowledged.clone_from(path);
+    metric.reason = Some(why.clone());
 }
 
-/// Whether the run measured what it planned.
-fn validity(run: &Run<'_>) -> Check {
-    let Summary { status, .. } = run.summary.1;
-    Check {
-        name: "validity".to_owned(),
-        subject: format!("run {}", run.run_id),
-        passed: *status == RunStatus::Succeeded,
-        detail: match status {
-            RunStatus::Succeeded => "every planned trial counts".to_owned(),
-            RunStatus::Partial => "some planned trials have no valid attempt".to_owned(),
-            RunStatus::Failed => "no trial counts".to_owned(),
-        },
+/// The file's path where it accepts a change so much for the worse, and what it says in words.
+fn answer(accepted: &Acknowledgement, worse: f64, judged_on: Instant) -> (Option<String>, Reason) {
+    if accepted.expires <= judged_on {
+        let text = format!("`{}` accepted it until {}", accepted.path, accepted.expires.to_seconds());
+        (None, Reason::new("acknowledgement_expired", text))
+    } else if worse > accepted.accepts {
+        let text = format!("`{}` accepts {}, and this is {}", accepted.path, percent(accepted.accepts), percent(worse));
+        (None, Reason::new("beyond_acknowledgement", text))
+    } else {
+        let text = format!("`{}` accepts it: {}", accepted.path, accepted.reason);
+        (Some(accepted.path.clone()), Reason::new("acknowledged", text))
     }
 }
 
@@ -348,15 +355,13 @@ fn reasons(metrics: &[MetricVerdict], checks: &[Check], question: &Question<'_>)
         primary().filter(|metric| metric.outcome == Outcome::Regressed && metric.acknowledged.is_none()).map(|metric| {
             let change = metric.change.as_ref().map_or(1.0, |change| change.ratio) - 1.0;
             let budget = percent(question.policy.budget);
-            Reason::new(
-                "regressed",
-                format!("{} changed by {:+.1} %, beyond the budget of {budget}", where_at(metric), change * 100.0),
-            )
+            let text = format!("{} changed by {:+.1} %, beyond the budget of {budget}", where_at(metric), change * 100.0);
+            let not_accepted = metric.reason.as_ref().map(|reason| format!("; {}", reason.detail)).unwrap_or_default();
+            Reason::new("regressed", format!("{text}{not_accepted}"))
         });
-    let failed = checks
-        .iter()
-        .filter(|check| !check.passed)
-        .map(|check| Reason::new(&check.name, format!("{}: {}", check.subject, check.detail)));
+    let mut failed: Vec<&Check> = checks.iter().filter(|check| !check.passed).collect();
+    failed.sort_by_key(|check| !check.blocks);
+    let failed = failed.into_iter().map(|check| Reason::new(&check.name, format!("{}: {}", check.subject, check.detail)));
     let inconclusive = primary().filter(|metric| metric.outcome == Outcome::Inconclusive).map(|metric| {
         let why = metric.reason.as_ref().map_or("", |reason| reason.detail.as_str());
         Reason::new("inconclusive", format!("{}: {why}", where_at(metric)))
@@ -369,12 +374,12 @@ fn outcome(metrics: &[MetricVerdict], checks: &[Check], reasons: &mut Vec<Reason
     let primary: Vec<_> = metrics.iter().filter(|metric| metric.primary).collect();
     if primary.is_empty() {
         reasons.push(Reason::new("nothing_judged", "no compared point reports a primary metric"));
-        return Outcome::Inconclusive;
     }
     let is = |outcome: Outcome| primary.iter().any(|metric| metric.outcome == outcome && metric.acknowledged.is_none());
-    if is(Outcome::Regressed) {
+    let fails = |blocks: bool| checks.iter().any(|check| !check.passed && check.blocks == blocks);
+    if is(Outcome::Regressed) || fails(true) {
         Outcome::Regressed
-    } else if is(Outcome::Inconclusive) || checks.iter().any(|check| !check.passed) {
+    } else if primary.is_empty() || is(Outcome::Inconclusive) || fails(false) {
         Outcome::Inconclusive
     } else if is(Outcome::Improved) {
         Outcome::Improved

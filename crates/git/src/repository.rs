@@ -12,7 +12,7 @@ use assay_manifest::GitObjectKind;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::object::{CommitInfo, Entry, MAX_COMMIT_BYTES, MAX_TREE_BYTES, Oid, parse_commit, parse_tree};
+use crate::object::{CommitInfo, Entry, EntryKind, MAX_COMMIT_BYTES, MAX_TREE_BYTES, Oid, parse_commit, parse_tree};
 use crate::offline::RawObject;
 use crate::path::check_path;
 use crate::walk::{self, FileEntry, PathProblem};
@@ -133,6 +133,33 @@ impl Repository {
         let mut folders = Folders::of(self);
         let Some(entry) = walk::find(commit.info.tree, path, |oid| folders.open(oid))? else { return Ok(None) };
         Ok(Some(FileAt { bytes: self.blob(entry, path)?, executable: entry.executable }))
+    }
+
+    /// The files that lie right in `folder` in a commit, by their paths; none where the commit has no such folder.
+    pub fn files_at(&self, commit: &Commit, folder: &str) -> Result<Vec<String>, Error> {
+        check_path(folder)?;
+        let mut folders = Folders::of(self);
+        let mut entries = folders.open(commit.info.tree)?;
+        for part in folder.split('/') {
+            let inner = entries.iter().find(|entry| entry.kind == EntryKind::Folder && entry.name == part.as_bytes());
+            let Some(inner) = inner.map(|entry| entry.oid) else { return Ok(Vec::new()) };
+            entries = folders.open(inner)?;
+        }
+        let files = entries.iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. }));
+        let mut paths = Vec::new();
+        for name in files.filter_map(|entry| std::str::from_utf8(&entry.name).ok()) {
+            if paths.len() == MAX_FILES {
+                return Err(Error::TooManyFiles { count: paths.len() + 1, limit: MAX_FILES });
+            }
+            paths.push(format!("{folder}/{name}"));
+        }
+        Ok(paths)
+    }
+
+    /// Whether `later` is `commit` or comes after it. Commits that this repository does not have come after nothing.
+    pub fn has_come_to(&self, commit: Oid, later: Oid) -> bool {
+        let (Ok(commit), Ok(later)) = (to_git(commit), to_git(later)) else { return false };
+        commit == later || self.0.graph_descendant_of(later, commit).unwrap_or(false)
     }
 
     /// The file at `path` in the work tree, as it is now. `None` where nothing is there. Follows no symbolic link.

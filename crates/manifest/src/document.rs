@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Artifact, CanonicalError, Checkpoint, Collection, Digest, Environment, ExecutionPart, Plan, Publication, Recording, RunEnd,
-    RunId, Source, Summary, canonical_json,
+    RunId, Source, Summary, Verdict, canonical_json,
 };
 
 /// The version that every manifest of this build carries.
@@ -93,6 +93,10 @@ impl Role {
     /// The roles that a run on one machine needs a key for: the source and the six stages.
     pub const RUN: [Self; 7] =
         [Self::Source, Self::Plan, Self::Provision, Self::Execute, Self::Collect, Self::Reduce, Self::Publish];
+
+    /// The roles that a person's machine has a key for: those of a run, and the gate.
+    pub const LOCAL: [Self; 8] =
+        [Self::Source, Self::Plan, Self::Provision, Self::Execute, Self::Collect, Self::Reduce, Self::Publish, Self::Gate];
 }
 
 words!(
@@ -118,6 +122,8 @@ words!(
     RunEnd = "run_end",
     /// One finished attempt, kept for resume.
     Checkpoint = "checkpoint",
+    /// How a gate decided.
+    Verdict = "verdict",
 );
 
 impl Kind {
@@ -131,6 +137,7 @@ impl Kind {
             Self::Recording | Self::Collection => Role::Collect,
             Self::Summary => Role::Reduce,
             Self::Publication => Role::Publish,
+            Self::Verdict => Role::Gate,
         }
     }
 
@@ -153,6 +160,7 @@ impl Kind {
                 Self::Summary,
             ],
             Self::RunEnd => Self::ALL,
+            Self::Verdict => &[Self::Summary, Self::Verdict],
         }
     }
 }
@@ -329,7 +337,7 @@ macro_rules! documents {
         }
     };
 }
-documents!(Source, Plan, Environment, ExecutionPart, Recording, Collection, Summary, Publication, RunEnd, Checkpoint);
+documents!(Source, Plan, Environment, ExecutionPart, Recording, Collection, Summary, Publication, RunEnd, Checkpoint, Verdict);
 
 /// The JSON Schema of a manifest kind, generated from the types, and narrowed to that one kind and version.
 pub fn schema(kind: Kind) -> serde_json::Value {

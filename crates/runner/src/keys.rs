@@ -67,13 +67,13 @@ impl LocalKeys {
 
     /// The roles that have no key yet.
     pub fn missing(&self) -> Vec<Role> {
-        Role::RUN.into_iter().filter(|role| !self.config.private_key(*role).exists()).collect()
+        Role::LOCAL.into_iter().filter(|role| !self.config.private_key(*role).exists()).collect()
     }
 
-    /// Unlocks every key of a run, each once. Unlocking is meant to be slow, so the machine's CPUs share it.
-    pub fn unlock(&self, password: &[u8]) -> Result<KeyRing, Failure> {
+    /// Unlocks the keys of these roles, each once. Unlocking is meant to be slow, so the machine's CPUs share it.
+    pub fn unlock(&self, roles: &[Role], password: &[u8]) -> Result<KeyRing, Failure> {
         let unlocked = std::thread::scope(|scope| {
-            let threads: Vec<_> = Role::RUN.map(|role| scope.spawn(move || self.unlock_one(role, password))).into();
+            let threads: Vec<_> = roles.iter().map(|role| scope.spawn(move || self.unlock_one(*role, password))).collect();
             threads
                 .into_iter()
                 .map(|thread| match thread.join() {
@@ -91,13 +91,14 @@ impl LocalKeys {
 
     /// The public keys, by role.
     pub fn public_keys(&self) -> Result<Vec<(Role, PublicKey)>, Failure> {
-        let public = |role| {
-            let path = self.config.public_key(role);
-            let key = PublicKey::from_pem(&read_key(&path)?)
-                .map_err(|error| Failure::environment("key", format!("`{}` is no public key", path.display())).because(&error))?;
-            Ok((role, key))
-        };
-        Role::RUN.into_iter().map(public).collect()
+        Role::LOCAL.into_iter().map(|role| Ok((role, self.public_key(role)?))).collect()
+    }
+
+    /// The public key of a role.
+    pub fn public_key(&self, role: Role) -> Result<PublicKey, Failure> {
+        let path = self.config.public_key(role);
+        PublicKey::from_pem(&read_key(&path)?)
+            .map_err(|error| Failure::environment("key", format!("`{}` is no public key", path.display())).because(&error))
     }
 }
 
@@ -214,13 +215,13 @@ mod tests {
         static MADE: OnceLock<tempfile::TempDir> = OnceLock::new();
         let made = MADE.get_or_init(|| {
             let folder = tempfile::tempdir().expect("a folder");
-            assert_eq!(init_keys(&Config::at(folder.path()), b"open", ScryptCost::Cheap), Ok(Role::RUN.to_vec()));
+            assert_eq!(init_keys(&Config::at(folder.path()), b"open", ScryptCost::Cheap), Ok(Role::LOCAL.to_vec()));
             folder
         });
         let (from, folder) = (Config::at(made.path()), tempfile::tempdir().expect("a folder"));
         let to = Config::at(folder.path().join("assay"));
         make_private_folder(&to.folder().join("keys")).expect("a folder");
-        let pairs = Role::RUN.map(|role| [from.private_key(role), from.public_key(role)]).concat();
+        let pairs = Role::LOCAL.map(|role| [from.private_key(role), from.public_key(role)]).concat();
         for path in pairs.iter().chain([&from.trust()]) {
             let inside = path.strip_prefix(from.folder()).expect("inside");
             fs::copy(path, to.folder().join(inside)).expect("copied");
@@ -267,7 +268,7 @@ mod tests {
     fn unlocked_keys_are_those_of_the_trust_root() {
         let (_folder, config) = initialised();
         let keys = LocalKeys::of(&config);
-        let ring = keys.unlock(b"open").expect("the right password");
+        let ring = keys.unlock(&Role::LOCAL, b"open").expect("the right password");
         for (role, public) in keys.public_keys().expect("public keys") {
             assert_eq!(ring.public(role), Ok(&public));
             assert_eq!(ring.signer(role).expect("a signer").public_key(), &public);
@@ -278,7 +279,7 @@ mod tests {
     #[test]
     fn a_wrong_password_is_named_with_its_key() {
         let (_folder, config) = initialised();
-        let failure = LocalKeys::of(&config).unlock(b"wrong").err().expect("locked");
+        let failure = LocalKeys::of(&config).unlock(&Role::RUN, b"wrong").err().expect("locked");
         assert_eq!(failure.code, "key_locked");
         assert_eq!(failure.message, format!("cannot unlock the key `{}`", config.private_key(Role::Source).display()));
         insta::assert_snapshot!(failure.hint.unwrap_or_default(), @"set COSIGN_PASSWORD to the key's password");
@@ -298,7 +299,7 @@ mod tests {
         assert_eq!(names.len(), Role::RUN.len() + 2);
         assert!(names.contains(&"colleague".to_owned()) && names.contains(&"local-plan".to_owned()));
         assert!(names.last().expect("the new key").starts_with("local-plan-"), "{names:?}");
-        LocalKeys::of(&config).unlock(b"open").expect("all of them");
+        LocalKeys::of(&config).unlock(&Role::LOCAL, b"open").expect("all of them");
     }
 
     #[test]
@@ -320,7 +321,7 @@ mod tests {
         });
         assert_eq!(made, Role::RUN.len());
         let keys = LocalKeys::of(&config);
-        let ring = keys.unlock(b"").expect("unlocked");
+        let ring = keys.unlock(&Role::RUN, b"").expect("unlocked");
         assert!(keys.public_keys().expect("public keys").iter().all(|(role, key)| ring.public(*role) == Ok(key)));
     }
 

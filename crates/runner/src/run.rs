@@ -113,7 +113,7 @@ impl Run {
         let lock = RunLock::take(&home.join("locks"), &run_id)?;
         let source = read.store(&store)?;
         check_same_source(&store, &run_id, &source)?;
-        let keys = LocalKeys::of(config).unlock(password)?;
+        let keys = LocalKeys::of(config).unlock(&Role::RUN, password)?;
         let trust = match &spec.trust {
             None => load_trust(&store, &config.trust().display().to_string())?.1,
             Some(policy) => trusted_in_cluster(&store, policy, &keys)?,

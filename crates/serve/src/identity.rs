@@ -94,6 +94,8 @@ fn owner(path: &str) -> Option<Identity> {
         ("ceilings", _, None) => Role::Provision,
         // Whoever copies a run writes what all of its stages have written.
         ("fetched", _, None) => return Some(Identity::Run),
+        // A gate judges runs that are over, in the place of a person.
+        ("gates", _, Some(_)) => return Some(Identity::Run),
         _ => return None,
     };
     Some(Identity::Role(role))
@@ -165,6 +167,7 @@ mod tests {
         assert_eq!(creators("warehouse/outcome_fact/_delta_log/00000000000000000000.json"), ["run", "publish"]);
         assert_eq!(creators("fetched/r"), ["run"]);
         assert_eq!(creators("ceilings/00ff"), ["run", "provision"]);
+        assert_eq!(creators("gates/pr-17/000001"), ["run"]);
         assert_eq!(creators("staging/0123456789abcdef"), ALL);
         assert_eq!(creators(&blob()), ALL);
         for path in
@@ -184,6 +187,7 @@ mod tests {
         assert_eq!(replacers("runs/r/source"), [""; 0]);
         assert_eq!(replacers("runs/r/publish/00ff/accepted/0"), [""; 0]);
         assert_eq!(replacers("ceilings/00ff"), [""; 0]);
+        assert_eq!(replacers("gates/pr-17/000001"), [""; 0]);
         assert_eq!(replacers("staging/0123456789abcdef"), [""; 0]);
         assert_eq!(replacers("warehouse/t/_delta_log/00000000000000000020.json"), [""; 0]);
         assert_eq!(replacers("warehouse/t/_delta_log/00000000000000000020.checkpoint.parquet"), ["run", "publish"]);

@@ -219,11 +219,13 @@ pub(crate) use read_from_text;
 
 read_from_text!(
     assay_manifest::Better,
+    assay_manifest::CaseId,
     assay_manifest::InferenceApi,
     assay_manifest::Intent,
     assay_manifest::Isolation,
     assay_manifest::Name,
     assay_manifest::Placement,
+    assay_manifest::PointId,
     assay_manifest::Role,
     assay_manifest::RunId,
     assay_manifest::TargetKind,

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::acknowledgement::Acknowledgement;
 use crate::check::check;
 use crate::checked::Checked;
 use crate::field::Table;
 use crate::pipeline::Pipeline;
 use crate::problem::{Problem, Problems, Source, Span, did_you_mean, quote};
-use crate::tables::{API_VERSION, PIPELINE, TRUST_POLICY, WORKLOAD};
+use crate::tables::{ACKNOWLEDGEMENT, API_VERSION, PIPELINE, TRUST_POLICY, WORKLOAD};
 use crate::trust::TrustPolicy;
 use crate::workload::Workload;
 use crate::yaml::{Node, Value, parse};
@@ -22,11 +23,13 @@ pub enum DefinitionKind {
     Workload,
     /// Who may sign what.
     TrustPolicy,
+    /// A change for the worse that is accepted.
+    Acknowledgement,
 }
 
 impl DefinitionKind {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Pipeline, Self::Workload, Self::TrustPolicy];
+    pub const ALL: [Self; 4] = [Self::Pipeline, Self::Workload, Self::TrustPolicy, Self::Acknowledgement];
 
     /// The word in a file's `kind`.
     pub fn as_str(self) -> &'static str {
@@ -38,6 +41,7 @@ impl DefinitionKind {
             Self::Pipeline => &PIPELINE,
             Self::Workload => &WORKLOAD,
             Self::TrustPolicy => &TRUST_POLICY,
+            Self::Acknowledgement => &ACKNOWLEDGEMENT,
         }
     }
 }
@@ -54,7 +58,8 @@ impl std::str::FromStr for DefinitionKind {
     fn from_str(text: &str) -> Result<Self, String> {
         let kind = Self::ALL.into_iter().find(|kind| kind.as_str() == text);
         kind.ok_or_else(|| {
-            format!("{} is not a kind of definition: expected one of Pipeline, Workload, TrustPolicy", quote(text))
+            let known = Self::ALL.map(Self::as_str).join(", ");
+            format!("{} is not a kind of definition: expected one of {known}", quote(text))
         })
     }
 }
@@ -68,6 +73,8 @@ pub enum Definition {
     Workload(Box<Workload>),
     /// A trust policy.
     TrustPolicy(Box<TrustPolicy>),
+    /// An acknowledgement.
+    Acknowledgement(Box<Acknowledgement>),
 }
 
 impl Definition {
@@ -81,6 +88,9 @@ impl Definition {
             DefinitionKind::Pipeline => read::<Pipeline>(&node, problems).map(|pipeline| Self::Pipeline(Box::new(pipeline))),
             DefinitionKind::Workload => read::<Workload>(&node, problems).map(|workload| Self::Workload(Box::new(workload))),
             DefinitionKind::TrustPolicy => read::<TrustPolicy>(&node, problems).map(|policy| Self::TrustPolicy(Box::new(policy))),
+            DefinitionKind::Acknowledgement => {
+                read::<Acknowledgement>(&node, problems).map(|accepted| Self::Acknowledgement(Box::new(accepted)))
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use assay_manifest::{Digest, Instant, Name, RunId};
+use assay_manifest::{CaseId, Digest, Instant, Name, RunId};
 
 use crate::lengths::Scenario;
 
@@ -85,6 +85,25 @@ pub(crate) static RUN_ID: Format = Format {
     example: "nightly-2026-11-20",
     max: 40,
     normal: |text| keep_if(text, RunId::new(text).is_ok(), "lower-case letters, digits and inner hyphens, at most 40 characters"),
+};
+
+pub(crate) static CASE_ID: Format = Format {
+    what: "a case",
+    pattern: "^[a-z0-9-]+\\.[a-z0-9-]+\\.[a-z0-9-]+$",
+    example: "chat.llama-8b.default",
+    max: 122,
+    normal: |text| keep_if(text, text.parse::<CaseId>().is_ok(), "the names of workload, target and variant with dots between"),
+};
+
+pub(crate) static COMMIT: Format = Format {
+    what: "a commit",
+    pattern: "^[0-9a-f]{40}$",
+    example: "3f786850e387550fdab836ed7e6dc881de23001b",
+    max: 40,
+    normal: |text| {
+        let accepted = text.len() == 40 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        keep_if(text, accepted, "40 lower-case hexadecimal digits")
+    },
 };
 
 pub(crate) static ENV_NAME: Format = Format {

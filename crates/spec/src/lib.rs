@@ -1,4 +1,5 @@
-//! The definitions that people write as YAML: pipelines, workloads and trust policies. Parse, check, expand.
+//! The definitions that people write as YAML: pipelines, workloads, trust policies and acknowledgements. Parse, check,
+//! expand.
 //!
 //! A file goes one way: text becomes a tree whose every key and value knows its place (`yaml`); a field table checks the tree,
 //! fills in defaults and reports every problem in one go; checks between fields follow; a reader then takes typed values out of
@@ -6,6 +7,7 @@
 //!
 //! This is the only crate that reads YAML. It does no I/O: callers bring bytes, and [`closure`] asks them for more.
 
+mod acknowledgement;
 mod check;
 mod checked;
 mod closure;
@@ -31,6 +33,7 @@ mod yaml;
 #[cfg(test)]
 mod tests;
 
+pub use acknowledgement::{ACKNOWLEDGEMENTS, Accepted, Acknowledgement};
 pub use check::NO_CREDENTIALS;
 pub use closure::{Closure, ClosureError, ClosureFile, MAX_CLOSURE_BYTES, MAX_CLOSURE_FILES, MAX_FILE_BYTES, ReadFile, closure};
 pub use definition::{Definition, DefinitionKind};

@@ -200,6 +200,16 @@ pub struct Gate {
     pub budget_pct: f64,
     /// Whether an inconclusive verdict blocks too.
     pub block_on_inconclusive: bool,
+    /// Which share of false alarms among alarms is let pass, over all looks.
+    pub q: f64,
+    /// The share of `q` that each look spends.
+    pub looks: Vec<f64>,
+    /// Whether a point of the candidate that misses its SLOs blocks.
+    pub slo: bool,
+    /// How many percent of the candidate's requests may fail at any point.
+    pub max_error_rate_pct: Option<f64>,
+    /// How many percent the candidate's mean output length may lie from the baseline's.
+    pub max_output_drift_pct: Option<f64>,
 }
 
 /// A stage of the chain and what the pipeline overrides.
@@ -372,6 +382,13 @@ fn check_gates(spec: &Checked, problems: &mut Problems<'_>) {
     if let Some(gate) = spec.member("gates").and_then(|gates| gates.items().first()).filter(|_| !has_other_side) {
         let message = "a gate needs something to compare with";
         problems.hinted(gate.span, message, "write `comparison` or `baseline`");
+    }
+    for looks in spec.member("gates").map_or(&[][..], Checked::items).iter().filter_map(|gate| gate.member("looks")) {
+        let shares: f64 = looks.items().iter().filter_map(f64::read).sum();
+        // Three thirds, written as people write them, are one.
+        if shares > 1.0 + 1e-9 {
+            problems.at(looks.span, format!("the shares of `looks` add up to {shares:.3}, more than all of `q`"));
+        }
     }
 }
 
@@ -625,6 +642,11 @@ impl Read for Gate {
             metrics: gate.get("metrics")?,
             budget_pct: gate.get("budget_pct")?,
             block_on_inconclusive: gate.get("block_on_inconclusive")?,
+            q: gate.get("q")?,
+            looks: gate.get("looks")?,
+            slo: gate.get("slo")?,
+            max_error_rate_pct: gate.get("max_error_rate_pct")?,
+            max_output_drift_pct: gate.get("max_output_drift_pct")?,
         })
     }
 }

@@ -1,4 +1,4 @@
-//! The field tables: what a Pipeline, a Workload and a TrustPolicy are made of.
+//! The field tables: what a Pipeline, a Workload, a TrustPolicy and an Acknowledgement are made of.
 //!
 //! This is the one place that says so. A field is added here, read in the reader of its kind, and is then checked, documented,
 //! suggested and in the JSON Schema. A default never changes within an apiVersion, because it is left out of digests.
@@ -7,9 +7,9 @@ mod pod;
 
 use crate::field::{Choice, Rule, Table, Type, Unique, choice, default, optional, required};
 use crate::format::{
-    BRANCH, CRON, CURRENCY, DATE, DURATION, DURATION_OR_NONE, ENV_NAME, HEADER, HOST, HTTP_PATH, HTTP_URL, HTTPS_URL, IMAGE,
-    INSTANT, LABEL, LATENCY, MEMBER, METRIC, NAME, OBJECT_NAME, PATH, PUBLIC_KEY, QUANTITY, REMOTE, RUN_ID, SCENARIO, SEED,
-    SHA256, SQL_PATH, TEXT, TIMEZONE, UNIT, WORD,
+    BRANCH, CASE_ID, COMMIT, CRON, CURRENCY, DATE, DURATION, DURATION_OR_NONE, ENV_NAME, HEADER, HOST, HTTP_PATH, HTTP_URL,
+    HTTPS_URL, IMAGE, INSTANT, LABEL, LATENCY, MEMBER, METRIC, NAME, OBJECT_NAME, PATH, PUBLIC_KEY, QUANTITY, REMOTE, RUN_ID,
+    SCENARIO, SEED, SHA256, SQL_PATH, TEXT, TIMEZONE, UNIT, WORD,
 };
 use crate::lengths::MAX_TOKENS;
 
@@ -644,9 +644,36 @@ static GATE: Table = Table {
             "A change for the worse up to this is let pass.",
         ),
         default("block_on_inconclusive", &Type::Bool, "false", "Whether an inconclusive verdict blocks too."),
+        default(
+            "q",
+            &Type::Number { min: 0.0, above_min: true, max: 0.5 },
+            "0.05",
+            "Which share of false alarms among alarms is let pass, over all looks.",
+        ),
+        default(
+            "looks",
+            &Type::List { item: &SHARE, min: 1, max: MAX_LOOKS, unique: Unique::No },
+            "[1]",
+            "How often the same tree may be judged, each time with the trials of one more run: the share of `q` that each look spends. They \
+             add up to at most 1.",
+        ),
+        default("slo", &Type::Bool, "false", "Whether a point of the candidate that misses its SLOs blocks."),
+        optional(
+            "max_error_rate_pct",
+            &Type::Number { min: 0.0, above_min: false, max: 100.0 },
+            "How many of the candidate's requests may fail at any point; more block.",
+        ),
+        optional(
+            "max_output_drift_pct",
+            &Type::Number { min: 0.0, above_min: true, max: 100.0 },
+            "How far the candidate's mean output length may lie from the baseline's at any point; more block.",
+        ),
     ],
     rules: &[],
 };
+static SHARE: Type = Type::Number { min: 0.0, above_min: true, max: 1.0 };
+/// More looks spend more than they find.
+const MAX_LOOKS: usize = 3;
 pub(crate) static STAGES: [Choice; 6] = [
     choice("plan", "Expands and pins. Timeout 10m."),
     choice("provision", "Brings targets up, records the environment. Timeout 30m."),
@@ -810,6 +837,56 @@ static SIGNER: Table = Table {
     rules: &[],
 };
 
+/// An acknowledgement file.
+pub(crate) static ACKNOWLEDGEMENT: Table = Table {
+    name: "Acknowledgement",
+    doc: "Accepts one change for the worse beforehand, at `pipelines/acks/<name>.yaml` of the branch that is merged into. A larger change \
+          still blocks, and so does every other one.",
+    by: None,
+    fields: &[
+        required("apiVersion", &Type::Choice(&VERSION_CHOICE), "The version of the format."),
+        required("kind", &Type::Choice(&[choice("Acknowledgement", "An acknowledgement.")]), "What the file defines."),
+        required("metadata", &Type::Object(&METADATA), "What it is called and whose it is."),
+        required("spec", &Type::Object(&ACKNOWLEDGED), "What is accepted."),
+    ],
+    rules: &[],
+};
+static ACKNOWLEDGED: Table = Table {
+    name: "acknowledgement",
+    doc: "What is accepted, where, by whom and until when.",
+    by: None,
+    fields: &[
+        required("case", &Type::Text(&CASE_ID), "The candidate's case: `workload.target.variant`."),
+        optional("point", &NAME_TYPE, "The point; every point of the case if left out."),
+        required("metric", &METRIC_TYPE, "The metric."),
+        required(
+            "accepts_pct",
+            &Type::Number { min: 0.0, above_min: true, max: 1000.0 },
+            "The largest change for the worse that is accepted.",
+        ),
+        optional(
+            "pull_request",
+            &Type::Integer { min: 1, max: 1_000_000_000 },
+            "The pull request whose change is accepted, by its number.",
+        ),
+        optional("range", &Type::Object(&RANGE), "The commits whose change is accepted."),
+        required("reason", &TEXT_TYPE, "Why."),
+        required("approver", &TEXT_TYPE, "Who approved it."),
+        required("expires", &Type::Text(&INSTANT), "From this instant on it accepts nothing, loudly."),
+    ],
+    rules: &[Rule::ExactlyOne(&["pull_request", "range"])],
+};
+static RANGE: Table = Table {
+    name: "range",
+    doc: "Commits from a base, which is not among them, to a merge, which is.",
+    by: None,
+    fields: &[
+        required("base", &Type::Text(&COMMIT), "The commit before the change."),
+        required("merge", &Type::Text(&COMMIT), "The commit that brought it in."),
+    ],
+    rules: &[],
+};
+
 /// Every table, for the tests that hold them to their word.
 #[cfg(test)]
 pub(crate) fn all_tables() -> Vec<&'static Table> {
@@ -829,7 +906,7 @@ pub(crate) fn all_tables() -> Vec<&'static Table> {
         }
     }
     let mut found = Vec::new();
-    for table in [&WORKLOAD, &PIPELINE, &TRUST_POLICY] {
+    for table in [&WORKLOAD, &PIPELINE, &TRUST_POLICY, &ACKNOWLEDGEMENT] {
         found.push(table);
         table.fields.iter().for_each(|field| visit(field.kind, &mut found));
     }

@@ -19,7 +19,7 @@ pub fn validate<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec
                 problems.extend(twice(&workloads, &workload));
                 workloads.push(*workload);
             }
-            Ok(Definition::TrustPolicy(_)) => {}
+            Ok(Definition::TrustPolicy(_) | Definition::Acknowledgement(_)) => {}
             Err(found) => problems.extend(found),
         }
     }

@@ -1,7 +1,7 @@
 //! Where the results of a run are found in the store, and what decides whether two calls of a stage are the same.
 
 use assay_chain::StageName;
-use assay_manifest::{CaseId, Digest, InputRef, Kind, RunId, Shard, TrialId, canonical_json};
+use assay_manifest::{CaseId, Digest, InputRef, Kind, Name, RunId, Shard, TrialId, canonical_json};
 use assay_store::Store;
 use serde::{Deserialize, Serialize};
 
@@ -166,6 +166,16 @@ impl Layout {
     /// The measured ceiling of a machine, by its fingerprint: no evidence, only what saves measuring again.
     pub fn ceiling(fingerprint: &Digest) -> String {
         format!("{}/{}", Self::CEILINGS, fingerprint.hex())
+    }
+
+    /// Under which all verdicts about a subject, such as a pull request, are listed.
+    pub fn verdicts(subject: &Name) -> String {
+        format!("gates/{subject}")
+    }
+
+    /// A verdict about a subject, by its number: together they are in one order, in which nobody can come between.
+    pub fn verdict(subject: &Name, number: u32) -> String {
+        format!("{}/{number:06}", Self::verdicts(subject))
     }
 
     /// Under which all runs of a case are listed.

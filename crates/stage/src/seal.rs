@@ -47,7 +47,17 @@ pub struct Sealed {
 pub fn seal<B: Body>(seal: &Seal, store: &Store, run_id: &RunId, inputs: Vec<InputRef>, body: B) -> Result<Sealed, Failure> {
     let manifest = Manifest::new(run_id.clone(), inputs, body);
     let predicate = predicate(seal, run_id, B::KIND)?;
-    let signed = sign(&manifest, &seal.signer, predicate)
+    seal_with(&seal.signer, store, manifest, predicate)
+}
+
+/// The same with a predicate that its signer made.
+pub fn seal_with<B: Body>(
+    signer: &Signer,
+    store: &Store,
+    manifest: Manifest<B>,
+    predicate: impl Into<Predicate>,
+) -> Result<Sealed, Failure> {
+    let signed = sign(&manifest, signer, predicate)
         .map_err(|error| Failure::unexpected("sign", format!("the {} could not be signed", B::KIND)).because(&error))?;
     let outputs = manifest.body.artifacts();
     if outputs.len() > assay_envelope::MAX_OUTPUT_SUBJECTS {

@@ -9,6 +9,7 @@ mod drive;
 mod estimate;
 mod export;
 mod fetch;
+mod gate;
 mod generate;
 mod keys;
 mod lay;
@@ -44,6 +45,8 @@ pub(crate) enum Command {
     Bench(Box<bench::Bench>),
     /// Check a run: signatures, trust, digests, links, rows and raw bytes
     Verify(verify::Verify),
+    /// Decide whether the candidate of a run got worse
+    Gate(gate::Gate),
     /// Walk a number back to the raw samples, the workload and the commit it came from
     Trace(trace::Trace),
     /// Ask the warehouse in SQL, over all runs of a store
@@ -101,6 +104,7 @@ impl Command {
             Self::Run(command) => command.run(),
             Self::Bench(command) => command.run(),
             Self::Verify(command) => command.run(),
+            Self::Gate(command) => command.run(),
             Self::Trace(command) => command.run(),
             Self::Query(command) => command.run(),
             Self::Export(command) => command.run(),

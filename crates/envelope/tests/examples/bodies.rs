@@ -3,11 +3,11 @@
 //! block. One trial took three attempts.
 
 use assay_envelope::{
-    Predicate, Provenance, ResourceDescriptor, Signed, VerificationResult, VerificationSummary, predicate_type, sign,
+    Predicate, Provenance, ResourceDescriptor, Signed, TestResult, VerificationResult, VerificationSummary, predicate_type, sign,
 };
 use assay_manifest::{
     Body, Checkpoint, Collection, Digest, Environment, ExecutionPart, InputRef, Instant, Kind, Manifest, Plan, Publication,
-    Recording, RunEnd, RunId, ShardCount, Source, SourceFile, Summary,
+    Recording, RunEnd, RunId, ShardCount, Source, SourceFile, Summary, Verdict,
 };
 use serde_json::{Value, json};
 
@@ -46,6 +46,7 @@ pub(crate) fn examples() -> Vec<Example> {
     let summary = seal(&[&plan, &first, &environment, &collection], summary_body, 654);
     let chain = [&source, &plan, &first, &environment, &part, &recording, &collection, &summary];
     let publication = seal(&chain, publication(plan_digest, summary.manifest_digest), 655);
+    let verdict = judged(&summary, verdict(summary.as_input()));
     let named = [
         ("source", source),
         ("plan", plan),
@@ -59,6 +60,7 @@ pub(crate) fn examples() -> Vec<Example> {
         ("collection", collection),
         ("summary", summary),
         ("publication", publication),
+        ("verdict", verdict),
     ];
     named.map(|(name, signed)| Example { name, signed }).into()
 }
@@ -99,6 +101,13 @@ fn seal<B: Body>(inputs: &[&Signed], body: B, second: u32) -> Signed {
     let inputs: Vec<InputRef> = inputs.iter().map(|signed| signed.as_input()).collect();
     let manifest = Manifest::new(run_id(), inputs, body);
     sign(&manifest, &keys::signer(B::KIND.signer()), predicate(B::KIND, second)).expect("signed")
+}
+
+/// Signs a verdict as the gate does.
+fn judged(summary: &Signed, verdict: Verdict) -> Signed {
+    let manifest = Manifest::new(run_id(), vec![summary.as_input()], verdict);
+    let result = TestResult::of(&manifest.body);
+    sign(&manifest, &keys::signer(Kind::Verdict.signer()), result).expect("signed")
 }
 
 fn predicate(kind: Kind, second: u32) -> Predicate {
@@ -876,4 +885,130 @@ fn publication(plan: Digest, summary: Digest) -> Publication {
             {"name": "trust.yaml", "digest": trust_policy, "size": keys::trust_yaml().len().to_string(), "media_type": "application/yaml"},
         ],
     }))
+}
+
+/// The candidate has a tenth less bandwidth, which somebody accepted; how long the endpoint takes to answer cannot be told.
+fn verdict(summary: InputRef) -> Verdict {
+    let rules = |path: &str, size: u32| artifact(&format!("rules/{path}"), size, "application/yaml");
+    let (pipeline, accepted) = (rules("pipelines/nightly.yaml", 1_906), rules("pipelines/acks/huge-pages.yaml", 412));
+    body(json!({
+        "contract": "assay-gate/1",
+        "gate": "bandwidth",
+        "outcome": "inconclusive",
+        "blocks": false,
+        "reasons": [{"code": "inconclusive", "detail": "so few pairs could not have found a change of any size"}],
+        "policy": {
+            "path": "pipelines/nightly.yaml",
+            "digest": pipeline["digest"],
+            "commit": oid("main"),
+            "q": 0.05,
+            "looks": [0.5, 0.5],
+            "budget": 0.05,
+            "metrics": [],
+            "block_on_inconclusive": false,
+            "slo": true,
+            "max_error_rate": 0.01,
+            "max_output_drift": 0.05,
+        },
+        "comparison": {
+            "baseline": {"target": "node-a", "variant": "default"},
+            "candidate": {"target": "node-a", "variant": "huge-pages"},
+            "variable_under_test": "other",
+            "other": "huge pages",
+        },
+        "placement": "coexist",
+        "isolation": "none",
+        "unit": "launch",
+        "runs": [{
+            "run_id": RUN,
+            "summary": summary,
+            "plan_digest": digest("plan"),
+            "commit": oid("commit"),
+            "tree": oid("tree"),
+            "signers": ["collect", "execute", "plan"],
+            "established": true,
+        }],
+        "learned": digest("pipelines/noise/bandwidth.json"),
+        "sequence": {"subject": "pr-17", "look": 2, "earlier": [digest("the first look")]},
+        "judged_on": at(700_000),
+        "acknowledgements": [{
+            "path": "pipelines/acks/huge-pages.yaml",
+            "digest": accepted["digest"],
+            "case": "memory-bandwidth.node-a.huge-pages",
+            "point": "t8",
+            "metric": "triad_mb_per_s",
+            "accepts": 0.15,
+            "of": "pull request 17",
+            "applies": true,
+            "reason": "the allocator was replaced",
+            "approver": "owner",
+            "expires": at(86_400_000),
+        }],
+        "policy_changes": [{"what": "budget_pct", "baseline": "5", "candidate": "20"}],
+        "differences": [{"what": "host.governor", "baseline": "performance", "candidate": "powersave"}],
+        "checks": [{
+            "name": "validity",
+            "subject": format!("run {RUN}"),
+            "passed": false,
+            "blocks": false,
+            "detail": "some planned trials have no valid attempt",
+        }],
+        "metrics": [accepted_metric(), undecided_metric()],
+        "files": [pipeline, accepted],
+    }))
+}
+
+fn pairs(values: [[f64; 2]; 2]) -> Vec<Value> {
+    let pair = |(index, [baseline, candidate]): (usize, [f64; 2])| json!({"run": 0, "index": index, "baseline": baseline, "candidate": candidate});
+    values.into_iter().enumerate().map(pair).collect()
+}
+
+fn accepted_metric() -> Value {
+    json!({
+        "workload": "memory-bandwidth",
+        "point_id": "t8",
+        "metric": "triad_mb_per_s",
+        "unit": "MB/s",
+        "better": "higher",
+        "primary": true,
+        "outcome": "regressed",
+        "reason": {"code": "acknowledged", "detail": "`pipelines/acks/huge-pages.yaml` accepts it: the allocator was replaced"},
+        "pairs": pairs([[200_000.0, 180_000.0], [201_000.0, 181_000.0]]),
+        "missing": 1,
+        "change": {
+            "ratio": 0.9,
+            "low": 0.89,
+            "high": 0.91,
+            "level": 0.95,
+            "baseline_median": 200_500.0,
+            "candidate_median": 180_500.0,
+            "p_worse": 0.0002,
+            "p_better": 0.9999,
+            "p_unpaired": 0.0004,
+        },
+        "p_worse_adjusted": 0.0004,
+        "p_better_adjusted": 1.0,
+        "floor": {"share": 0.0, "source": "rerandomised"},
+        "noise": 0.01,
+        "detectable": 0.08,
+        "acknowledged": "pipelines/acks/huge-pages.yaml",
+    })
+}
+
+fn undecided_metric() -> Value {
+    json!({
+        "workload": "chat-8b",
+        "point_id": "c8",
+        "metric": "ttft_ms_p99",
+        "unit": "ms",
+        "better": "lower",
+        "primary": true,
+        "outcome": "inconclusive",
+        "reason": {"code": "underpowered", "detail": "so few pairs could not have found a change of any size"},
+        "pairs": pairs([[410.0, 431.5], [402.25, 398.0]]),
+        "missing": 1,
+        "p_worse_adjusted": 1.0,
+        "p_better_adjusted": 1.0,
+        "more_pairs": 9,
+    })
 }

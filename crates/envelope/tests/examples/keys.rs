@@ -22,10 +22,10 @@ pub(crate) fn signer(role: Role) -> Signer {
 
 pub(crate) fn trust_yaml() -> String {
     let signer = |role: Role| TrustedSigner::new(format!("example-{role}"), secret(role).public_key(), [role]);
-    let policy = TrustPolicy { name: "examples".into(), digest: None, signers: Role::RUN.map(signer).to_vec() };
+    let policy = TrustPolicy { name: "examples".into(), digest: None, signers: Role::LOCAL.map(signer).to_vec() };
     format!("{TRUST_COMMENT}{}", policy.to_yaml())
 }
 
 pub(crate) fn public_files() -> impl Iterator<Item = (String, Vec<u8>)> {
-    Role::RUN.into_iter().map(|role| (format!("keys/{role}.pub"), secret(role).public_key().to_pem().into_bytes()))
+    Role::LOCAL.into_iter().map(|role| (format!("keys/{role}.pub"), secret(role).public_key().to_pem().into_bytes()))
 }

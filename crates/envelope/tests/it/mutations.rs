@@ -238,13 +238,48 @@ fn predicates_of_other_kinds_are_refused() {
     let refusal = verify(&collected.manifest, forged.as_bytes(), &everything, &Expect::default()).expect_err("a refusal");
     assert_eq!(refusal.code(), "wrong_predicate_type");
 
-    // A gate's result is about no manifest at all.
+    // A gate's result is about a verdict, and says when it was judged.
     let mut lie = statement(&collected.bundle);
     lie["predicateType"] = json!("https://in-toto.io/attestation/test-result/v0.1");
-    lie["predicate"] = json!({"result": "PASSED", "configuration": []});
-    let forged = key.forge(&canonical_value(&lie).expect("canonical")).to_string();
-    let refusal = verify(&collected.manifest, forged.as_bytes(), &everything, &Expect::default()).expect_err("a refusal");
-    assert_eq!(refusal.code(), "wrong_predicate_type");
+    let mut refused = |configuration: Value| {
+        lie["predicate"] = json!({"result": "PASSED", "configuration": configuration});
+        let forged = key.forge(&canonical_value(&lie).expect("canonical")).to_string();
+        let refusal = verify(&collected.manifest, forged.as_bytes(), &everything, &Expect::default()).expect_err("a refusal");
+        refusal.code()
+    };
+    assert_eq!(refused(json!([])), "statement_malformed");
+    let judged = json!({"judged_on": "2026-11-20T02:00:00.000000000Z"});
+    assert_eq!(
+        refused(json!([{"name": "gate", "digest": {"sha256": "0".repeat(64)}, "annotations": judged}])),
+        "subject_missing"
+    );
+}
+
+/// The example's verdict, signed anew with something of its statement changed.
+#[test]
+fn a_result_that_is_not_its_verdicts_is_refused() {
+    let key = Key::new();
+    let trust = trusting("gate", &key, &[Role::Gate]);
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/examples/v1alpha1/verdict.json");
+    let bytes = std::fs::read(path).expect("an example");
+    let document = assay_manifest::Document::parse(&bytes).expect("a manifest");
+    let assay_manifest::Document::Verdict(verdict) = &document else { panic!("a verdict") };
+    let honest = assay_envelope::sign(&document, &key.signer, assay_envelope::TestResult::of(&verdict.body)).expect("signed");
+    verify(&honest.manifest, &honest.bundle, &trust, &Expect::default()).expect("it verifies");
+    let statement: Value = serde_json::from_slice(&payload(&honest.bundle)).expect("JSON");
+    let refused = |pointer: &str, value: Value| {
+        let mut lie = statement.clone();
+        set(&mut lie, pointer, value);
+        let forged = key.forge(&canonical_value(&lie).expect("canonical")).to_string();
+        verify(&honest.manifest, forged.as_bytes(), &trust, &Expect::default()).expect_err("a refusal").code()
+    };
+    assert_eq!(refused("/predicate/result", json!("PASSED")), "other_result");
+    assert_eq!(refused("/predicate/warnedTests", json!([])), "other_result");
+    let commit = statement["subject"].as_array().expect("subjects").iter().position(|subject| subject["name"] == "commit");
+    let commit = format!("/subject/{}/digest/gitCommit", commit.expect("the commit is one"));
+    assert_eq!(refused(&commit, json!("0".repeat(40))), "other_commit");
+    assert_eq!(refused(&commit, json!("0")), "statement_malformed");
+    assert_eq!(refused("/predicate/configuration", json!([statement["predicate"]["configuration"][0]])), "dependency_missing");
 }
 
 #[test]

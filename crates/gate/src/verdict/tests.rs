@@ -1,8 +1,8 @@
 use std::path::Path;
 
 use assay_manifest::{
-    Body, Document, Environment, ExecutionPart, InputRef, Kind, Plan, PlannedTrial, RunId, Source, TrialId, TrialValue,
-    canonical_json,
+    Body, Count, Document, Environment, ExecutionPart, InputRef, Kind, Plan, PlannedTrial, RunId, RunStatus, Source, Summary,
+    TrialId, TrialValue, canonical_json,
 };
 
 use super::*;
@@ -18,6 +18,7 @@ struct Fixture {
     environment: Environment,
     part: ExecutionPart,
     summary: Summary,
+    tree: String,
 }
 
 fn example<B: Body>(name: &str) -> B {
@@ -55,7 +56,15 @@ impl Fixture {
         }
         let environment = example("environment.json");
         let part = example("execution_part.json");
-        Self { run_id: "pull-17".parse().expect("a name"), source: example("source.json"), plan, environment, part, summary }
+        Self {
+            run_id: "pull-17".parse().expect("a name"),
+            source: example("source.json"),
+            plan,
+            environment,
+            part,
+            summary,
+            tree: "a".repeat(40),
+        }
     }
 
     fn run(&self) -> Run<'_> {
@@ -67,6 +76,9 @@ impl Fixture {
             environments: vec![&self.environment],
             parts: vec![&self.part],
             summary: (InputRef { kind: Kind::Summary, manifest: digest, bundle: digest }, &self.summary),
+            tree: self.tree.clone(),
+            signers: vec!["local-reduce".to_owned()],
+            established: true,
         }
     }
 }
@@ -87,13 +99,22 @@ fn question<'a>(gate: &'a Name, runs: Vec<Run<'a>>) -> Question<'a> {
             budget: 0.05,
             metrics: Vec::new(),
             block_on_inconclusive: false,
+            slo: false,
+            max_error_rate: None,
+            max_output_drift: None,
         },
         runs,
-        sequence: Sequence { look: 1, earlier: Vec::new() },
+        sequence: Sequence { subject: subject(), look: 1, earlier: Vec::new() },
         acknowledgements: Vec::new(),
         judged_on: at("2026-11-20T00:00:00.000000000Z"),
         learned: None,
+        policy_changes: Vec::new(),
+        files: Vec::new(),
     }
+}
+
+fn subject() -> Name {
+    "pr-17".parse().expect("a name")
 }
 
 /// Twelve rounds with a ripple of half a percent, in which the candidate has `ratio` times the bandwidth.
@@ -114,8 +135,12 @@ fn accepts(share: f64, expires: &str) -> Acknowledgement {
     Acknowledgement {
         path: "pipelines/acks/slower.yaml".to_owned(),
         digest: Digest::of(b"ack"),
+        case: CANDIDATE.parse().expect("a case"),
+        point: None,
         metric: "triad_mb_per_s".to_owned(),
         accepts: share,
+        of: "pull request 17".to_owned(),
+        applies: true,
         reason: "the allocator was replaced".to_owned(),
         approver: "owner".to_owned(),
         expires: at(expires),
@@ -171,6 +196,70 @@ fn an_accepted_regression_passes_but_neither_a_larger_nor_an_expired_one() {
 }
 
 #[test]
+fn an_acceptance_of_something_else_accepts_nothing() {
+    let other = |change: fn(&mut Acknowledgement)| {
+        let mut accepted = accepts(0.15, "2027-01-01T00:00:00.000000000Z");
+        change(&mut accepted);
+        verdict_of(&rounds(0.9), |question| question.acknowledgements = vec![accepted]).outcome
+    };
+    assert_eq!(other(|accepted| accepted.applies = false), Outcome::Regressed, "of another pull request");
+    assert_eq!(other(|accepted| accepted.case = BASELINE.parse().expect("a case")), Outcome::Regressed);
+    assert_eq!(other(|accepted| accepted.point = Some("elsewhere".parse().expect("a point"))), Outcome::Regressed);
+    assert_eq!(other(|accepted| accepted.metric = "copy_mb_per_s".to_owned()), Outcome::Regressed);
+}
+
+#[test]
+fn one_acceptance_among_several_suffices() {
+    let later = "2027-01-01T00:00:00.000000000Z";
+    let verdict =
+        verdict_of(&rounds(0.9), |question| question.acknowledgements = vec![accepts(0.06, later), accepts(0.2, later)]);
+    assert_eq!((verdict.outcome, why(&verdict.metrics[0])), (Outcome::Unchanged, "acknowledged"));
+}
+
+/// The candidate's point as one of serving, with so many failed requests of a hundred and the given SLO result.
+fn served(failed: u64, slo_met: Option<bool>, tokens: [f64; 2]) -> Fixture {
+    let mut fixture = Fixture::new(&rounds(1.0));
+    let like: Summary = example("summary.json");
+    let serving = like.points.iter().find_map(|point| point.serving.clone()).expect("a point of serving");
+    for (point, tokens) in fixture.summary.points.iter_mut().zip(tokens) {
+        let mut serving = serving.clone();
+        serving.requests.0 = 100;
+        serving.outcomes = [("ok".to_owned(), Count(100 - failed)), ("timeout".to_owned(), Count(failed))].into();
+        serving.slo_met = slo_met;
+        point.serving = Some(serving);
+        let mut length = point.metrics[0].clone();
+        length.metric = "osl_tokens_mean".to_owned();
+        (length.better, length.primary, length.median) = (None, false, tokens);
+        point.metrics.push(length);
+    }
+    fixture
+}
+
+#[test]
+fn what_one_run_can_show_blocks_by_itself() {
+    let outcome = |fixture: &Fixture, ask: fn(&mut GatePolicy)| {
+        let gate: Name = "gate".parse().expect("a name");
+        let mut question = question(&gate, vec![fixture.run()]);
+        ask(&mut question.policy);
+        let verdict = judge(&question).expect("a verdict");
+        (verdict.outcome, verdict.blocks, verdict.reasons.first().map_or(String::new(), |reason| reason.code.clone()))
+    };
+    let fine = (Outcome::Unchanged, false, String::new());
+    let broken = |code: &str| (Outcome::Regressed, true, code.to_owned());
+    let failing = served(3, Some(false), [128.0, 64.0]);
+    assert_eq!(outcome(&failing, |_| {}), fine, "what the policy does not ask for is not checked");
+    assert_eq!(outcome(&failing, |policy| policy.slo = true), broken("slo"));
+    assert_eq!(outcome(&failing, |policy| policy.max_error_rate = Some(0.01)), broken("error_rate"));
+    assert_eq!(outcome(&failing, |policy| policy.max_error_rate = Some(0.03)), fine);
+    assert_eq!(outcome(&failing, |policy| policy.max_output_drift = Some(0.1)), broken("output_drift"));
+    assert_eq!(outcome(&failing, |policy| policy.max_output_drift = Some(0.5)), fine);
+    let sound = served(0, Some(true), [128.0, 128.0]);
+    let all =
+        |policy: &mut GatePolicy| (policy.slo, policy.max_error_rate, policy.max_output_drift) = (true, Some(0.0), Some(0.01));
+    assert_eq!(outcome(&sound, all), fine);
+}
+
+#[test]
 fn a_round_without_both_sides_is_no_pair_and_is_counted() {
     let mut fixture = Fixture::new(&rounds(0.9));
     fixture.summary.points[0].metrics[0].trials.remove(4);
@@ -187,7 +276,7 @@ fn a_second_run_of_one_tree_adds_its_pairs_under_what_is_left_of_q() {
     let gate: Name = "gate".parse().expect("a name");
     let mut question = question(&gate, vec![fixture.run(), fixture.run()]);
     question.policy.looks = vec![0.5, 0.5];
-    question.sequence = Sequence { look: 2, earlier: vec![Digest::of(b"the first")] };
+    question.sequence = Sequence { subject: subject(), look: 2, earlier: vec![Digest::of(b"the first")] };
     let verdict = judge(&question).expect("a verdict");
     assert_eq!(verdict.metrics[0].pairs.len(), 24);
     assert_eq!(verdict.metrics[0].pairs.last().map(|pair| pair.run), Some(1));
@@ -211,10 +300,10 @@ fn what_cannot_be_judged_is_refused_by_name() {
         @"the pipeline of run `pull-17` has no `comparison`, so there is nothing to judge"
     );
     let mut other = Fixture::new(&rounds(1.0));
-    other.source.files_digest = Digest::of(b"other files");
+    other.tree = "b".repeat(40);
     insta::assert_snapshot!(
         refused(&question(&gate, vec![fixture.run(), other.run()])),
-        @"run `pull-17` was made from other files than run `pull-17`, so their pairs are not one experiment"
+        @"run `pull-17` measured another tree than run `pull-17`, so their pairs are not one experiment"
     );
 }
 

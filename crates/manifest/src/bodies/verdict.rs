@@ -3,8 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::document::words;
-use crate::{Better, Comparison, Digest, InputRef, Instant, Isolation, Name, Placement, PointId, Reason, RunId};
+use crate::document::{body, words};
+use crate::{
+    Artifact, Better, CaseId, Comparison, Digest, InputRef, Instant, Isolation, Name, Placement, PointId, Reason, RunId,
+};
 
 words!(
     /// What a comparison comes to.
@@ -60,6 +62,14 @@ pub struct GatePolicy {
     pub metrics: Vec<String>,
     /// Whether an inconclusive verdict blocks too.
     pub block_on_inconclusive: bool,
+    /// Whether a point of the candidate that misses its SLOs blocks.
+    pub slo: bool,
+    /// The share of the candidate's requests that may fail at any point.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub max_error_rate: Option<f64>,
+    /// How far the candidate's mean output length may lie from the baseline's, as a share.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub max_output_drift: Option<f64>,
 }
 
 /// A run whose trials were judged.
@@ -75,14 +85,21 @@ pub struct JudgedRun {
     /// The commit that it measured.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub commit: Option<String>,
-    /// The digest of all files that its definitions were read from: equal for equal trees.
-    pub files_digest: Digest,
+    /// The tree that it measured: the commit's, 40 hexadecimal digits, or where no commit was measured the digest of the files that its
+    /// definitions were read from.
+    pub tree: String,
+    /// Who signed its chain, by the names that the trust policy has for them.
+    pub signers: Vec<String>,
+    /// Whether a trust policy says of every signer who it is.
+    pub established: bool,
 }
 
 /// Which look of a sequence this verdict is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Sequence {
+    /// Whose verdicts they are, such as `pr-17`.
+    pub subject: Name,
     /// From 1.
     pub look: u32,
     /// The verdicts before it, oldest first, by the digests of their manifests.
@@ -109,10 +126,19 @@ pub struct Acknowledgement {
     pub path: String,
     /// The digest of its bytes.
     pub digest: Digest,
+    /// The candidate's case that it is about.
+    pub case: CaseId,
+    /// The point; every point of the case where it is absent.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub point: Option<PointId>,
     /// The metric that it is about.
     pub metric: String,
     /// The largest change for the worse that it accepts, as a share.
     pub accepts: f64,
+    /// The pull request or the commits whose change it accepts, in words.
+    pub of: String,
+    /// Whether that is what was judged.
+    pub applies: bool,
     /// Why.
     pub reason: String,
     /// Who approved it.
@@ -131,6 +157,8 @@ pub struct Check {
     pub subject: String,
     /// Whether it held.
     pub passed: bool,
+    /// Whether it blocks by itself where it did not; else the verdict is inconclusive.
+    pub blocks: bool,
     /// What was found, and what was asked.
     pub detail: String,
 }
@@ -270,10 +298,38 @@ pub struct Verdict {
     pub judged_on: Instant,
     /// The acknowledgements that were there.
     pub acknowledgements: Vec<Acknowledgement>,
+    /// How the rules that the candidate itself brings differ from those that it was judged by.
+    pub policy_changes: Vec<Difference>,
     /// What differs between the sides besides the variable under test.
     pub differences: Vec<Difference>,
     /// Absolute rules.
     pub checks: Vec<Check>,
     /// The metrics, in the plan's order.
     pub metrics: Vec<MetricVerdict>,
+    /// The files that it was made from besides the runs: rules and acknowledgements.
+    pub files: Vec<Artifact>,
+}
+
+body!(Verdict, |verdict| verdict.files.iter().collect());
+
+impl Verdict {
+    /// The commit that was judged.
+    pub fn commit(&self) -> Option<&str> {
+        self.runs.last()?.commit.as_deref()
+    }
+
+    /// The cases of the candidate that were judged, each with the worst of its primary metrics that no acknowledgement lets pass.
+    pub fn cases(&self) -> Vec<(CaseId, Outcome)> {
+        let mut cases: Vec<(CaseId, Outcome)> = Vec::new();
+        for metric in self.metrics.iter().filter(|metric| metric.primary) {
+            let candidate = &self.comparison.candidate;
+            let case = CaseId::of(&metric.workload, &candidate.target, &candidate.variant);
+            let outcome = if metric.acknowledged.is_some() { Outcome::Unchanged } else { metric.outcome };
+            match cases.iter_mut().find(|(known, _)| *known == case) {
+                Some((_, worst)) => *worst = (*worst).max(outcome),
+                None => cases.push((case, outcome)),
+            }
+        }
+        cases
+    }
 }

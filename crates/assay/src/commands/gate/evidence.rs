@@ -1,0 +1,123 @@
+//! The runs that a gate judges, opened and verified.
+
+use std::collections::BTreeSet;
+
+use assay_gate::Run;
+use assay_manifest::{Body as _, Environment, ExecutionPart, InputRef, Kind, Plan, RunId, Source, Summary};
+use assay_stage::{Exit, Failure};
+
+use crate::commands::gate::rules::{MAX_RULES_BYTES, RuleFile};
+use crate::commands::opened::{Opened, Where};
+
+/// A run that is to be judged.
+pub(crate) struct Evidence(Opened);
+
+/// What a run's chain has once it can be judged.
+struct Documents<'a> {
+    source: &'a Source,
+    plan: &'a Plan,
+    summary: (InputRef, &'a Summary),
+}
+
+impl Evidence {
+    /// Opens a run and verifies its chain. Whose signers nobody knows is refused unless somebody asked for it.
+    pub(crate) fn open(place: &Where, run: &str, unestablished: bool) -> Result<Self, Failure> {
+        let opened = if unestablished {
+            let name: RunId = run.parse().map_err(|error| no_run(run).because(&error))?;
+            place.open_of_strangers(&name)?
+        } else {
+            place.open(run)?
+        };
+        if !opened.chain.is_established() && !unestablished {
+            return Err(Failure::new(
+                Exit::Unestablished,
+                "no_trust",
+                format!("run `{run}` is consistent, and nobody knows who signed it: that is no evidence to judge by"),
+            )
+            .hint(
+                "name whom you trust with `--trust`, or judge it all the same with `--unestablished`, which the verdict says",
+            ));
+        }
+        let evidence = Self(opened);
+        evidence.documents()?;
+        Ok(evidence)
+    }
+
+    /// The run's name.
+    pub(crate) fn run_id(&self) -> &RunId {
+        &self.0.chain.run_id
+    }
+
+    /// The run.
+    pub(crate) fn opened(&self) -> &Opened {
+        &self.0
+    }
+
+    /// Its Summary, as a verdict names it.
+    pub(crate) fn summary(&self) -> Result<InputRef, Failure> {
+        Ok(self.documents()?.summary.0)
+    }
+
+    /// The commit that it measured.
+    pub(crate) fn commit(&self) -> Option<&str> {
+        self.0.chain.one::<Source>()?.body.commit.as_deref()
+    }
+
+    /// The tree that it measured: the commit's, or where it measured none the digest of its definitions' files.
+    pub(crate) fn tree(&self) -> Result<String, Failure> {
+        let source = self.documents()?.source;
+        Ok(match &self.0.chain.commit {
+            Some(commit) => commit.tree.to_string(),
+            None => source.files_digest.to_string(),
+        })
+    }
+
+    /// The pipeline as the run itself brought it.
+    pub(crate) fn own_pipeline(&self) -> Result<RuleFile, Failure> {
+        let source = self.documents()?.source;
+        let lost = || Failure::verification("artifact_absent", format!("the run's `{}` is not there", source.pipeline));
+        let file = source.file(&source.pipeline).ok_or_else(lost)?;
+        let bytes = self.0.blobs.get(&file.artifact.digest, MAX_RULES_BYTES)?.ok_or_else(lost)?;
+        Ok(RuleFile { path: source.pipeline.clone(), bytes })
+    }
+
+    /// The run as the rule reads it.
+    pub(crate) fn as_run(&self) -> Result<Run<'_>, Failure> {
+        let Documents { source, plan, summary } = self.documents()?;
+        let chain = &self.0.chain;
+        let mut environments: Vec<&Environment> = chain.all::<Environment>().map(|(_, manifest)| &manifest.body).collect();
+        environments.sort_by_key(|environment| environment.block);
+        let mut parts: Vec<&ExecutionPart> = chain.all::<ExecutionPart>().map(|(_, manifest)| &manifest.body).collect();
+        parts.sort_by_key(|part| (part.block, part.shard.index));
+        let signers: BTreeSet<_> = chain.documents.iter().map(|verified| verified.signer().name.clone()).collect();
+        Ok(Run {
+            run_id: &chain.run_id,
+            source,
+            plan,
+            environments,
+            parts,
+            summary,
+            tree: self.tree()?,
+            signers: signers.into_iter().collect(),
+            established: chain.is_established(),
+        })
+    }
+
+    fn documents(&self) -> Result<Documents<'_>, Failure> {
+        let chain = &self.0.chain;
+        let missing = |kind: Kind| {
+            Failure::verification("missing_stage", format!("run `{}` has no {kind} yet, so it cannot be judged", chain.run_id))
+                .hint("`assay run` with the same run id resumes it")
+        };
+        let summary = chain.all::<Summary>().next().ok_or_else(|| missing(Summary::KIND))?;
+        Ok(Documents {
+            source: &chain.one::<Source>().ok_or_else(|| missing(Source::KIND))?.body,
+            plan: &chain.one::<Plan>().ok_or_else(|| missing(Plan::KIND))?.body,
+            summary: (summary.0, &summary.1.body),
+        })
+    }
+}
+
+fn no_run(run: &str) -> Failure {
+    Failure::usage("no_such_run", format!("`{run}` is not the name of a run"))
+}

@@ -1,0 +1,321 @@
+//! `assay gate`: whether a candidate got worse, decided with known error rates, signed, and repeatable to the byte.
+
+mod evidence;
+mod replay;
+mod rules;
+mod sequence;
+mod show;
+
+use std::path::PathBuf;
+
+use assay_envelope::{TestResult, Trust};
+use assay_gate::{Question, judge};
+use assay_manifest::{Digest, InputRef, Instant, Manifest, Name, Outcome, Role, Sequence};
+use assay_runner::{Config, KeyRing, LocalKeys};
+use assay_spec as spec;
+use assay_stage::{Clock, Exit, Failure, seal_with};
+use assay_store::Store;
+
+use crate::commands::gate::evidence::Evidence;
+use crate::commands::gate::rules::{About, Branch, Rules, changes, gates};
+use crate::commands::gate::sequence::{Known, append, verdicts_about, with_own};
+use crate::commands::opened::Where;
+use crate::commands::run::make_missing_keys;
+use crate::output;
+
+/// How often somebody else may come first.
+const MAX_TRIES: u32 = 100;
+
+/// Judges the comparison of a run: exit code 0 if nothing got worse, 40 for a regression, 41 where the evidence cannot tell.
+///
+/// The rules come from the branch that is merged into, not from what is judged. The verdict is signed and kept in the store: judging the
+/// same tree again adds the trials of another run to the evidence, under what is left of the error budget, and never replaces a verdict.
+#[derive(clap::Args)]
+pub(crate) struct Gate {
+    /// The run to judge
+    #[arg(value_name = "RUN", required_unless_present = "replay")]
+    run: Option<String>,
+    /// The branch or commit whose rules decide: gates, acknowledgements, trust; `origin/HEAD` if left out
+    #[arg(long, value_name = "REV", conflicts_with = "policy")]
+    baseline: Option<String>,
+    /// Judge by the gates of this pipeline file, whatever any branch says; acknowledgements lie in `acks` beside it
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
+    /// The gate to judge by; every gate of the pipeline if left out
+    #[arg(long, value_name = "NAME")]
+    gate: Option<Name>,
+    /// The pull request that is judged, by its number: its verdicts are one sequence
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000_000))]
+    pull: Option<u32>,
+    /// Write the verdict and its reports into this folder, one folder a gate
+    #[arg(long, value_name = "FOLDER")]
+    to: Option<PathBuf>,
+    /// Judge evidence whose signers nobody knows, and say so in the verdict
+    #[arg(long)]
+    unestablished: bool,
+    /// Decide again what a verdict decided, from what it names, and compare every byte
+    #[arg(long, value_name = "VERDICT", conflicts_with_all = ["run", "baseline", "policy", "gate", "pull", "to", "unestablished"])]
+    replay: Option<String>,
+    #[command(flatten)]
+    place: Where,
+    /// Print the verdicts as one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// Where rules come from.
+enum From {
+    Branch(Branch),
+    File(PathBuf),
+    Run,
+}
+
+/// One gate's question, before what earlier verdicts say.
+struct Asked<'a> {
+    gate: spec::Gate,
+    rules: &'a Rules,
+    candidate: &'a Evidence,
+    subject: &'a Name,
+    place: &'a Where,
+    unestablished: bool,
+}
+
+/// A gate's verdict, and all that there are about the same subject, oldest first.
+struct Decided {
+    verdict: Known,
+    all: Vec<Known>,
+    /// Name and digest of the trust policy that the evidence was verified under.
+    trust_policy: Option<(String, Digest)>,
+}
+
+impl Gate {
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        if let Some(verdict) = &self.replay {
+            return replay::replay(verdict, &self.place);
+        }
+        let run = self.run.as_deref().unwrap_or_default();
+        let from = self.from()?;
+        let place = self.place_trusting(&from)?;
+        let candidate = Evidence::open(&place, run, self.unestablished)?;
+        let rules = rules_for(&from, &candidate)?;
+        let subject = self.subject(&candidate)?;
+        let store = Store::open(&place.store_uri()?)?;
+        let (config, password) = (Config::find()?, std::env::var_os("COSIGN_PASSWORD").unwrap_or_default());
+        make_missing_keys(&config, password.as_encoded_bytes())?;
+        let keys = LocalKeys::of(&config).unlock(&[Role::Gate], password.as_encoded_bytes())?;
+        let mut decided = Vec::new();
+        for gate in self.gates(&rules)? {
+            let unestablished = self.unestablished;
+            let asked = Asked { gate, rules: &rules, candidate: &candidate, subject: &subject, place: &place, unestablished };
+            decided.push(asked.decide(&store, &keys)?);
+        }
+        show::show(&decided, self.to.as_deref(), self.json, &place)?;
+        Ok(decided.iter().map(|decided| exit_of(decided.verdict.verdict().outcome)).fold(Exit::Done, worse))
+    }
+
+    fn from(&self) -> Result<From, Failure> {
+        match (&self.policy, &self.baseline) {
+            (Some(path), _) => Ok(From::File(path.clone())),
+            (None, Some(rev)) => Branch::at(rev).map(From::Branch),
+            (None, None) => Ok(Branch::at("origin/HEAD").map_or(From::Run, From::Branch)),
+        }
+    }
+
+    /// Where runs are looked for, believing whom the branch that is merged into trusts, if nobody else is named.
+    fn place_trusting(&self, from: &From) -> Result<Where, Failure> {
+        let mut place = self.place.clone();
+        let From::Branch(branch) = from else { return Ok(place) };
+        if let Some(policy) = branch.trust()?.filter(|_| place.trust.is_empty()) {
+            let digest = Store::open_existing(&place.store_uri()?)?.put(&policy.bytes)?;
+            place.trust = vec![digest.to_string()];
+        }
+        Ok(place)
+    }
+
+    fn gates(&self, rules: &Rules) -> Result<Vec<spec::Gate>, Failure> {
+        let mut all = gates(&rules.pipeline)?;
+        let names: Vec<_> = all.iter().map(|gate| gate.name.to_string()).collect();
+        if let Some(named) = &self.gate {
+            all.retain(|gate| gate.name == *named);
+        }
+        if all.is_empty() {
+            let file = &rules.pipeline.path;
+            let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            let message = match &self.gate {
+                Some(named) => format!("`{file}` has no gate `{named}`; its gates: {known}"),
+                None => format!("`{file}` has no `gates`, so nothing says how to judge"),
+            };
+            return Err(Failure::usage("no_gate", message).hint("a gate is written as `gates: [{name: latency, budget_pct: 5}]`"));
+        }
+        Ok(all)
+    }
+
+    /// Whose verdicts these are: a pull request's, or without one those of the tree.
+    fn subject(&self, candidate: &Evidence) -> Result<Name, Failure> {
+        let tree = candidate.tree()?;
+        let name = match self.pull {
+            Some(number) => format!("pr-{number}"),
+            None => format!("tree-{}", output::short(tree.trim_start_matches("sha256:"))),
+        };
+        name.parse().map_err(|error| Failure::unexpected("subject", "a subject has no name").because(&error))
+    }
+}
+
+fn rules_for(from: &From, candidate: &Evidence) -> Result<Rules, Failure> {
+    let own = candidate.own_pipeline()?;
+    match from {
+        From::Branch(branch) => {
+            output::talk(format!("rules of {}", branch.in_words()));
+            branch.rules(&own.path)
+        }
+        From::File(path) => Rules::of_file(path),
+        From::Run => {
+            output::talk(
+                "judged by the rules that the run itself brought: whoever changes what is measured can change them too\n\n\
+                 hint: name the branch that it is to be merged into with `--baseline`",
+            );
+            Ok(Rules::of_run(own))
+        }
+    }
+}
+
+impl Asked<'_> {
+    /// Judges, signs and keeps the verdict; or finds the one that stands.
+    fn decide(&self, store: &Store, keys: &KeyRing) -> Result<Decided, Failure> {
+        let trust = with_own(&self.candidate.opened().trust, keys.public(Role::Gate)?);
+        for _ in 0..MAX_TRIES {
+            let mut all = verdicts_about(store, self.subject, &trust)?;
+            let earlier = self.of_this_sequence(&all)?;
+            if let Some(standing) = self.standing(&earlier)? {
+                return Ok(self.decided(standing, all));
+            }
+            let number = all.last().map_or(1, |last| last.number + 1);
+            let reference = self.judge(&earlier, store, keys)?;
+            if append(store, self.subject, number, reference)? {
+                all = verdicts_about(store, self.subject, &trust)?;
+                let verdict = all.iter().find(|known| known.reference == reference).cloned();
+                let verdict = verdict.ok_or_else(|| Failure::unexpected("verdict", "the verdict is not where it was put"))?;
+                return Ok(self.decided(verdict, all));
+            }
+        }
+        Err(Failure::environment("busy", format!("others judged `{}` at the same time, {MAX_TRIES} times", self.subject)))
+    }
+
+    fn decided(&self, verdict: Known, all: Vec<Known>) -> Decided {
+        let trust_policy = match &self.candidate.opened().trust {
+            Trust::Policy(policy) => policy.digest.map(|digest| (policy.name.clone(), digest)),
+            Trust::None { .. } => None,
+        };
+        Decided { verdict, all, trust_policy }
+    }
+
+    /// The verdicts about this tree by this gate and these rules.
+    fn of_this_sequence(&self, all: &[Known]) -> Result<Vec<Known>, Failure> {
+        let (tree, policy) = (self.candidate.tree()?, self.rules.policy(&self.gate));
+        let same = |known: &&Known| {
+            let verdict = known.verdict();
+            let same_rules = verdict.policy.path == policy.path && verdict.policy.digest == policy.digest;
+            verdict.gate == self.gate.name && same_rules && verdict.runs.iter().all(|run| run.tree == tree)
+        };
+        Ok(all.iter().filter(same).cloned().collect())
+    }
+
+    /// The verdict that stands: of this very run, or the last one where no look is left.
+    fn standing(&self, earlier: &[Known]) -> Result<Option<Known>, Failure> {
+        let summary = self.candidate.summary()?;
+        let run = self.candidate.run_id();
+        if let Some(known) = earlier.iter().find(|known| known.has_judged(run, &summary)) {
+            output::talk(format!("run `{run}` was judged before: verdict {} about `{}` stands", known.number, self.subject));
+            return Ok(Some(known.clone()));
+        }
+        let Some(last) = earlier.last().filter(|_| earlier.len() >= self.gate.looks.len()) else { return Ok(None) };
+        let text = format!(
+            "the gate `{}` allows {} of this tree, and had {}: verdict {} about `{}` stands, and run `{run}` is not judged",
+            self.gate.name,
+            assay_report::counted(self.gate.looks.len(), "look"),
+            if earlier.len() == 1 { "it".to_owned() } else { "them".to_owned() },
+            last.number,
+            self.subject,
+        );
+        output::talk(text);
+        Ok(Some(last.clone()))
+    }
+
+    fn judge(&self, earlier: &[Known], store: &Store, keys: &KeyRing) -> Result<InputRef, Failure> {
+        let mut evidence = Vec::new();
+        for judged in earlier.last().iter().flat_map(|known| &known.verdict().runs) {
+            evidence.push(Evidence::open(self.place, judged.run_id.as_str(), self.unestablished)?);
+        }
+        let mut runs = evidence.iter().map(Evidence::as_run).collect::<Result<Vec<_>, _>>()?;
+        runs.push(self.candidate.as_run()?);
+        let about = About { subject: self.subject, commit: self.candidate.commit() };
+        let question = Question {
+            gate: &self.gate.name,
+            policy: self.rules.policy(&self.gate),
+            sequence: Sequence {
+                subject: self.subject.clone(),
+                look: u32::try_from(earlier.len()).unwrap_or(u32::MAX).saturating_add(1),
+                earlier: earlier.iter().map(|known| known.reference.manifest).collect(),
+            },
+            acknowledgements: self.rules.acknowledgements(&|_, accepted| about.is_of(accepted))?,
+            judged_on: judged_on(),
+            learned: None,
+            policy_changes: self.policy_changes()?,
+            files: self.rules.files().map(rules::RuleFile::artifact).collect(),
+            runs,
+        };
+        let manifest = manifest_of(&question, earlier.iter().map(|known| known.reference).collect())?;
+        for file in self.rules.files() {
+            store.put(&file.bytes)?;
+        }
+        let result = TestResult::of(&manifest.body);
+        Ok(seal_with(&keys.signer(Role::Gate)?, store, manifest, result)?.reference)
+    }
+
+    fn policy_changes(&self) -> Result<Vec<assay_manifest::Difference>, Failure> {
+        policy_changes(self.rules, &self.gate, self.candidate)
+    }
+}
+
+/// How the rules that the candidate brings differ from those that it is judged by.
+fn policy_changes(rules: &Rules, gate: &spec::Gate, candidate: &Evidence) -> Result<Vec<assay_manifest::Difference>, Failure> {
+    let own = candidate.own_pipeline()?;
+    if own.bytes == rules.pipeline.bytes {
+        return Ok(Vec::new());
+    }
+    Ok(changes(gate, gates(&own)?.iter().find(|own| own.name == gate.name)))
+}
+
+/// The date that expiries are compared with.
+fn judged_on() -> Instant {
+    Clock.now()
+}
+
+/// The verdict as a manifest: made from the Summaries of its runs and the verdicts before it.
+fn manifest_of(question: &Question<'_>, earlier: Vec<InputRef>) -> Result<Manifest<assay_manifest::Verdict>, Failure> {
+    let verdict = judge(question).map_err(|refusal| {
+        Failure::usage("not_judged", refusal.to_string()).hint("see `comparison` and `gates` of the pipeline")
+    })?;
+    let run = question.runs.last().map(|run| run.run_id.clone());
+    let run = run.ok_or_else(|| Failure::unexpected("verdict", "a verdict has no run"))?;
+    let summaries = question.runs.iter().map(|run| run.summary.0);
+    Ok(Manifest::new(run, summaries.chain(earlier).collect(), verdict))
+}
+
+/// The exit code of an outcome, whether or not the policy blocks on it.
+fn exit_of(outcome: Outcome) -> Exit {
+    match outcome {
+        Outcome::Improved | Outcome::Unchanged => Exit::Done,
+        Outcome::Inconclusive => Exit::Inconclusive,
+        Outcome::Regressed => Exit::Regression,
+    }
+}
+
+fn worse(one: Exit, other: Exit) -> Exit {
+    let rank = |exit: Exit| match exit {
+        Exit::Regression => 2,
+        Exit::Inconclusive => 1,
+        _ => 0,
+    };
+    if rank(other) > rank(one) { other } else { one }
+}

@@ -1,0 +1,154 @@
+//! Deciding again what a verdict decided, from what it names.
+
+use std::path::Path;
+
+use assay_envelope::{MAX_BUNDLE_BYTES, Trust};
+use assay_gate::{CONTRACT, Question};
+use assay_manifest::{Digest, InputRef, Kind, MAX_MANIFEST_BYTES, Verdict};
+use assay_runner::{Config, LocalKeys};
+use assay_stage::{Exit, Failure};
+use assay_store::Store;
+use assay_verify::{Blobs as _, StoreBlobs};
+
+use crate::commands::gate::evidence::Evidence;
+use crate::commands::gate::rules::{MAX_RULES_BYTES, RuleFile, Rules, TRUST};
+use crate::commands::gate::sequence::{Known, verdict_named, verdict_of, with_own};
+use crate::commands::gate::{manifest_of, policy_changes};
+use crate::commands::opened::Where;
+use crate::output;
+use crate::trust::establish;
+
+/// Decides again and compares every byte.
+pub(crate) fn replay(name: &str, place: &Where) -> Result<Exit, Failure> {
+    let blobs = StoreBlobs(Store::open_existing(&place.store_uri()?)?);
+    let trust = trust(place, &blobs)?;
+    let known = find(name, &blobs.0, &trust)?;
+    let verdict = known.verdict();
+    if verdict.contract != CONTRACT {
+        return Err(Failure::usage(
+            "other_contract",
+            format!("the verdict was made by {}, and this is {CONTRACT}", verdict.contract),
+        )
+        .hint("the method may have changed: replay it with the version of assay that made it"));
+    }
+    let unestablished = verdict.runs.iter().any(|run| !run.established);
+    let mut evidence = Vec::new();
+    for judged in &verdict.runs {
+        let opened = Evidence::open(place, judged.run_id.as_str(), unestablished)?;
+        if opened.summary()? != judged.summary {
+            let message = format!("the Summary of run `{}` is not the one that was judged", judged.run_id);
+            return Err(Failure::verification("other_summary", message));
+        }
+        evidence.push(opened);
+    }
+    let again = decide_again(verdict, &known, &evidence, &blobs)?;
+    let (before, now) = (bytes(&known.manifest)?, bytes(&again)?);
+    if before != now {
+        return Err(Failure::verification(
+            "replay_differs",
+            format!("deciding again gives {} instead of {}", Digest::of(&now), Digest::of(&before)),
+        )
+        .hint("whoever signed this verdict did not decide by what it names"));
+    }
+    output::line(format!("verdict {}", known.reference.manifest));
+    output::line(format!("  ok  signed by {}", known.signer));
+    let count = |count: usize, what: &str| assay_report::counted(count, what);
+    output::line(format!("  ok  {} verified", count(verdict.runs.len(), "run")));
+    output::line(format!("  ok  {} of rules", count(verdict.files.len(), "file")));
+    output::line(format!("  ok  decided again: {}, with the same {} bytes", verdict.outcome, now.len()));
+    Ok(Exit::Done)
+}
+
+fn decide_again(
+    verdict: &Verdict,
+    known: &Known,
+    evidence: &[Evidence],
+    blobs: &StoreBlobs,
+) -> Result<assay_manifest::Manifest<Verdict>, Failure> {
+    let rules = rules_of(verdict, blobs)?;
+    let gate = rules.gates()?.into_iter().find(|gate| gate.name == verdict.gate);
+    let gate = gate.ok_or_else(|| Failure::verification("no_gate", "the rules that the verdict names have no such gate"))?;
+    let mut runs = evidence.iter().map(Evidence::as_run).collect::<Result<Vec<_>, _>>()?;
+    // What the signers are called is in the trust policy of whoever judged.
+    for (run, judged) in runs.iter_mut().zip(&verdict.runs) {
+        run.signers.clone_from(&judged.signers);
+        run.established = judged.established;
+    }
+    let candidate = evidence.last().ok_or_else(|| Failure::verification("verdict", "the verdict names no run"))?;
+    let applied = |path: &str| verdict.acknowledgements.iter().any(|known| known.path == path && known.applies);
+    let question = Question {
+        gate: &verdict.gate,
+        policy: rules.policy(&gate),
+        runs,
+        sequence: verdict.sequence.clone(),
+        acknowledgements: rules.acknowledgements(&|path, _| applied(path))?,
+        judged_on: verdict.judged_on,
+        learned: None,
+        policy_changes: policy_changes(&rules, &gate, candidate)?,
+        files: rules.files().map(RuleFile::artifact).collect(),
+    };
+    let earlier: Vec<InputRef> =
+        known.manifest.header.inputs.iter().filter(|input| input.kind == Kind::Verdict).copied().collect();
+    if earlier.iter().any(|input| !verdict.sequence.earlier.contains(&input.manifest)) {
+        return Err(Failure::verification("other_sequence", "the verdict was made from others than those that it lists"));
+    }
+    manifest_of(&question, earlier)
+}
+
+/// The files that the verdict names, from the store.
+fn rules_of(verdict: &Verdict, blobs: &StoreBlobs) -> Result<Rules, Failure> {
+    let file = |path: &str| -> Result<Option<RuleFile>, Failure> {
+        let name = format!("rules/{path}");
+        let Some(artifact) = verdict.files.iter().find(|artifact| artifact.name == name) else { return Ok(None) };
+        let absent = || Failure::verification("artifact_absent", format!("`{path}`, by which was judged, is not in the store"));
+        let bytes = blobs.get(&artifact.digest, MAX_RULES_BYTES)?.ok_or_else(absent)?;
+        Ok(Some(RuleFile { path: path.to_owned(), bytes }))
+    };
+    let unnamed = |path: &str| Failure::verification("artifact_absent", format!("the verdict does not name `{path}`"));
+    let acknowledgements = verdict.acknowledgements.iter().map(|known| file(&known.path)?.ok_or_else(|| unnamed(&known.path)));
+    Ok(Rules {
+        pipeline: file(&verdict.policy.path)?.ok_or_else(|| unnamed(&verdict.policy.path))?,
+        acknowledgements: acknowledgements.collect::<Result<_, _>>()?,
+        trust: file(TRUST)?,
+        commit: verdict.policy.commit.clone(),
+    })
+}
+
+/// Whom to believe: whoever is named or configured, and this machine's own gate where it has one.
+fn trust(place: &Where, blobs: &StoreBlobs) -> Result<Trust, Failure> {
+    let config = Config::find()?;
+    let trust = establish(&place.trust, &config, blobs, &[])?.trust;
+    let own = LocalKeys::of(&config).public_key(assay_manifest::Role::Gate);
+    Ok(match own {
+        Ok(own) => with_own(&trust, &own),
+        Err(_) => trust,
+    })
+}
+
+/// A verdict by its digest, or by the file that it lies in, its bundle beside it.
+fn find(name: &str, store: &Store, trust: &Trust) -> Result<Known, Failure> {
+    if let Ok(digest) = name.parse::<Digest>() {
+        return verdict_named(store, digest, trust);
+    }
+    let path = Path::new(name);
+    let manifest = read(path, MAX_MANIFEST_BYTES)?;
+    let bundle = read(&path.with_extension("sigstore.json"), MAX_BUNDLE_BYTES as u64)?;
+    verdict_of(&manifest, &bundle, 0, trust)
+}
+
+fn read(path: &Path, limit: u64) -> Result<Vec<u8>, Failure> {
+    let unreadable = |error: &std::io::Error| {
+        Failure::usage("no_such_verdict", format!("cannot read `{}`", path.display()))
+            .because(error)
+            .hint("name a verdict by its digest, or by its file with the bundle beside it")
+    };
+    let size = std::fs::metadata(path).map_err(|error| unreadable(&error))?.len();
+    if size > limit {
+        return Err(Failure::usage("no_such_verdict", format!("`{}` has {size} bytes, too many for a verdict", path.display())));
+    }
+    std::fs::read(path).map_err(|error| unreadable(&error))
+}
+
+fn bytes(manifest: &assay_manifest::Manifest<Verdict>) -> Result<Vec<u8>, Failure> {
+    manifest.to_bytes().map_err(|error| Failure::unexpected("verdict", "a verdict has no canonical form").because(&error))
+}

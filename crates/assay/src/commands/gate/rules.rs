@@ -1,0 +1,291 @@
+//! The rules that a gate judges by: a pipeline's gates, the acknowledgements and whom to trust, from the branch that is merged into.
+
+use std::path::Path;
+
+use assay_git::{Commit, Oid, Repository};
+use assay_manifest::{Acknowledgement, Artifact, Count, Difference, Digest, GatePolicy, Name};
+use assay_spec as spec;
+use assay_stage::{Exit, Failure};
+
+/// Where a repository says whom it trusts, from its root.
+pub(crate) const TRUST: &str = "pipelines/trust.yaml";
+
+/// The largest pipeline or acknowledgement.
+pub(crate) const MAX_RULES_BYTES: u64 = 1 << 20;
+
+/// The most acknowledgements of a repository.
+const MAX_ACKNOWLEDGEMENTS: usize = 1_000;
+
+/// A file that rules are read from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RuleFile {
+    /// From the repository's root.
+    pub(crate) path: String,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl RuleFile {
+    /// The file as a verdict names it.
+    pub(crate) fn artifact(&self) -> Artifact {
+        Artifact {
+            name: format!("rules/{}", self.path),
+            digest: Digest::of(&self.bytes),
+            size: Count(self.bytes.len() as u64),
+            media_type: "application/yaml".to_owned(),
+        }
+    }
+}
+
+/// The rules as they were read.
+#[derive(Clone, Debug)]
+pub(crate) struct Rules {
+    /// The pipeline with the gates.
+    pub(crate) pipeline: RuleFile,
+    /// The acknowledgements, in the order of their paths.
+    pub(crate) acknowledgements: Vec<RuleFile>,
+    /// The trust policy, where the repository has one.
+    pub(crate) trust: Option<RuleFile>,
+    /// The commit that they were read at.
+    pub(crate) commit: Option<String>,
+}
+
+/// A commit of the repository that this is called in: the branch that is merged into.
+pub(crate) struct Branch {
+    rev: String,
+    repository: Repository,
+    commit: Commit,
+}
+
+impl Branch {
+    /// The commit that `rev` names.
+    pub(crate) fn at(rev: &str) -> Result<Self, Failure> {
+        let repository = Repository::discover(Path::new(".")).map_err(git)?;
+        let commit = repository.resolve(rev).map_err(git)?;
+        Ok(Self { rev: rev.to_owned(), repository, commit })
+    }
+
+    /// What the branch is called, and its commit.
+    pub(crate) fn in_words(&self) -> String {
+        format!("`{}` ({})", self.rev, crate::output::short(&self.commit.id.to_string()))
+    }
+
+    /// Whom the repository trusts, where it says so.
+    pub(crate) fn trust(&self) -> Result<Option<RuleFile>, Failure> {
+        self.file(TRUST)
+    }
+
+    /// Its rules for a pipeline.
+    pub(crate) fn rules(&self, pipeline: &str) -> Result<Rules, Failure> {
+        let found = self.file(pipeline)?.ok_or_else(|| {
+            Failure::usage("no_policy", format!("`{}` has no `{pipeline}`, so nothing there says how to judge", self.rev))
+                .hint("rules come from the branch that is merged into: merge the pipeline first, or name a file with `--policy`")
+        })?;
+        let mut acknowledgements = Vec::new();
+        let paths = self.repository.files_at(&self.commit, spec::ACKNOWLEDGEMENTS).map_err(git)?;
+        for path in paths.iter().filter(|path| is_yaml(Path::new(path))) {
+            acknowledgements.extend(self.file(path)?);
+        }
+        check_count(acknowledgements.len())?;
+        Ok(Rules { pipeline: found, acknowledgements, trust: self.trust()?, commit: Some(self.commit.id.to_string()) })
+    }
+
+    fn file(&self, path: &str) -> Result<Option<RuleFile>, Failure> {
+        let Some(file) = self.repository.read_at(&self.commit, path).map_err(git)? else { return Ok(None) };
+        check_size(path, file.bytes.len() as u64)?;
+        Ok(Some(RuleFile { path: path.to_owned(), bytes: file.bytes }))
+    }
+}
+
+/// What is judged, as far as acknowledgements ask.
+#[derive(Clone, Debug)]
+pub(crate) struct About<'a> {
+    /// Whose verdicts they are.
+    pub(crate) subject: &'a Name,
+    /// The commit that was measured.
+    pub(crate) commit: Option<&'a str>,
+}
+
+impl Rules {
+    /// Those of a plain file: acknowledgements lie in `acks` beside it.
+    pub(crate) fn of_file(path: &Path) -> Result<Self, Failure> {
+        let pipeline = RuleFile { path: plain_name(path), bytes: read_file(path)? };
+        let folder = path.parent().unwrap_or(Path::new("")).join("acks");
+        let mut acknowledgements = Vec::new();
+        for file in yaml_files(&folder)? {
+            acknowledgements.push(RuleFile { path: format!("acks/{}", plain_name(&file)), bytes: read_file(&file)? });
+        }
+        Ok(Self { pipeline, acknowledgements, trust: None, commit: None })
+    }
+
+    /// Those that a run brought itself: whoever changes what is measured could change them too.
+    pub(crate) fn of_run(pipeline: RuleFile) -> Self {
+        Self { pipeline, acknowledgements: Vec::new(), trust: None, commit: None }
+    }
+
+    /// Every file, as a verdict names them.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &RuleFile> {
+        [&self.pipeline].into_iter().chain(&self.acknowledgements).chain(&self.trust)
+    }
+
+    /// The gates of the pipeline.
+    pub(crate) fn gates(&self) -> Result<Vec<spec::Gate>, Failure> {
+        gates(&self.pipeline)
+    }
+
+    /// A gate's rules in the words of a verdict.
+    pub(crate) fn policy(&self, gate: &spec::Gate) -> GatePolicy {
+        GatePolicy {
+            path: self.pipeline.path.clone(),
+            digest: Digest::of(&self.pipeline.bytes),
+            commit: self.commit.clone(),
+            q: gate.q,
+            looks: gate.looks.clone(),
+            budget: gate.budget_pct / 100.0,
+            metrics: gate.metrics.clone(),
+            block_on_inconclusive: gate.block_on_inconclusive,
+            slo: gate.slo,
+            max_error_rate: gate.max_error_rate_pct.map(|percent| percent / 100.0),
+            max_output_drift: gate.max_output_drift_pct.map(|percent| percent / 100.0),
+        }
+    }
+
+    /// The acknowledgements in the words of a verdict; `applies` says of each whether it is about what is judged.
+    pub(crate) fn acknowledgements(
+        &self,
+        applies: &dyn Fn(&str, &spec::Accepted) -> bool,
+    ) -> Result<Vec<Acknowledgement>, Failure> {
+        let read = |file: &RuleFile| {
+            let accepted =
+                spec::Acknowledgement::parse(&file.path, &file.bytes).map_err(|problems| Failure::invalid(&problems))?;
+            Ok(Acknowledgement {
+                path: file.path.clone(),
+                digest: Digest::of(&file.bytes),
+                applies: applies(&file.path, &accepted.of),
+                case: accepted.case,
+                point: accepted.point,
+                metric: accepted.metric,
+                accepts: accepted.accepts_pct / 100.0,
+                of: in_words(&accepted.of),
+                reason: accepted.reason,
+                approver: accepted.approver,
+                expires: accepted.expires,
+            })
+        };
+        self.acknowledgements.iter().map(read).collect()
+    }
+}
+
+/// The gates of a pipeline file.
+pub(crate) fn gates(pipeline: &RuleFile) -> Result<Vec<spec::Gate>, Failure> {
+    let parsed = spec::Pipeline::parse(&pipeline.path, &pipeline.bytes).map_err(|problems| Failure::invalid(&problems))?;
+    Ok(parsed.spec.gates)
+}
+
+/// How the candidate's own rules differ from those that it is judged by.
+pub(crate) fn changes(judged_by: &spec::Gate, own: Option<&spec::Gate>) -> Vec<Difference> {
+    let Some(own) = own else {
+        let there = format!("gate `{}`", judged_by.name);
+        return vec![Difference { what: "gate".to_owned(), baseline: there, candidate: "none".to_owned() }];
+    };
+    let percent = |value: Option<f64>| value.map_or_else(|| "none".to_owned(), |value| value.to_string());
+    let members = |gate: &spec::Gate| {
+        [
+            ("metrics", if gate.metrics.is_empty() { "every primary one".to_owned() } else { gate.metrics.join(", ") }),
+            ("budget_pct", gate.budget_pct.to_string()),
+            ("block_on_inconclusive", gate.block_on_inconclusive.to_string()),
+            ("q", gate.q.to_string()),
+            ("looks", gate.looks.iter().map(f64::to_string).collect::<Vec<_>>().join(", ")),
+            ("slo", gate.slo.to_string()),
+            ("max_error_rate_pct", percent(gate.max_error_rate_pct)),
+            ("max_output_drift_pct", percent(gate.max_output_drift_pct)),
+        ]
+    };
+    let both = members(judged_by).into_iter().zip(members(own));
+    let differing = both.filter(|((_, one), (_, other))| one != other);
+    differing.map(|((what, baseline), (_, candidate))| Difference { what: what.to_owned(), baseline, candidate }).collect()
+}
+
+impl About<'_> {
+    /// Whether an acknowledgement of this is about what is judged. Which commits lie in a range is asked of the repository that this is
+    /// called in.
+    pub(crate) fn is_of(&self, accepted: &spec::Accepted) -> bool {
+        match accepted {
+            spec::Accepted::PullRequest(number) => self.subject.as_str() == format!("pr-{number}"),
+            spec::Accepted::Range { base, merge } => self.lies_in(base, merge).unwrap_or(false),
+        }
+    }
+
+    fn lies_in(&self, base: &str, merge: &str) -> Option<bool> {
+        let [commit, base, merge] = [self.commit?, base, merge].map(|text| text.parse::<Oid>().ok());
+        let (commit, base, merge) = (commit?, base?, merge?);
+        let repository = Repository::discover(Path::new(".")).ok()?;
+        Some(commit != base && repository.has_come_to(base, commit) && repository.has_come_to(commit, merge))
+    }
+}
+
+fn in_words(accepted: &spec::Accepted) -> String {
+    match accepted {
+        spec::Accepted::PullRequest(number) => format!("pull request {number}"),
+        spec::Accepted::Range { base, merge } => format!("commits {base}..{merge}"),
+    }
+}
+
+fn git(error: assay_git::Error) -> Failure {
+    let failure = Failure::of(Exit::Usage, "git", &error);
+    match error.hint() {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}
+
+fn check_size(path: &str, size: u64) -> Result<(), Failure> {
+    if size <= MAX_RULES_BYTES {
+        return Ok(());
+    }
+    Err(Failure::usage("rules_too_large", format!("`{path}` has {size} bytes, more than {MAX_RULES_BYTES}")))
+}
+
+fn check_count(count: usize) -> Result<(), Failure> {
+    if count <= MAX_ACKNOWLEDGEMENTS {
+        return Ok(());
+    }
+    Err(Failure::usage("too_many_acknowledgements", format!("{count} acknowledgements are more than {MAX_ACKNOWLEDGEMENTS}"))
+        .hint("remove those that have expired"))
+}
+
+fn is_yaml(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "yaml")
+}
+
+/// A verdict names no path of somebody's machine.
+fn plain_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn yaml_files(folder: &Path) -> Result<Vec<std::path::PathBuf>, Failure> {
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(unreadable(folder, &error)),
+    };
+    let mut files = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(|error| unreadable(folder, &error))?.path();
+        if is_yaml(&path) {
+            files.push(path);
+            check_count(files.len())?;
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
+    let size = std::fs::metadata(path).map_err(|error| unreadable(path, &error))?.len();
+    check_size(&path.display().to_string(), size)?;
+    std::fs::read(path).map_err(|error| unreadable(path, &error))
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::usage("policy", format!("cannot read the rules `{}`", path.display())).because(error)
+}

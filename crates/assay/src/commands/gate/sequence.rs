@@ -1,0 +1,101 @@
+//! The verdicts about one subject, such as a pull request: found in the store, in one order, none of them ever replaced.
+
+use assay_envelope::{Expect, MAX_BUNDLE_BYTES, PublicKey, Trust, TrustedSigner, verify};
+use assay_manifest::{Body as _, Digest, InputRef, Kind, MAX_MANIFEST_BYTES, Manifest, Name, Role, RunId, Verdict};
+use assay_stage::{Accepted, Failure, Layout};
+use assay_store::{Created, Store};
+
+/// A verdict that was found and verified.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    /// Its place in the order of its subject, from 1.
+    pub(crate) number: u32,
+    pub(crate) reference: InputRef,
+    pub(crate) manifest: Manifest<Verdict>,
+    /// Who signed it.
+    pub(crate) signer: String,
+    /// By which key.
+    pub(crate) fingerprint: Digest,
+}
+
+impl Known {
+    pub(crate) fn verdict(&self) -> &Verdict {
+        &self.manifest.body
+    }
+
+    /// Whether it judged this run, alone or with others.
+    pub(crate) fn has_judged(&self, run: &RunId, summary: &InputRef) -> bool {
+        self.verdict().runs.iter().any(|judged| judged.run_id == *run && judged.summary == *summary)
+    }
+}
+
+/// Whom to believe about verdicts: whoever is trusted, and this machine's own gate.
+pub(crate) fn with_own(trust: &Trust, own: &PublicKey) -> Trust {
+    match trust.clone() {
+        Trust::Policy(mut policy) => {
+            policy.signers.push(TrustedSigner::new("this gate", own.clone(), [Role::Gate]));
+            Trust::Policy(policy)
+        }
+        Trust::None { mut candidates } => {
+            candidates.push(own.clone());
+            Trust::None { candidates }
+        }
+    }
+}
+
+/// The verdicts about a subject, oldest first.
+pub(crate) fn verdicts_about(store: &Store, subject: &Name, trust: &Trust) -> Result<Vec<Known>, Failure> {
+    let paths = store.list(&Layout::verdicts(subject))?;
+    let known = (1_u32..).zip(paths).map(|(number, path)| {
+        if path != Layout::verdict(subject, number) {
+            return Err(Failure::verification("verdict_missing", format!("verdict {number} about `{subject}` is not there"))
+                .hint("a sequence of verdicts only grows: one was removed, and what it spent is not known any more"));
+        }
+        let accepted = Accepted::read(store, &path)?.ok_or_else(|| absent(&path))?;
+        load(store, accepted.as_input(Kind::Verdict), number, trust)
+    });
+    known.collect()
+}
+
+/// A verdict by the digest of its manifest, wherever in the store it is.
+pub(crate) fn verdict_named(store: &Store, manifest: Digest, trust: &Trust) -> Result<Known, Failure> {
+    for path in store.list("gates")? {
+        let Some(accepted) = Accepted::read(store, &path)?.filter(|accepted| accepted.manifest == manifest) else { continue };
+        let number = path.rsplit('/').next().and_then(|number| number.parse().ok()).unwrap_or_default();
+        return load(store, accepted.as_input(Kind::Verdict), number, trust);
+    }
+    Err(Failure::usage("no_such_verdict", format!("the store `{}` has no verdict {manifest}", store.uri())))
+}
+
+/// Reads a verdict from bytes that lie anywhere.
+pub(crate) fn verdict_of(manifest: &[u8], bundle: &[u8], number: u32, trust: &Trust) -> Result<Known, Failure> {
+    let expect = Expect { kind: Some(Kind::Verdict), stage: Some(Role::Gate), ..Expect::default() };
+    let verified = verify(manifest, bundle, trust, &expect).map_err(|error| {
+        let failure = Failure::from(error);
+        Failure { message: format!("the verdict does not verify: {}", failure.message), ..failure }
+    })?;
+    let found = Verdict::of(verified.value()).ok_or_else(|| Failure::unexpected("verdict", "a verdict is none"))?;
+    Ok(Known {
+        number,
+        reference: verified.as_input(),
+        manifest: found.clone(),
+        signer: verified.signer().name.clone(),
+        fingerprint: verified.signer().fingerprint,
+    })
+}
+
+/// Puts a verdict at the next place of its subject. `false` where somebody else came first: then it has to be judged again, after theirs.
+pub(crate) fn append(store: &Store, subject: &Name, number: u32, reference: InputRef) -> Result<bool, Failure> {
+    let accepted = Accepted { manifest: reference.manifest, bundle: reference.bundle };
+    Ok(matches!(store.create(&Layout::verdict(subject, number), &accepted.to_bytes()?)?, Created::Yes))
+}
+
+fn load(store: &Store, reference: InputRef, number: u32, trust: &Trust) -> Result<Known, Failure> {
+    let manifest = store.get(&reference.manifest, MAX_MANIFEST_BYTES)?;
+    let bundle = store.get(&reference.bundle, MAX_BUNDLE_BYTES as u64)?;
+    verdict_of(&manifest, &bundle, number, trust)
+}
+
+fn absent(path: &str) -> Failure {
+    Failure::verification("verdict_missing", format!("the pointer `{path}` is not there any more"))
+}

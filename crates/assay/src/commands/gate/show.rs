@@ -1,0 +1,98 @@
+//! How a verdict meets people and machines: the terminal, and a folder of reports.
+
+use std::path::Path;
+
+use assay_manifest::{Role, RunId};
+use assay_report::SignedBy;
+use assay_report::gate::{Commands, Earlier, Inputs, Report};
+use assay_stage::Failure;
+use assay_store::Store;
+use serde_json::json;
+
+use crate::commands::gate::Decided;
+use crate::commands::gate::sequence::Known;
+use crate::commands::opened::{Where, named_store};
+use crate::output;
+
+/// The longest comment that a forge takes, in bytes, less what whoever posts it adds.
+const MAX_COMMENT_BYTES: usize = 65_000;
+
+/// Shows what was decided, and writes it into a folder if somebody named one.
+pub(super) fn show(decided: &[Decided], to: Option<&Path>, as_json: bool, place: &Where) -> Result<(), Failure> {
+    let store = Store::open_existing(&place.store_uri()?)?;
+    if as_json {
+        output::json(&decided.iter().map(document).collect::<Vec<_>>())?;
+    }
+    for decided in decided {
+        let report = report(decided, store.uri());
+        if !as_json {
+            output::report(report.terminal(output::width(), output::has_color()));
+        }
+        if let Some(folder) = to {
+            let folder = folder.join(decided.verdict.verdict().gate.as_str());
+            write(&folder, &decided.verdict, &report, &store)?;
+            output::talk(format!("wrote the verdict and its reports to {}", folder.display()));
+        }
+    }
+    Ok(())
+}
+
+fn document(decided: &Decided) -> serde_json::Value {
+    let Known { number, reference, manifest, signer, .. } = &decided.verdict;
+    json!({"number": number, "reference": reference, "signer": signer, "verdict": manifest.body})
+}
+
+fn report(decided: &Decided, store: &str) -> Report {
+    let known = &decided.verdict;
+    let verdict = known.verdict();
+    let earlier: Vec<Earlier> = decided.all.iter().filter(|other| other.number < known.number).map(earlier).collect();
+    let unestablished: Vec<RunId> = verdict.runs.iter().filter(|run| !run.established).map(|run| run.run_id.clone()).collect();
+    let signed = SignedBy {
+        stage: Role::Gate,
+        name: "verdict".to_owned(),
+        signer: known.signer.clone(),
+        key_fingerprint: known.fingerprint.to_string(),
+        manifest: known.reference.manifest,
+        bundle: known.reference.bundle,
+    };
+    Report::build(&Inputs {
+        verdict,
+        verdict_digest: Some(known.reference.manifest),
+        signed_by: Some(&signed),
+        trust_policy: decided.trust_policy.clone(),
+        unestablished: &unestablished,
+        earlier: &earlier,
+        commands: Commands { store: named_store(store), trace: None },
+    })
+}
+
+fn earlier(known: &Known) -> Earlier {
+    let verdict = known.verdict();
+    Earlier {
+        number: known.number,
+        digest: known.reference.manifest,
+        gate: verdict.gate.clone(),
+        outcome: verdict.outcome,
+        look: verdict.sequence.look,
+        commit: verdict.commit().map(ToOwned::to_owned),
+        judged_on: verdict.judged_on,
+    }
+}
+
+fn write(folder: &Path, known: &Known, report: &Report, store: &Store) -> Result<(), Failure> {
+    let unwritable = |error: &std::io::Error| {
+        Failure::environment("output", format!("cannot write to `{}`", folder.display())).because(error).lasting()
+    };
+    std::fs::create_dir_all(folder).map_err(|error| unwritable(&error))?;
+    let file = |name: &str, bytes: &[u8]| std::fs::write(folder.join(name), bytes).map_err(|error| unwritable(&error));
+    let [manifest, bundle] = [known.reference.manifest, known.reference.bundle]
+        .map(|digest| store.get(&digest, assay_manifest::MAX_MANIFEST_BYTES).map_err(Failure::from));
+    file("verdict.json", &manifest?)?;
+    file("verdict.sigstore.json", &bundle?)?;
+    file("report.html", report.html().as_bytes())?;
+    file("comment.md", report.markdown(MAX_COMMENT_BYTES).as_bytes())?;
+    file("junit.xml", report.junit().as_bytes())?;
+    let check = serde_json::to_vec_pretty(&report.check_run())
+        .map_err(|error| Failure::unexpected("json", "the check has no JSON form").because(&error))?;
+    file("check.json", &check)
+}

@@ -1,0 +1,87 @@
+//! Rules that one run can break by itself, without statistics: validity, SLOs, errors, output lengths.
+
+use assay_manifest::{Check, Comparison, GatePolicy, PointSummary, RunStatus, ServingPoint, Side, Summary};
+
+use crate::evidence::Run;
+
+/// The metric whose drift is checked: answers that became shorter are no faster.
+const OUTPUT_LENGTH: &str = "osl_tokens_mean";
+
+/// Everything that is checked of a run.
+pub(crate) fn checks(run: &Run<'_>, comparison: &Comparison, policy: &GatePolicy) -> Vec<Check> {
+    let mut checks = vec![validity(run)];
+    for point in points_of(run, &comparison.candidate) {
+        let subject = format!("{} at {}", point.case_id, point.point_id);
+        checks.extend(slo(point, policy, &subject));
+        checks.extend(error_rate(point, policy, &subject));
+        checks.extend(output_drift(point, beside(run, point, &comparison.baseline), policy, &subject));
+    }
+    checks
+}
+
+fn points_of<'a>(run: &Run<'a>, side: &Side) -> impl Iterator<Item = &'a PointSummary> {
+    let of_side = |point: &&PointSummary| {
+        let [_, target, variant] = point.case_id.names();
+        target == side.target.as_str() && variant == side.variant.as_str()
+    };
+    let points: Vec<_> = run.summary.1.points.iter().filter(of_side).collect();
+    points.into_iter()
+}
+
+/// The same point of the other side.
+fn beside<'a>(run: &Run<'a>, point: &PointSummary, side: &Side) -> Option<&'a PointSummary> {
+    let same_work =
+        |other: &&PointSummary| other.case_id.names()[0] == point.case_id.names()[0] && other.point_id == point.point_id;
+    points_of(run, side).find(same_work)
+}
+
+/// Whether the run measured what it planned. Too little evidence is no regression.
+fn validity(run: &Run<'_>) -> Check {
+    let Summary { status, .. } = run.summary.1;
+    Check {
+        name: "validity".to_owned(),
+        subject: format!("run {}", run.run_id),
+        passed: *status == RunStatus::Succeeded,
+        blocks: false,
+        detail: match status {
+            RunStatus::Succeeded => "every planned trial counts".to_owned(),
+            RunStatus::Partial => "some planned trials have no valid attempt".to_owned(),
+            RunStatus::Failed => "no trial counts".to_owned(),
+        },
+    }
+}
+
+fn blocking(name: &str, subject: &str, passed: bool, detail: String) -> Check {
+    Check { name: name.to_owned(), subject: subject.to_owned(), passed, blocks: true, detail }
+}
+
+fn slo(point: &PointSummary, policy: &GatePolicy, subject: &str) -> Option<Check> {
+    let met = point.serving.as_ref().filter(|_| policy.slo)?.slo_met?;
+    let detail = if met { "the point as a whole met its SLOs" } else { "the point as a whole missed its SLOs" };
+    Some(blocking("slo", subject, met, detail.to_owned()))
+}
+
+fn error_rate(point: &PointSummary, policy: &GatePolicy, subject: &str) -> Option<Check> {
+    let (most, ServingPoint { requests, outcomes, .. }) = (policy.max_error_rate?, point.serving.as_ref()?);
+    let failed = requests.0.saturating_sub(outcomes.get("ok").map_or(0, |ok| ok.0));
+    // No request is no proof that requests succeed.
+    let rate = if requests.0 == 0 { 1.0 } else { failed as f64 / requests.0 as f64 };
+    let detail = format!("{failed} of {} requests failed; at most {:.2} % may", requests.0, most * 100.0);
+    Some(blocking("error_rate", subject, rate <= most, detail))
+}
+
+fn output_drift(point: &PointSummary, baseline: Option<&PointSummary>, policy: &GatePolicy, subject: &str) -> Option<Check> {
+    let most = policy.max_output_drift?;
+    let length = |point: &PointSummary| Some(point.metrics.iter().find(|metric| metric.metric == OUTPUT_LENGTH)?.median);
+    point.serving.as_ref()?;
+    let (Some(before), Some(now)) = (baseline.and_then(length), length(point)) else {
+        return Some(blocking("output_drift", subject, false, "the output length of a side is not known".to_owned()));
+    };
+    let drift = (now - before).abs() / before;
+    let detail = format!(
+        "answers have {now:.1} tokens instead of {before:.1}, {:.1} % off; at most {:.1} % may be",
+        drift * 100.0,
+        most * 100.0
+    );
+    Some(blocking("output_drift", subject, drift <= most, detail))
+}
