@@ -1,6 +1,6 @@
 //! What goes wrong has a name, and no name holds the token.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use assay_forge::{Api, Forge, ForgeError, MAX_REPEATS, MAX_WAIT, MAX_WAITS, Posted, Token};
 use serde_json::json;
@@ -183,9 +183,8 @@ fn a_limit_that_stays_or_is_far_away_is_told() {
 
 #[test]
 fn an_answer_without_an_end_is_cut_off() {
-    let begun = Instant::now();
     let error = refused_by(Fault::Endless);
-    assert!(matches!(error, ForgeError::TooLarge), "{error:?} after {:?}", begun.elapsed());
+    assert!(matches!(error, ForgeError::TooLarge), "{error:?}");
 }
 
 #[test]
