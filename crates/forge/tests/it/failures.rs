@@ -19,7 +19,7 @@ fn guarded(error: ForgeError) -> ForgeError {
     let mut said = format!("{error} {error:?} {error:#?} {}", error.hint());
     let mut cause = std::error::Error::source(&error);
     while let Some(error) = cause {
-        said += &format!(" {error} {error:?}");
+        said = format!("{said} {error} {error:?}");
         cause = error.source();
     }
     assert!(!said.contains("hunter22"), "{said}");
@@ -167,7 +167,9 @@ fn a_limit_of_the_forge_is_waited_for() {
 
 #[test]
 fn a_limit_that_stays_or_is_far_away_is_told() {
-    let stays = refused_by(Fault::with_line(429, "retry-after: 0"));
+    let stays = refused(|stand_in| {
+        stand_in.fail(MAX_WAITS as usize + 1, "GET", "/comments", Fault::with_line(429, "retry-after: 0"));
+    });
     insta::assert_snapshot!(stays, @"the forge limits how often it is asked and says to wait 0 s");
     let far = refused_by(Fault::with_line(403, &format!("retry-after: {}", MAX_WAIT.as_secs() + 1)));
     insta::assert_snapshot!(far, @"the forge limits how often it is asked and says to wait 61 s");

@@ -61,6 +61,13 @@ fn somebody_else_s_issue_and_comments_with_our_tag_are_not_ours() {
 }
 
 #[test]
+fn a_pull_request_that_we_made_is_no_issue() {
+    let stand_in = StandIn::start(Identity::Workflow);
+    stand_in.pull_by(Identity::Workflow, &tagged("one"));
+    assert!(matches!(posted(&stand_in, "one"), Posted::Created { .. }));
+}
+
+#[test]
 fn what_we_said_last_may_be_on_a_later_page() {
     let stand_in = StandIn::start(Identity::Workflow);
     stand_in.paginate(1);

@@ -184,6 +184,15 @@ impl StandIn {
         self.state().add_issue(identity, &wanted)["number"].as_u64().expect("a number")
     }
 
+    /// Somebody opens a pull request with the label `assay`, which the forge lists among the issues.
+    pub(crate) fn pull_by(&self, identity: Identity, body: &str) -> u64 {
+        let number = self.issue_by(identity, "a pull request", body);
+        for issue in self.state().issues.iter_mut().filter(|issue| issue["number"] == number) {
+            issue["pull_request"] = json!({});
+        }
+        number
+    }
+
     /// Somebody closes an issue.
     pub(crate) fn close(&self, number: u64) {
         for issue in self.state().issues.iter_mut().filter(|issue| issue["number"] == number) {
@@ -283,7 +292,7 @@ fn answer(mut stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
         state.asked.push(asked.clone());
         let fault = state.next_fault(&asked);
         let is_done = matches!(fault, None | Some(Fault::Lost | Fault::Half));
-        (fault, is_done.then(|| state.reply(&asked).bytes()).unwrap_or_default())
+        (fault, if is_done { state.reply(&asked).bytes() } else { Vec::new() })
     };
     match fault {
         None => stream.write_all(&reply),
@@ -294,7 +303,7 @@ fn answer(mut stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
         Some(Fault::Endless) => {
             stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n")?;
             loop {
-                stream.write_all(&[b' '; 1 << 16])?;
+                stream.write_all(&b" ".repeat(1 << 16))?;
             }
         }
     }
