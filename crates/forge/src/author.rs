@@ -1,0 +1,114 @@
+//! Who wrote what: nothing is edited that is not ours.
+
+use serde::Deserialize;
+
+/// How GitHub signs what a workflow writes with its own token.
+const ACTIONS: &str = "github-actions[bot]";
+
+/// What ends the login of an app's account. No person's login holds a bracket.
+const BOT: &str = "[bot]";
+
+/// The account that the token is of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Author(String);
+
+/// An account as a forge describes it.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Account {
+    pub(crate) login: String,
+    /// `User` or `Bot`, where the forge says so.
+    #[serde(rename = "type")]
+    kind: Option<String>,
+}
+
+/// The app by which something was written.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct App {
+    slug: Option<String>,
+}
+
+impl Author {
+    pub(crate) fn of(login: &str) -> Self {
+        Self(login.to_owned())
+    }
+
+    /// Whom we take ourselves for where the forge does not say who the token is: with the token of a workflow it does not.
+    pub(crate) fn of_a_workflow() -> Self {
+        Self(ACTIONS.to_owned())
+    }
+
+    /// Whether an account, writing by an app or not, is this one.
+    pub(crate) fn is(&self, account: Option<&Account>, by: Option<&App>) -> bool {
+        let is_named = account.is_some_and(|account| account.login.eq_ignore_ascii_case(&self.0));
+        is_named
+            && account.and_then(|account| account.kind.as_deref()).is_none_or(|kind| self.is_kind(kind))
+            && self.may_write_by(by)
+    }
+
+    /// Whether a check is of this account. Checks have an app and no person.
+    pub(crate) fn is_app(&self, app: Option<&App>) -> bool {
+        match (self.slug(), app.and_then(|app| app.slug.as_deref())) {
+            (Some(ours), Some(slug)) => slug.eq_ignore_ascii_case(ours),
+            (ours, slug) => ours.is_none() && slug.is_none(),
+        }
+    }
+
+    fn slug(&self) -> Option<&str> {
+        self.0.strip_suffix(BOT)
+    }
+
+    fn is_kind(&self, kind: &str) -> bool {
+        (kind == "Bot") == self.slug().is_some()
+    }
+
+    /// An app's account writes by its own app; a person may write by any.
+    fn may_write_by(&self, app: Option<&App>) -> bool {
+        match (self.slug(), app.and_then(|app| app.slug.as_deref())) {
+            (Some(ours), Some(slug)) => slug.eq_ignore_ascii_case(ours),
+            _ => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn account(login: &str, kind: &str) -> Account {
+        Account { login: login.to_owned(), kind: Some(kind.to_owned()) }
+    }
+
+    fn app(slug: &str) -> App {
+        App { slug: Some(slug.to_owned()) }
+    }
+
+    #[test]
+    fn only_the_account_itself_is_the_author() {
+        let author = Author::of("Example");
+        assert!(author.is(Some(&account("example", "User")), None));
+        assert!(author.is(Some(&account("example", "User")), Some(&app("a-mobile-app"))));
+        assert!(author.is(Some(&Account { login: "example".to_owned(), kind: None }), None), "not every forge says the kind");
+        assert!(!author.is(Some(&account("example", "Bot")), None));
+        assert!(!author.is(Some(&account("example2", "User")), None));
+        assert!(!author.is(None, None), "an account that is gone");
+    }
+
+    #[test]
+    fn a_workflow_is_an_app_and_no_person_who_is_called_so() {
+        let author = Author::of_a_workflow();
+        assert!(author.is(Some(&account("github-actions[bot]", "Bot")), Some(&app("github-actions"))));
+        assert!(author.is(Some(&account("github-actions[bot]", "Bot")), None), "older comments do not name the app");
+        assert!(!author.is(Some(&account("github-actions[bot]", "User")), None));
+        assert!(!author.is(Some(&account("github-actions", "User")), None));
+        assert!(!author.is(Some(&account("github-actions[bot]", "Bot")), Some(&app("another"))));
+    }
+
+    #[test]
+    fn a_check_is_ours_by_its_app() {
+        assert!(Author::of_a_workflow().is_app(Some(&app("github-actions"))));
+        assert!(!Author::of_a_workflow().is_app(Some(&app("another"))));
+        assert!(!Author::of_a_workflow().is_app(None));
+        assert!(Author::of("example").is_app(None), "a forge whose checks have no apps");
+        assert!(!Author::of("example").is_app(Some(&app("another"))));
+    }
+}

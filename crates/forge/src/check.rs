@@ -1,0 +1,352 @@
+//! The check of a commit.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::author::App;
+use crate::client::{About, Forge};
+use crate::comment::within;
+use crate::settle::Decision;
+use crate::{CommitSha, ForgeError, Posted, Repository, text};
+
+/// The longest summary and the longest text of a check, in characters each: GitHub's limit.
+pub const MAX_OUTPUT_CHARS: usize = 65_535;
+
+/// The most annotations of a check: as many as GitHub takes in one request, so that a check is never half annotated.
+pub const MAX_ANNOTATIONS: usize = 50;
+
+/// The longest title of a check or an issue, in characters: what GitHub keeps of a title.
+pub const MAX_TITLE_CHARS: usize = 255;
+
+/// A check run of a commit. There is one for each name and external id, which ends at once: what it checked is over.
+#[derive(Clone, Debug)]
+pub struct Check {
+    /// Whose commit it is.
+    pub repository: Repository,
+    /// What was checked.
+    pub commit: CommitSha,
+    /// Its name, such as `assay / nightly`. Rules that protect a branch ask for it.
+    pub name: String,
+    /// Our own name for it, by which it is told from what others check under the same name.
+    pub external_id: String,
+    /// How it ended.
+    pub conclusion: Conclusion,
+    /// One line.
+    pub title: String,
+    /// What is shown first, in Markdown. It is posted as it is: escaping is the caller's.
+    pub summary: String,
+    /// What is shown below it, in Markdown.
+    pub text: Option<String>,
+    /// Where the whole report is, in place of the forge's own page.
+    pub details_url: Option<String>,
+    /// Notes at lines of files.
+    pub annotations: Vec<Annotation>,
+}
+
+/// How a check ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Conclusion {
+    /// Nothing got worse.
+    Success,
+    /// Something got worse.
+    Failure,
+    /// No statement, such as an inconclusive gate: it does not stand in the way of a merge.
+    Neutral,
+    /// Somebody cancelled it.
+    Cancelled,
+    /// There was nothing to check.
+    Skipped,
+    /// It did not end in time.
+    TimedOut,
+    /// Somebody has to do something first.
+    ActionRequired,
+}
+
+/// A note at lines of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Annotation {
+    /// The file, from the top of the repository.
+    pub path: String,
+    /// The first line, from 1.
+    pub start_line: u32,
+    /// The last line.
+    pub end_line: u32,
+    /// How grave it is.
+    #[serde(rename = "annotation_level")]
+    pub level: Level,
+    /// What it says.
+    pub message: String,
+    /// Its heading.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+}
+
+/// How grave a note is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// Worth knowing.
+    Notice,
+    /// Worth a look.
+    Warning,
+    /// What made the check fail.
+    Failure,
+}
+
+/// A page of check runs.
+#[derive(Debug, Deserialize)]
+struct Page {
+    check_runs: Vec<Run>,
+}
+
+/// A check run as the forge lists it.
+#[derive(Debug, Deserialize)]
+struct Run {
+    id: u64,
+    name: String,
+    head_sha: String,
+    external_id: Option<String>,
+    status: Option<String>,
+    conclusion: Option<String>,
+    html_url: Option<String>,
+    details_url: Option<String>,
+    app: Option<App>,
+    #[serde(default)]
+    output: Output,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Output {
+    title: Option<String>,
+    summary: Option<String>,
+    text: Option<String>,
+    #[serde(default)]
+    annotations_count: u64,
+}
+
+/// What is to change of a run that is there.
+#[derive(Debug, PartialEq, Eq)]
+struct Change {
+    id: u64,
+    /// The annotations that it does not have yet: the forge appends what it is given.
+    missing: Vec<Annotation>,
+}
+
+impl Forge {
+    /// Makes the check, or changes the newest that is ours.
+    ///
+    /// Annotations cannot be taken back. Where one is there that is no longer wanted, a new check of the same name is made, and the
+    /// forge shows the newest.
+    pub fn check(&self, check: &Check) -> Result<Posted, ForgeError> {
+        check.fits()?;
+        let about = check.about();
+        let look = || match self.newest(check, &about)? {
+            Some(run) => Ok(decide(&run, self.annotations(check, &run, &about)?, check)),
+            None => Ok(Decision::Create),
+        };
+        let create = || {
+            let path = format!("/repos/{}/check-runs", check.repository);
+            let mut wanted = check.wanted(&check.annotations);
+            wanted["head_sha"] = json!(check.commit.to_string());
+            self.post::<Run>(&path, &wanted, &about).map(Run::page)
+        };
+        let update = |change: &Change| {
+            let path = format!("/repos/{}/check-runs/{}", check.repository, change.id);
+            self.patch::<Run>(&path, &check.wanted(&change.missing), &about).map(Run::page)
+        };
+        self.settle(look, create, update)
+    }
+
+    fn newest(&self, check: &Check, about: &About) -> Result<Option<Run>, ForgeError> {
+        let author = self.author()?;
+        let name = text::encoded(&check.name);
+        let path =
+            format!("/repos/{}/commits/{}/check-runs?check_name={name}&filter=all&per_page=100", check.repository, check.commit);
+        let mut newest: Option<Run> = None;
+        self.search(&path, about, |page: Page| {
+            let ours = page.check_runs.into_iter().filter(|run| run.is_of(check) && author.is_app(run.app.as_ref()));
+            newest = ours.chain(newest.take()).max_by_key(|run| run.id);
+            None::<()>
+        })?;
+        Ok(newest)
+    }
+
+    fn annotations(&self, check: &Check, run: &Run, about: &About) -> Result<Vec<Annotation>, ForgeError> {
+        let mut there = Vec::new();
+        if run.output.annotations_count > 0 {
+            let path = format!("/repos/{}/check-runs/{}/annotations?per_page=100", check.repository, run.id);
+            self.search(&path, about, |page: Vec<Annotation>| {
+                there.extend(page);
+                None::<()>
+            })?;
+        }
+        Ok(there)
+    }
+}
+
+impl Check {
+    fn about(&self) -> About {
+        About { what: format!("the list of checks of {} in `{}`", self.commit, self.repository), permission: "checks: write" }
+    }
+
+    /// Refuses what the forge would refuse or cut.
+    fn fits(&self) -> Result<(), ForgeError> {
+        within(&self.title, MAX_TITLE_CHARS, "title of the check")?;
+        within(&self.summary, MAX_OUTPUT_CHARS, "summary of the check")?;
+        within(self.text.as_deref().unwrap_or_default(), MAX_OUTPUT_CHARS, "text of the check")?;
+        match self.annotations.len() {
+            found if found > MAX_ANNOTATIONS => Err(ForgeError::TooManyAnnotations { found }),
+            _ => Ok(()),
+        }
+    }
+
+    /// What is sent, with these annotations.
+    fn wanted(&self, annotations: &[Annotation]) -> Value {
+        let mut output = json!({ "title": self.title, "summary": self.summary });
+        // What is empty is sent as well: it takes the place of what was there.
+        output["text"] = json!(self.text.as_deref().unwrap_or_default());
+        if !annotations.is_empty() {
+            output["annotations"] = json!(annotations);
+        }
+        let mut wanted = json!({
+            "name": self.name,
+            "external_id": self.external_id,
+            "status": "completed",
+            "conclusion": self.conclusion,
+            "output": output,
+        });
+        if let Some(url) = &self.details_url {
+            wanted["details_url"] = json!(url);
+        }
+        wanted
+    }
+}
+
+impl Run {
+    fn is_of(&self, check: &Check) -> bool {
+        self.name == check.name
+            && self.head_sha.eq_ignore_ascii_case(&check.commit.to_string())
+            && self.external_id.as_deref() == Some(&check.external_id)
+    }
+
+    fn says_what(&self, check: &Check) -> bool {
+        let same = |there: &Option<String>, wanted: &str| text::same(there.as_deref().unwrap_or_default(), wanted);
+        self.status.as_deref() == Some("completed")
+            && json!(self.conclusion) == json!(check.conclusion)
+            && same(&self.output.title, &check.title)
+            && same(&self.output.summary, &check.summary)
+            && same(&self.output.text, check.text.as_deref().unwrap_or_default())
+            // Where we give no address, the forge sets its own.
+            && check.details_url.as_deref().is_none_or(|url| same(&self.details_url, url))
+    }
+
+    /// The forge's page of it, or ours, or none: not every forge has one.
+    fn page(self) -> String {
+        self.html_url.or(self.details_url).unwrap_or_default()
+    }
+}
+
+fn decide(run: &Run, there: Vec<Annotation>, check: &Check) -> Decision<Change> {
+    match missing(&check.annotations, there) {
+        None => Decision::Create,
+        Some(missing) if missing.is_empty() && run.says_what(check) => {
+            Decision::Keep { url: run.html_url.clone().or(run.details_url.clone()).unwrap_or_default() }
+        }
+        Some(missing) => Decision::Update(Change { id: run.id, missing }),
+    }
+}
+
+/// The wanted annotations that are not there, or `None` where one is there that is not wanted.
+fn missing(wanted: &[Annotation], there: Vec<Annotation>) -> Option<Vec<Annotation>> {
+    let mut missing = wanted.to_vec();
+    for annotation in there {
+        let at = missing.iter().position(|wanted| wanted.is_same(&annotation))?;
+        missing.remove(at);
+    }
+    Some(missing)
+}
+
+impl Annotation {
+    fn is_same(&self, other: &Self) -> bool {
+        let place = |annotation: &Self| (annotation.path.clone(), annotation.start_line, annotation.end_line);
+        let title = |annotation: &Self| annotation.title.clone().unwrap_or_default();
+        place(self) == place(other)
+            && self.level == other.level
+            && text::same(&self.message, &other.message)
+            && text::same(&title(self), &title(other))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(annotations: &[Annotation]) -> Check {
+        Check {
+            repository: "example/project".parse().expect("a repository"),
+            commit: "a".repeat(40).parse().expect("a commit"),
+            name: "assay".to_owned(),
+            external_id: "assay:nightly".to_owned(),
+            conclusion: Conclusion::TimedOut,
+            title: "title".to_owned(),
+            summary: "summary".to_owned(),
+            text: None,
+            details_url: None,
+            annotations: annotations.to_vec(),
+        }
+    }
+
+    fn note(line: u32) -> Annotation {
+        let message = "slower".to_owned();
+        Annotation { path: "a.yaml".to_owned(), start_line: line, end_line: line, level: Level::Warning, message, title: None }
+    }
+
+    fn run(conclusion: &str) -> Run {
+        let run = json!({
+            "id": 5, "name": "assay", "head_sha": "a".repeat(40), "external_id": "assay:nightly", "status": "completed",
+            "conclusion": conclusion, "html_url": "https://x/5", "details_url": "https://x", "app": null,
+            "output": { "title": "title", "summary": "summary\r\n", "text": null, "annotations_count": 0 },
+        });
+        serde_json::from_value(run).expect("a run")
+    }
+
+    #[test]
+    fn a_run_that_says_the_same_is_kept() {
+        assert_eq!(decide(&run("timed_out"), Vec::new(), &check(&[])), Decision::Keep { url: "https://x/5".to_owned() });
+        let update = |missing| Decision::Update(Change { id: 5, missing });
+        assert_eq!(decide(&run("success"), Vec::new(), &check(&[])), update(Vec::new()));
+        let moved = Check { details_url: Some("https://elsewhere".to_owned()), ..check(&[]) };
+        assert_eq!(decide(&run("timed_out"), Vec::new(), &moved), update(Vec::new()));
+    }
+
+    #[test]
+    fn annotations_are_added_and_never_doubled() {
+        let decided = |there: &[Annotation]| decide(&run("timed_out"), there.to_vec(), &check(&[note(1), note(2), note(2)]));
+        assert_eq!(decided(&[note(2)]), Decision::Update(Change { id: 5, missing: vec![note(1), note(2)] }));
+        assert!(matches!(decided(&[note(2), note(1), note(2)]), Decision::Keep { .. }));
+    }
+
+    #[test]
+    fn an_annotation_that_is_no_longer_wanted_takes_a_new_run() {
+        assert_eq!(decide(&run("timed_out"), vec![note(3)], &check(&[note(1)])), Decision::Create);
+        assert_eq!(decide(&run("timed_out"), vec![note(1), note(1)], &check(&[note(1)])), Decision::Create);
+    }
+
+    #[test]
+    fn what_a_forge_would_cut_is_refused() {
+        let refused = |check: Check| check.fits().expect_err("too much").to_string();
+        let long = "x".repeat(MAX_OUTPUT_CHARS + 1);
+        insta::assert_snapshot!(refused(Check { summary: long.clone(), ..check(&[]) }), @"the summary of the check has 65536 characters, and the forge takes 65535");
+        insta::assert_snapshot!(refused(Check { text: Some(long), ..check(&[]) }), @"the text of the check has 65536 characters, and the forge takes 65535");
+        insta::assert_snapshot!(refused(Check { title: "x".repeat(256), ..check(&[]) }), @"the title of the check has 256 characters, and the forge takes 255");
+        insta::assert_snapshot!(refused(check(&vec![note(1); 51])), @"the check has 51 annotations, and the forge takes 50");
+        assert!(check(&vec![note(1); 50]).fits().is_ok());
+    }
+
+    #[test]
+    fn a_conclusion_is_spelt_as_the_forge_spells_it() {
+        let spelt = [Conclusion::Success, Conclusion::TimedOut, Conclusion::ActionRequired].map(|conclusion| json!(conclusion));
+        assert_eq!(spelt, ["success", "timed_out", "action_required"]);
+    }
+}

@@ -1,0 +1,398 @@
+//! The only place that speaks to the forge: bounded in every respect, and careful with the token.
+
+use std::fmt;
+use std::io::Read as _;
+use std::sync::OnceLock;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use ureq::http::{HeaderMap, Request, Response};
+use ureq::tls::{RootCerts, TlsConfig};
+use ureq::{Agent, Body};
+
+use crate::author::{Account, Author};
+use crate::{Api, ForgeError, Token, text};
+
+/// One question, from looking up the host to the last byte of the answer.
+pub const REQUEST_TIME: Duration = Duration::from_secs(30);
+
+/// The largest answer, in bytes: a page of a hundred comments, each as long as can be, is 26 MiB of text before it is escaped.
+pub const MAX_ANSWER_BYTES: u64 = 64 << 20;
+
+/// How often a question is put again, or a writing whose answer was lost is looked after.
+pub const MAX_REPEATS: u32 = 3;
+
+/// The longest time that is waited because the forge says so; who must wait longer is told so. GitHub's guide asks for a minute
+/// where it does not say how long.
+pub const MAX_WAIT: Duration = Duration::from_mins(1);
+
+/// How often one question waits because the forge says so.
+pub const MAX_WAITS: u32 = 2;
+
+/// The pause before the first repetition; each further one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+
+/// What is said of an error of the forge: its message and as many details.
+const MAX_DETAILS: usize = 5;
+
+type Pause = Box<dyn Fn(Duration) + Send + Sync>;
+
+/// A forge, and who we are there.
+pub struct Forge {
+    agent: Agent,
+    api: Api,
+    token: Token,
+    author: OnceLock<Author>,
+    pause: Pause,
+}
+
+impl fmt::Debug for Forge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Forge").field("api", &self.api).field("author", &self.author).finish_non_exhaustive()
+    }
+}
+
+impl Forge {
+    /// Speaks to the forge at `api` with this token. Whom the machine trusts is trusted (`SSL_CERT_FILE` is heeded), and proxies of
+    /// the environment are used, unless the connection stays on this machine.
+    pub fn new(api: Api, token: Token) -> Self {
+        let agent = agent(&api);
+        Self { agent, api, token, author: OnceLock::new(), pause: Box::new(std::thread::sleep) }
+    }
+
+    /// Takes `login` for the token's account, such as `my-app[bot]`, instead of asking the forge.
+    #[must_use]
+    pub fn written_by(self, login: &str) -> Self {
+        Self { author: OnceLock::from(Author::of(login)), ..self }
+    }
+
+    /// Waits by `pause` instead of by sleeping, such as to be cancelled in between.
+    #[must_use]
+    pub fn pausing_by(self, pause: impl Fn(Duration) + Send + Sync + 'static) -> Self {
+        Self { pause: Box::new(pause), ..self }
+    }
+
+    pub(crate) fn api(&self) -> &Api {
+        &self.api
+    }
+
+    pub(crate) fn pause(&self, time: Duration) {
+        (self.pause)(time);
+    }
+
+    /// Whose token this is, asked once.
+    pub(crate) fn author(&self) -> Result<&Author, ForgeError> {
+        if let Some(author) = self.author.get() {
+            return Ok(author);
+        }
+        let asked = self.ask_author()?;
+        Ok(self.author.get_or_init(|| asked))
+    }
+
+    /// A person's token may ask for its account. The token of an app may not, and is asked for in GraphQL; where that is refused as
+    /// well, or not there, it is taken for a workflow's.
+    fn ask_author(&self) -> Result<Author, ForgeError> {
+        let about = About { what: "the account of the token".to_owned(), permission: "read:user" };
+        match self.get(&self.api.at("/user"), &about) {
+            Ok(answer) => return Ok(Author::of(&self.parsed::<Account>(&answer, &about)?.login)),
+            Err(error) if is_refused(&error) => {}
+            Err(error) => return Err(error),
+        }
+        let viewer =
+            Question { call: Call::Ask(json!({ "query": "{ viewer { login } }" })), url: self.api.graphql(), about: &about };
+        match self.ask(&viewer) {
+            Ok(answer) => Ok(viewer_of(&answer.body).map_or_else(Author::of_a_workflow, |login| Author::of(&login))),
+            Err(error) if is_refused(&error) => Ok(Author::of_a_workflow()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What is at an address of the forge.
+    pub(crate) fn get(&self, url: &str, about: &About) -> Result<Answer, ForgeError> {
+        self.ask(&Question { call: Call::Get, url: url.to_owned(), about })
+    }
+
+    /// Makes something at a path. It is sent once.
+    pub(crate) fn post<T: DeserializeOwned>(&self, path: &str, what: &Value, about: &About) -> Result<T, ForgeError> {
+        self.write(Call::Post(what.clone()), path, about)
+    }
+
+    /// Changes what is at a path. It is sent once.
+    pub(crate) fn patch<T: DeserializeOwned>(&self, path: &str, what: &Value, about: &About) -> Result<T, ForgeError> {
+        self.write(Call::Patch(what.clone()), path, about)
+    }
+
+    fn write<T: DeserializeOwned>(&self, call: Call, path: &str, about: &About) -> Result<T, ForgeError> {
+        let answer = self.ask(&Question { call, url: self.api.at(path), about })?;
+        self.parsed(&answer, about)
+    }
+
+    /// The good answer to a question. Where the forge has too many questions, it is put again after the time that the forge says;
+    /// where the answer was lost, only if it changes nothing.
+    fn ask(&self, question: &Question<'_>) -> Result<Answer, ForgeError> {
+        let (mut waits, mut repeats) = (0, 0);
+        loop {
+            match self.send(question).and_then(|answer| self.judged(answer, question.about)) {
+                Err(ForgeError::RateLimited { wait: Some(wait) }) if wait <= MAX_WAIT && waits < MAX_WAITS => {
+                    waits += 1;
+                    self.pause(wait);
+                }
+                Err(error) if error.is_lost() && question.call.changes_nothing() && repeats < MAX_REPEATS => {
+                    self.pause(pause_before(repeats));
+                    repeats += 1;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn send(&self, question: &Question<'_>) -> Result<Answer, ForgeError> {
+        let request = Request::builder()
+            .method(question.call.method())
+            .uri(&question.url)
+            .header("authorization", self.token.header())
+            .header("accept", "application/vnd.github+json")
+            .header("x-github-api-version", "2022-11-28")
+            // A connection of its own for each question: one that was kept may be gone just when something is written to it.
+            .header("connection", "close");
+        let sent = match question.call.body() {
+            None => request.body(()).map(|request| self.agent.run(request)),
+            Some(body) => request
+                .header("content-type", "application/json")
+                .body(body.to_string().into_bytes())
+                .map(|request| self.agent.run(request)),
+        };
+        let sent = sent.map_err(|error| self.bad(question.about, &error.to_string()))?;
+        self.read(sent.map_err(|error| self.unanswered(error))?)
+    }
+
+    fn read(&self, response: Response<Body>) -> Result<Answer, ForgeError> {
+        let (head, body) = response.into_parts();
+        let mut bytes = Vec::new();
+        let mut reader = body.into_reader().take(MAX_ANSWER_BYTES + 1);
+        reader.read_to_end(&mut bytes).map_err(|error| self.unanswered(error.into()))?;
+        if bytes.len() as u64 > MAX_ANSWER_BYTES {
+            return Err(ForgeError::TooLarge);
+        }
+        let header = |name: &str| header(&head.headers, name);
+        Ok(Answer {
+            status: head.status.as_u16(),
+            link: header("link"),
+            location: header("location"),
+            wait: wait(&head.headers, now()),
+            body: bytes,
+        })
+    }
+
+    /// An answer of success, or what another one means.
+    fn judged(&self, answer: Answer, about: &About) -> Result<Answer, ForgeError> {
+        let said = || self.shown(&said(&answer.body));
+        match answer.status {
+            200..=299 => Ok(answer),
+            300..=399 => Err(ForgeError::Redirected {
+                to: self.token.masked(&text::without_user(answer.location.as_deref().unwrap_or_default())),
+            }),
+            401 => Err(ForgeError::BadToken),
+            429 => Err(ForgeError::RateLimited { wait: answer.wait }),
+            403 if answer.wait.is_some() || said().contains("rate limit") => Err(ForgeError::RateLimited { wait: answer.wait }),
+            403 => Err(ForgeError::Forbidden { permission: about.permission, said: said() }),
+            404 => Err(ForgeError::NotFound { what: about.what.clone() }),
+            422 => Err(ForgeError::Invalid { said: said() }),
+            status @ 500.. => Err(ForgeError::Failed { status }),
+            status => Err(ForgeError::Refused { status, said: said() }),
+        }
+    }
+
+    /// An answer read as JSON. What is wrong with it may repeat parts of it, so that is masked as well.
+    pub(crate) fn parsed<T: DeserializeOwned>(&self, answer: &Answer, about: &About) -> Result<T, ForgeError> {
+        serde_json::from_slice(&answer.body).map_err(|error| self.bad(about, &error.to_string()))
+    }
+
+    pub(crate) fn bad(&self, about: &About, why: &str) -> ForgeError {
+        ForgeError::BadAnswer { what: about.what.clone(), why: self.shown(why) }
+    }
+
+    fn unanswered(&self, source: ureq::Error) -> ForgeError {
+        ForgeError::Unreachable { api: self.api.to_string(), source: Box::new(source) }
+    }
+
+    /// A text of the forge as it can be shown: masked before it is cut, so that no part of a token remains.
+    pub(crate) fn shown(&self, text: &str) -> String {
+        text::shown(&self.token.masked(text))
+    }
+}
+
+/// What a question is about, for its errors.
+pub(crate) struct About {
+    /// What was asked for, as the beginning of a sentence.
+    pub(crate) what: String,
+    /// What the token must be allowed to.
+    pub(crate) permission: &'static str,
+}
+
+struct Question<'a> {
+    call: Call,
+    url: String,
+    about: &'a About,
+}
+
+enum Call {
+    Get,
+    /// A question with a body, which changes nothing.
+    Ask(Value),
+    Post(Value),
+    Patch(Value),
+}
+
+impl Call {
+    fn method(&self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Ask(_) | Self::Post(_) => "POST",
+            Self::Patch(_) => "PATCH",
+        }
+    }
+
+    fn body(&self) -> Option<&Value> {
+        match self {
+            Self::Get => None,
+            Self::Ask(body) | Self::Post(body) | Self::Patch(body) => Some(body),
+        }
+    }
+
+    fn changes_nothing(&self) -> bool {
+        matches!(self, Self::Get | Self::Ask(_))
+    }
+}
+
+/// What is kept of an answer.
+pub(crate) struct Answer {
+    status: u16,
+    pub(crate) link: Option<String>,
+    location: Option<String>,
+    wait: Option<Duration>,
+    body: Vec<u8>,
+}
+
+/// The pause before a repetition, by how many came before it.
+pub(crate) fn pause_before(repeats: u32) -> Duration {
+    FIRST_PAUSE.saturating_mul(1 << repeats.min(MAX_REPEATS))
+}
+
+fn agent(api: &Api) -> Agent {
+    // With two TLS providers linked, rustls needs to be told which one; a second call finds it told.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let config = Agent::config_builder()
+        .timeout_global(Some(REQUEST_TIME))
+        // A redirect is an answer: the token goes to the address that was given and to no other.
+        .max_redirects(0)
+        .http_status_as_error(false)
+        .max_idle_connections(0)
+        .user_agent(concat!("assay/", env!("CARGO_PKG_VERSION")))
+        .tls_config(TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build());
+    // A proxy would carry a plain connection, and the token with it, off this machine.
+    let config = if api.is_plain() { config.proxy(None) } else { config };
+    config.build().into()
+}
+
+/// Whether the forge does not let this token, or any, ask a question.
+fn is_refused(error: &ForgeError) -> bool {
+    matches!(
+        error,
+        ForgeError::Forbidden { .. } | ForgeError::NotFound { .. } | ForgeError::Invalid { .. } | ForgeError::Refused { .. }
+    )
+}
+
+fn viewer_of(body: &[u8]) -> Option<String> {
+    let answer: Value = serde_json::from_slice(body).ok()?;
+    answer.pointer("/data/viewer/login")?.as_str().map(str::to_owned)
+}
+
+fn header(headers: &HeaderMap, name: &str) -> Option<String> {
+    headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
+}
+
+/// For how long the forge wants not to be asked: `retry-after` in seconds, or until `x-ratelimit-reset`, in seconds since 1970, where
+/// nothing remains. It may have a clock of its own, so its second is waited for to the end.
+fn wait(headers: &HeaderMap, now_s: u64) -> Option<Duration> {
+    let number = |name| header(headers, name)?.trim().parse::<u64>().ok();
+    let after = number("retry-after");
+    let reset = number("x-ratelimit-reset").filter(|_| number("x-ratelimit-remaining") == Some(0));
+    after.or(reset.map(|at| at.saturating_sub(now_s).saturating_add(1))).map(Duration::from_secs)
+}
+
+/// Seconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// How GitHub words an error.
+#[derive(Deserialize)]
+struct Said {
+    message: String,
+    #[serde(default)]
+    errors: Value,
+}
+
+/// What the forge said of its refusal, or that it said nothing that can be read.
+fn said(body: &[u8]) -> String {
+    let Ok(Said { message, errors }) = serde_json::from_slice::<Said>(body) else {
+        return "no reason that can be read".to_owned();
+    };
+    let details = errors.as_array().into_iter().flatten().filter_map(detail).take(MAX_DETAILS);
+    [message].into_iter().chain(details).collect::<Vec<_>>().join("; ")
+}
+
+/// One of its errors: a text, or a resource's field and what is wrong with it.
+fn detail(error: &Value) -> Option<String> {
+    let part = |name: &str| error.get(name).and_then(Value::as_str);
+    let text = error.as_str().or_else(|| part("message")).map(str::to_owned);
+    text.or_else(|| Some(format!("{}: {}", part("field")?, part("code")?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waited(lines: &[(&'static str, &str)]) -> Option<u64> {
+        let headers = lines.iter().map(|(name, value)| {
+            (ureq::http::HeaderName::from_static(name), ureq::http::HeaderValue::from_str(value).expect("a value"))
+        });
+        wait(&headers.collect(), 1000).map(|wait| wait.as_secs())
+    }
+
+    #[test]
+    fn the_forge_says_how_long_to_wait() {
+        assert_eq!(waited(&[("retry-after", "7")]), Some(7));
+        assert_eq!(waited(&[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1030")]), Some(31));
+        assert_eq!(waited(&[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "5")]), Some(1), "its clock is behind");
+        assert_eq!(waited(&[("x-ratelimit-remaining", "12"), ("x-ratelimit-reset", "1030")]), None, "some questions remain");
+        assert_eq!(waited(&[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", &u64::MAX.to_string())]), Some(u64::MAX - 999));
+        assert_eq!(waited(&[("retry-after", "Wed, 21 Oct 2015 07:28:00 GMT")]), None);
+        assert_eq!(waited(&[("retry-after", "-1")]), None);
+        assert_eq!(waited(&[]), None);
+    }
+
+    #[test]
+    fn what_the_forge_said_is_in_one_line() {
+        let invalid = br#"{"message": "Validation Failed", "errors": [{"field": "body", "code": "missing"}, {"message": "is long"}, "x", {}, 1]}"#;
+        assert_eq!(said(invalid), "Validation Failed; body: missing; is long; x");
+        assert_eq!(said(br#"{"message": "Not Found"}"#), "Not Found");
+        assert_eq!(said(b"<html>"), "no reason that can be read");
+    }
+
+    #[test]
+    fn pauses_grow_and_end() {
+        assert_eq!([0, 1, 2].map(|repeats| pause_before(repeats).as_millis()), [500, 1000, 2000]);
+        assert_eq!(pause_before(u32::MAX), pause_before(MAX_REPEATS));
+    }
+
+    #[test]
+    fn the_viewer_is_who_the_token_is() {
+        assert_eq!(viewer_of(br#"{"data": {"viewer": {"login": "my-app[bot]"}}}"#).as_deref(), Some("my-app[bot]"));
+        assert_eq!(viewer_of(br#"{"data": null, "errors": []}"#), None);
+        assert_eq!(viewer_of(b"<html>"), None);
+    }
+}

@@ -1,0 +1,186 @@
+//! The comment of a pull request that stays one.
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::json;
+
+use crate::author::{Account, App, Author};
+use crate::client::{About, Forge};
+use crate::settle::Decision;
+use crate::{ForgeError, Posted, Repository, Tag, text};
+
+/// The longest text of a comment or an issue, in characters, with the line of its tag: GitHub's limit.
+pub const MAX_BODY_CHARS: usize = 65_536;
+
+/// A comment of a pull request. There is one for each tag, edited in place.
+#[derive(Clone, Debug)]
+pub struct Comment {
+    /// Whose pull request it is.
+    pub repository: Repository,
+    /// The number of the pull request.
+    pub pull: u64,
+    /// What tells it from our other comments there.
+    pub tag: Tag,
+    /// What it says, in Markdown. It is posted as it is: escaping is the caller's.
+    pub text: String,
+    /// What to do where there is no such comment yet.
+    pub if_absent: IfAbsent,
+}
+
+/// What to do where there is no comment yet. One that is there is updated in any case, so that it does not go on to say what is no
+/// longer so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IfAbsent {
+    /// Write one.
+    Create,
+    /// Write none: there is nothing that anybody must be told.
+    Skip,
+}
+
+/// A comment, or an issue with its head, as the forge lists it.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Entry {
+    pub(crate) id: u64,
+    /// An issue's number, and 0 of a comment.
+    #[serde(default)]
+    pub(crate) number: u64,
+    pub(crate) html_url: String,
+    pub(crate) body: Option<String>,
+    user: Option<Account>,
+    performed_via_github_app: Option<App>,
+    /// A forge lists pull requests among the issues.
+    pull_request: Option<IgnoredAny>,
+}
+
+impl Entry {
+    /// Whether this carries our tag and we wrote it. The tag alone says nothing: everybody can copy it.
+    pub(crate) fn is_ours(&self, tag: &Tag, author: &Author) -> bool {
+        tag.is_on(self.text()) && author.is(self.user.as_ref(), self.performed_via_github_app.as_ref())
+    }
+
+    pub(crate) fn is_pull_request(&self) -> bool {
+        self.pull_request.is_some()
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        self.body.as_deref().unwrap_or_default()
+    }
+}
+
+/// The page of what was written.
+#[derive(Debug, Deserialize)]
+struct Written {
+    html_url: String,
+}
+
+impl Forge {
+    /// Writes or edits our comment. One that carries our tag and is somebody else's is left alone, as if it were not there.
+    pub fn comment(&self, comment: &Comment) -> Result<Posted, ForgeError> {
+        let body = tagged(&comment.tag, &comment.text, "comment")?;
+        let about = comment.about();
+        let look = || {
+            let ours = self.find_comment(comment, &about)?;
+            Ok(decide(ours, &body, comment.if_absent))
+        };
+        let create = || self.write_comment(&comment.repository, comment.pull, &body, &about);
+        let update = |id: &u64| {
+            let path = format!("/repos/{}/issues/comments/{id}", comment.repository);
+            self.patch::<Written>(&path, &json!({ "body": body }), &about).map(|written| written.html_url)
+        };
+        self.settle(look, create, update)
+    }
+
+    /// Our comment. Comments are listed from the oldest: the first that is ours is it, should there be several.
+    fn find_comment(&self, comment: &Comment, about: &About) -> Result<Option<Entry>, ForgeError> {
+        let author = self.author()?;
+        let path = comments_of(&comment.repository, comment.pull);
+        self.search(&path, about, |page: Vec<Entry>| page.into_iter().find(|entry| entry.is_ours(&comment.tag, author)))
+    }
+
+    /// Writes another comment below a pull request or an issue.
+    pub(crate) fn write_comment(
+        &self,
+        repository: &Repository,
+        number: u64,
+        body: &str,
+        about: &About,
+    ) -> Result<String, ForgeError> {
+        let path = format!("/repos/{repository}/issues/{number}/comments");
+        self.post::<Written>(&path, &json!({ "body": body }), about).map(|written| written.html_url)
+    }
+}
+
+impl Comment {
+    fn about(&self) -> About {
+        About { what: format!("pull request {} of `{}`", self.pull, self.repository), permission: "pull-requests: write" }
+    }
+}
+
+/// The list of comments below a pull request or an issue.
+pub(crate) fn comments_of(repository: &Repository, number: u64) -> String {
+    format!("/repos/{repository}/issues/{number}/comments?per_page=100")
+}
+
+/// A text with its tag, within the forge's limit: nothing is cut without a word.
+pub(crate) fn tagged(tag: &Tag, text: &str, what: &'static str) -> Result<String, ForgeError> {
+    let body = tag.above(text);
+    within(&body, MAX_BODY_CHARS, what)?;
+    Ok(body)
+}
+
+/// Refuses a text of more than `most` characters.
+pub(crate) fn within(text: &str, most: usize, what: &'static str) -> Result<(), ForgeError> {
+    let found = text.chars().count();
+    if found > most { Err(ForgeError::TooLong { what, found, most }) } else { Ok(()) }
+}
+
+fn decide(ours: Option<Entry>, body: &str, if_absent: IfAbsent) -> Decision<u64> {
+    match ours {
+        Some(entry) if text::same(entry.text(), body) => Decision::Keep { url: entry.html_url },
+        Some(entry) => Decision::Update(entry.id),
+        None if if_absent == IfAbsent::Skip => Decision::Skip,
+        None => Decision::Create,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tag() -> Tag {
+        "nightly".parse().expect("a tag")
+    }
+
+    fn entry(body: &str) -> Entry {
+        let entry = json!({ "id": 3, "html_url": "https://x/3", "body": body, "user": { "login": "me", "type": "User" } });
+        serde_json::from_value(entry).expect("an entry")
+    }
+
+    #[test]
+    fn what_is_written_depends_on_what_is_there() {
+        let decided = |there: Option<&str>, if_absent| decide(there.map(entry), "a\nb", if_absent);
+        assert_eq!(decided(None, IfAbsent::Create), Decision::Create);
+        assert_eq!(decided(None, IfAbsent::Skip), Decision::Skip);
+        for if_absent in [IfAbsent::Create, IfAbsent::Skip] {
+            assert_eq!(decided(Some("a\r\nb"), if_absent), Decision::Keep { url: "https://x/3".to_owned() });
+            assert_eq!(decided(Some("a\nc"), if_absent), Decision::Update(3));
+        }
+    }
+
+    #[test]
+    fn a_tag_that_somebody_else_wrote_is_not_ours() {
+        let entry = entry("<!-- assay:nightly -->\ntext");
+        assert!(entry.is_ours(&tag(), &Author::of("me")));
+        assert!(!entry.is_ours(&tag(), &Author::of("you")));
+        assert!(!entry.is_ours(&"daily".parse().expect("a tag"), &Author::of("me")));
+    }
+
+    #[test]
+    fn a_text_counts_with_its_tag() {
+        let most = MAX_BODY_CHARS - tag().above("").chars().count();
+        assert!(tagged(&tag(), &"ü".repeat(most), "comment").is_ok());
+        let error = tagged(&tag(), &"ü".repeat(most + 1), "comment").expect_err("too long");
+        insta::assert_snapshot!(error, @"the comment has 65537 characters, and the forge takes 65536");
+        assert!(error.is_usage());
+    }
+}

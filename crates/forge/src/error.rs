@@ -1,0 +1,179 @@
+//! What can go wrong, for the person who can do something about it.
+
+use std::time::Duration;
+
+use crate::issue::LABEL;
+use crate::{MAX_ANNOTATIONS, MAX_ANSWER_BYTES, MAX_PAGES};
+
+/// Why something was not posted. What a forge said is cut, without control characters and without the token.
+#[derive(Debug, thiserror::Error)]
+pub enum ForgeError {
+    /// The name of the repository is none.
+    #[error("`{0}` is no repository")]
+    Repository(String),
+    /// The tag is no name.
+    #[error("`{0}` is no tag")]
+    Tag(String),
+    /// The commit is no whole SHA-1.
+    #[error("`{0}` is no commit")]
+    Commit(String),
+    /// The address is none that a token may be sent to.
+    #[error("`{0}` is no address of an API that a token may be sent to")]
+    Api(String),
+    /// The token is none.
+    #[error("the token is empty or holds what no token holds, such as a blank")]
+    Token,
+    /// A text is longer than the forge takes.
+    #[error("the {what} has {found} characters, and the forge takes {most}")]
+    TooLong {
+        /// Which text.
+        what: &'static str,
+        /// Its length in characters.
+        found: usize,
+        /// The forge's limit in characters.
+        most: usize,
+    },
+    /// A check has more annotations than the forge takes at once.
+    #[error("the check has {found} annotations, and the forge takes {MAX_ANNOTATIONS}")]
+    TooManyAnnotations {
+        /// How many there are.
+        found: usize,
+    },
+    /// 401: the forge does not know the token.
+    #[error("the forge does not accept the token")]
+    BadToken,
+    /// 403: the token may not do this.
+    #[error("the token may not do this, which needs `{permission}`: {said}")]
+    Forbidden {
+        /// The permission that is needed, as GitHub's workflows write it.
+        permission: &'static str,
+        /// What the forge said.
+        said: String,
+    },
+    /// 404: not there, or not for this token.
+    #[error("{what} cannot be found, or the token may not see it")]
+    NotFound {
+        /// What was asked for.
+        what: String,
+    },
+    /// 422: the forge does not take what was posted.
+    #[error("the forge refuses what was posted: {said}")]
+    Invalid {
+        /// What the forge said.
+        said: String,
+    },
+    /// Another refusal.
+    #[error("the forge refuses with status {status}: {said}")]
+    Refused {
+        /// The status code.
+        status: u16,
+        /// What the forge said.
+        said: String,
+    },
+    /// 403 or 429 with a time to wait that is longer than we wait, or again and again.
+    #[error("the forge limits how often it is asked{}", waiting(*.wait))]
+    RateLimited {
+        /// For how long, where the forge said so.
+        wait: Option<Duration>,
+    },
+    /// A redirect, which is not followed.
+    #[error("the forge points to another address, `{to}`")]
+    Redirected {
+        /// Where to.
+        to: String,
+    },
+    /// The forge failed, again and again.
+    #[error("the forge failed with status {status}")]
+    Failed {
+        /// The status code.
+        status: u16,
+    },
+    /// No whole answer came, again and again.
+    #[error("`{api}` gave no answer")]
+    Unreachable {
+        /// Who was asked.
+        api: String,
+        /// What happened to the last question.
+        #[source]
+        source: Box<ureq::Error>,
+    },
+    /// An answer larger than the limit.
+    #[error("the forge's answer is larger than {MAX_ANSWER_BYTES} bytes")]
+    TooLarge,
+    /// An answer that is not what the API promises.
+    #[error("the forge's answer about {what} is not what its API promises: {why}")]
+    BadAnswer {
+        /// What was asked for.
+        what: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A list so long that ours may stand behind what was read.
+    #[error("{what} has more than {MAX_PAGES} pages")]
+    TooManyPages {
+        /// Which list.
+        what: String,
+    },
+    /// The issue was opened, and the forge left the label away by which it is found again.
+    #[error("the issue `{url}` was opened, but without the label `{LABEL}`")]
+    Unlabelled {
+        /// The issue's page.
+        url: String,
+    },
+}
+
+impl ForgeError {
+    /// What to do about it.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Repository(_) => "give the owner and the name, such as `example/project`",
+            Self::Tag(_) => "a tag has lower-case letters, digits and inner hyphens, at most 40 characters",
+            Self::Commit(_) => "give the whole commit: 40 hexadecimal digits",
+            Self::Api(_) => "give https://HOST/PATH without a password; http is for this machine alone",
+            Self::Token => "give the token alone, as the forge made it",
+            Self::TooLong { .. } => "post a shorter text that links to the whole report",
+            Self::TooManyAnnotations { .. } => "annotate the worst, and say in the summary how many there are",
+            Self::BadToken => "the token may have expired, or be one of another forge: make a new one",
+            Self::Forbidden { .. } => {
+                "in GitHub Actions, name it under `permissions:` of the job; a pull request from a fork has a token that only reads"
+            }
+            Self::NotFound { .. } => "check the names and the number, and that the token is for this repository",
+            Self::Invalid { .. } | Self::Refused { .. } => "the forge's own words say what it does not take",
+            Self::RateLimited { .. } => "wait as long as the forge says, then post again: what is there already is not repeated",
+            Self::Redirected { .. } => "the repository may have been renamed: give its name of today, and the API's own address",
+            Self::Failed { .. } | Self::Unreachable { .. } => "post again later: what is there already is not repeated",
+            Self::TooLarge | Self::BadAnswer { .. } => {
+                "is this the address of a forge's API, or does a proxy answer in its place?"
+            }
+            Self::TooManyPages { .. } => {
+                "use another tag on a shorter thread, or close what is long: without the whole list, ours might be doubled"
+            }
+            Self::Unlabelled { .. } => {
+                "close it, and give the token the right to set labels: otherwise the next call opens another"
+            }
+        }
+    }
+
+    /// Whether what was to be posted, or where, is wrong in itself: nothing was asked of the forge.
+    pub fn is_usage(&self) -> bool {
+        matches!(
+            self,
+            Self::Repository(_)
+                | Self::Tag(_)
+                | Self::Commit(_)
+                | Self::Api(_)
+                | Self::Token
+                | Self::TooLong { .. }
+                | Self::TooManyAnnotations { .. }
+        )
+    }
+
+    /// Whether the next try may go better, and the forge may have done what was asked all the same.
+    pub(crate) fn is_lost(&self) -> bool {
+        matches!(self, Self::Unreachable { .. } | Self::Failed { .. })
+    }
+}
+
+fn waiting(wait: Option<Duration>) -> String {
+    wait.map_or_else(String::new, |wait| format!(" and says to wait {} s", wait.as_secs()))
+}

@@ -1,0 +1,31 @@
+//! Posts results to a forge: GitHub's REST API, and what is compatible with it.
+//!
+//! Three things are posted: a [`Comment`] of a pull request that stays one and is edited in place, a [`Check`] of a commit, and an
+//! [`Issue`] that stays open while there is something to look at. Each is found again by a hidden tag or by its names, so that the
+//! same call a second time changes nothing; [`Posted`] tells which it was.
+//!
+//! Whoever may comment may copy our tag. So only what the token's own account wrote is ever edited ([`Forge::comment`]).
+//!
+//! Every call looks, decides and writes. The decisions are pure functions over what the forge lists; only `client` speaks to it.
+
+mod author;
+mod check;
+mod client;
+mod comment;
+mod error;
+mod issue;
+mod names;
+mod page;
+mod settle;
+mod text;
+mod token;
+
+pub use check::{Annotation, Check, Conclusion, Level, MAX_ANNOTATIONS, MAX_OUTPUT_CHARS, MAX_TITLE_CHARS};
+pub use client::{Forge, MAX_ANSWER_BYTES, MAX_REPEATS, MAX_WAIT, MAX_WAITS, REQUEST_TIME};
+pub use comment::{Comment, IfAbsent, MAX_BODY_CHARS};
+pub use error::ForgeError;
+pub use issue::{Issue, LABEL};
+pub use names::{Api, CommitSha, Repository, Tag};
+pub use page::MAX_PAGES;
+pub use settle::Posted;
+pub use token::Token;

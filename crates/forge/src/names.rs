@@ -1,0 +1,303 @@
+//! What identifies things on a forge, checked once: nothing in these needs escaping in an address or in a comment.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use ureq::http::Uri;
+
+use crate::ForgeError;
+use crate::text;
+
+/// The longest owner or name of a repository: GitHub allows 39 and 100 characters, others a little more for owners.
+const MAX_REPOSITORY_PART: usize = 100;
+
+/// The longest tag, which is a name as Assay's definitions have them.
+const MAX_TAG: usize = 40;
+
+/// A repository by its owner and name, such as `example/project`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Repository {
+    owner: String,
+    name: String,
+}
+
+impl FromStr for Repository {
+    type Err = ForgeError;
+
+    fn from_str(text: &str) -> Result<Self, ForgeError> {
+        let refused = || ForgeError::Repository(text::shown(text));
+        let (owner, name) = text.split_once('/').ok_or_else(refused)?;
+        if !is_owner(owner) || !is_repository_name(name) {
+            return Err(refused());
+        }
+        Ok(Self { owner: owner.to_owned(), name: name.to_owned() })
+    }
+}
+
+impl fmt::Display for Repository {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.owner, self.name)
+    }
+}
+
+fn is_owner(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_alphanumeric()) && is_repository_name(text)
+}
+
+fn is_repository_name(text: &str) -> bool {
+    let is_plain = text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'));
+    // A part of dots alone would climb in the address.
+    is_plain && (1..=MAX_REPOSITORY_PART).contains(&text.len()) && text != "." && text != ".."
+}
+
+/// What tells one of our comments or issues from another of ours, such as `nightly`: `[a-z0-9]([a-z0-9-]*[a-z0-9])?`, at most 40
+/// characters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tag(String);
+
+impl Tag {
+    /// The first line of what carries this tag, which a forge does not show.
+    pub(crate) fn line(&self) -> String {
+        format!("<!-- assay:{} -->", self.0)
+    }
+
+    /// `text` below the tag's line.
+    pub(crate) fn above(&self, text: &str) -> String {
+        format!("{}\n{text}", self.line())
+    }
+
+    /// Whether a text begins with the tag's line.
+    pub(crate) fn is_on(&self, body: &str) -> bool {
+        body.lines().next().is_some_and(|first| first.trim_end() == self.line())
+    }
+}
+
+impl FromStr for Tag {
+    type Err = ForgeError;
+
+    fn from_str(text: &str) -> Result<Self, ForgeError> {
+        let is_inner = text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+        let has_ends = !text.starts_with('-') && !text.ends_with('-');
+        if is_inner && has_ends && (1..=MAX_TAG).contains(&text.len()) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(ForgeError::Tag(text::shown(text)))
+        }
+    }
+}
+
+impl fmt::Display for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A commit by its whole SHA-1: 40 hexadecimal digits, kept in lower case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommitSha(String);
+
+impl FromStr for CommitSha {
+    type Err = ForgeError;
+
+    fn from_str(text: &str) -> Result<Self, ForgeError> {
+        if text.len() == 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            Ok(Self(text.to_ascii_lowercase()))
+        } else {
+            Err(ForgeError::Commit(text::shown(text)))
+        }
+    }
+}
+
+impl fmt::Display for CommitSha {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Where a forge's REST API begins, such as `https://api.github.com` or `https://forge.example/api/v3`.
+///
+/// It is https, because every question carries the token; http is for this machine alone, where nobody can listen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Api(String);
+
+impl Api {
+    /// The address of a path, which begins with a slash.
+    pub(crate) fn at(&self, path: &str) -> String {
+        format!("{}{path}", self.0)
+    }
+
+    /// Where questions in GraphQL go: a server of an enterprise has them beside `/api/v3`, not below.
+    pub(crate) fn graphql(&self) -> String {
+        match self.0.strip_suffix("/api/v3") {
+            Some(host) => format!("{host}/api/graphql"),
+            None => self.at("/graphql"),
+        }
+    }
+
+    /// Whether an address is on the same host, by the same scheme and port.
+    pub(crate) fn has(&self, url: &str) -> bool {
+        origin(url).is_some_and(|there| origin(&self.0) == Some(there))
+    }
+
+    /// Whether the connection stays on this machine and is not encrypted.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.0.starts_with("http://")
+    }
+}
+
+impl Default for Api {
+    fn default() -> Self {
+        Self("https://api.github.com".to_owned())
+    }
+}
+
+impl FromStr for Api {
+    type Err = ForgeError;
+
+    fn from_str(text: &str) -> Result<Self, ForgeError> {
+        let refused = || ForgeError::Api(text::without_user(text));
+        let uri: Uri = text.parse().map_err(|_| refused())?;
+        let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(refused)?;
+        let is_guarded = match uri.scheme_str() {
+            Some("https") => true,
+            Some("http") => is_this_machine(host),
+            _ => false,
+        };
+        if is_guarded && !text.contains(['?', '#', '@']) {
+            Ok(Self(text.trim_end_matches('/').to_owned()))
+        } else {
+            Err(refused())
+        }
+    }
+}
+
+impl fmt::Display for Api {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Scheme, host and port, each in the form in which it can be compared.
+fn origin(url: &str) -> Option<(String, String, u16)> {
+    let uri: Uri = url.parse().ok()?;
+    let scheme = uri.scheme_str()?.to_ascii_lowercase();
+    let usual_port = if scheme == "https" { 443 } else { 80 };
+    let authority = uri.authority().filter(|authority| !authority.as_str().contains('@'))?;
+    Some((scheme, authority.host().to_ascii_lowercase(), authority.port_u16().unwrap_or(usual_port)))
+}
+
+fn is_this_machine(host: &str) -> bool {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    host.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is<T: FromStr>(text: &str) -> bool {
+        text.parse::<T>().is_ok()
+    }
+
+    #[test]
+    fn a_repository_is_an_owner_and_a_name() {
+        for good in ["example/project", "a/b", "A-1/x.y_z-", "a/.github", "a/..."] {
+            assert_eq!(good.parse::<Repository>().expect(good).to_string(), good);
+        }
+        for bad in
+            ["", "a", "a/", "/b", "a/b/c", "a/..", "a/.", "../b", "a b/c", "a/b?c", "a/b#c", "a/b%2f", "ä/b", "a//b", "a/b\n"]
+        {
+            assert!(!is::<Repository>(bad), "{bad}");
+        }
+        assert!(is::<Repository>(&format!("a/{}", "b".repeat(100))));
+        assert!(!is::<Repository>(&format!("a/{}", "b".repeat(101))));
+    }
+
+    #[test]
+    fn a_tag_is_a_name() {
+        for good in ["a", "0", "nightly", "a-b", "a--b", &"x".repeat(40)] {
+            assert!(is::<Tag>(good), "{good}");
+        }
+        for bad in ["", "-", "-a", "a-", "A", "a b", "a_b", "-->", "a\n", "ü", &"x".repeat(41)] {
+            assert!(!is::<Tag>(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn only_a_first_line_that_is_the_whole_tag_carries_it() {
+        let tag: Tag = "a".parse().expect("a tag");
+        let written = tag.above("text");
+        assert_eq!(written, "<!-- assay:a -->\ntext");
+        for good in [written.as_str(), "<!-- assay:a -->", "<!-- assay:a -->\r\ntext", "<!-- assay:a --> \n"] {
+            assert!(tag.is_on(good), "{good}");
+        }
+        for bad in ["", "text", "<!-- assay:ab -->\n", "<!-- assay:a -->x\n", " <!-- assay:a -->", "> \n<!-- assay:a -->"] {
+            assert!(!tag.is_on(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_commit_is_forty_digits() {
+        let sha = "0123456789ABCDEF0123456789abcdef01234567";
+        assert_eq!(sha.parse::<CommitSha>().expect("a commit").to_string(), sha.to_ascii_lowercase());
+        for bad in ["", "main", &sha[1..], &format!("{sha}0"), &sha.replace('0', "g")] {
+            assert!(!is::<CommitSha>(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn an_api_is_encrypted_or_here() {
+        for good in [
+            "https://api.github.com",
+            "https://forge.example/api/v3/",
+            "http://127.0.0.1:1",
+            "http://[::1]:1",
+            "http://localhost:1",
+        ] {
+            assert_eq!(good.parse::<Api>().expect(good).to_string(), good.trim_end_matches('/'));
+        }
+        for bad in [
+            "",
+            "api.github.com",
+            "http://api.github.com",
+            "http://127.0.0.1.example",
+            "ftp://127.0.0.1",
+            "https://",
+            "https://user:hidden@host",
+            "https://host?x=1",
+            "https://host#x",
+            "/a",
+        ] {
+            let error = bad.parse::<Api>().expect_err(bad);
+            assert!(!format!("{error} {error:?}").contains("hidden"), "{error}");
+        }
+    }
+
+    #[test]
+    fn questions_in_graphql_go_beside_version_three() {
+        let at = |text: &str| text.parse::<Api>().expect(text).graphql();
+        assert_eq!(at("https://api.github.com"), "https://api.github.com/graphql");
+        assert_eq!(at("https://forge.example/api/v3"), "https://forge.example/api/graphql");
+    }
+
+    #[test]
+    fn another_scheme_port_or_host_is_elsewhere() {
+        let api = Api::default();
+        for here in ["https://api.github.com/x?page=2", "https://API.github.com:443/", "HTTPS://api.github.com/"] {
+            assert!(api.has(here), "{here}");
+        }
+        for there in [
+            "http://api.github.com/",
+            "https://api.github.com:444/",
+            "https://api.github.com.example/",
+            "https://api.github.com@evil.example/",
+            "https://evil.example/https://api.github.com/",
+            "//api.github.com/",
+            "/x",
+            "",
+        ] {
+            assert!(!api.has(there), "{there}");
+        }
+    }
+}

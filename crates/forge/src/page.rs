@@ -1,0 +1,103 @@
+//! Lists that come in pages.
+
+use serde::de::DeserializeOwned;
+
+use crate::client::{About, Forge};
+use crate::{Api, ForgeError, text};
+
+/// The most pages of one list: three thousand entries, which is longer than anybody reads a thread.
+pub const MAX_PAGES: usize = 30;
+
+impl Forge {
+    /// Shows `see` one page after another, until it has found what it looks for.
+    pub(crate) fn search<P: DeserializeOwned, T>(
+        &self,
+        path: &str,
+        about: &About,
+        mut see: impl FnMut(P) -> Option<T>,
+    ) -> Result<Option<T>, ForgeError> {
+        let mut url = self.api().at(path);
+        for _ in 0..MAX_PAGES {
+            let answer = self.get(&url, about)?;
+            if let Some(found) = see(self.parsed(&answer, about)?) {
+                return Ok(Some(found));
+            }
+            match next(answer.link.as_deref(), self.api()) {
+                Next::None => return Ok(None),
+                Next::Page(next) => url = next,
+                Next::Elsewhere(there) => {
+                    return Err(self.bad(about, &format!("its next page is elsewhere, at {}", text::without_user(&there))));
+                }
+            }
+        }
+        Err(ForgeError::TooManyPages { what: about.what.clone() })
+    }
+}
+
+/// What follows a page.
+#[derive(Debug, PartialEq, Eq)]
+enum Next {
+    None,
+    Page(String),
+    /// On another host, which the token is not for.
+    Elsewhere(String),
+}
+
+fn next(link: Option<&str>, api: &Api) -> Next {
+    match link.and_then(target_of_next) {
+        None => Next::None,
+        Some(url) if api.has(url) => Next::Page(url.to_owned()),
+        Some(url) => Next::Elsewhere(url.to_owned()),
+    }
+}
+
+/// The target of `rel="next"` in a `Link` header (RFC 8288). Addresses may hold commas and semicolons, so what counts is the
+/// brackets.
+fn target_of_next(header: &str) -> Option<&str> {
+    let mut rest = header;
+    while let Some((url, after)) = rest.split_once('<').and_then(|(_, after)| after.split_once('>')) {
+        let end = after.find('<').unwrap_or(after.len());
+        let (parameters, following) = after.split_at(end);
+        if parameters.split([';', ',']).any(|parameter| matches!(parameter.trim(), r#"rel="next""# | "rel=next")) {
+            return Some(url);
+        }
+        rest = following;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn next_of(header: &str) -> Next {
+        next(Some(header), &Api::default())
+    }
+
+    fn page(url: &str) -> Next {
+        Next::Page(url.to_owned())
+    }
+
+    #[test]
+    fn the_next_page_is_what_the_header_calls_next() {
+        let two = "https://api.github.com/repositories/1/issues/7/comments?per_page=100&page=2";
+        assert_eq!(next_of(&format!(r#"<{two}>; rel="next", <https://api.github.com/x?page=9>; rel="last""#)), page(two));
+        assert_eq!(next_of(&format!(r#"<https://api.github.com/x?page=1>; rel="prev", <{two}>; rel="next""#)), page(two));
+        assert_eq!(next_of(&format!("<{two},;>; rel=next")), page(&format!("{two},;")));
+        assert_eq!(next_of(r#"<https://api.github.com/x>; rel="prev""#), Next::None);
+        assert_eq!(next_of(r#"<https://evil.example/x>; rel="next""#), Next::Elsewhere("https://evil.example/x".to_owned()));
+        assert_eq!(next_of(r#"</x?page=2>; rel="next""#), Next::Elsewhere("/x?page=2".to_owned()));
+        assert_eq!(next(None, &Api::default()), Next::None);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_the_header_is_no_page_is_on_another_host(header in r#"(<(https://(api.github.com|x)/)?\PC{0,9}>; ?rel="?next"?,?){0,3}"#) {
+            if let Next::Page(url) = next_of(&header) {
+                prop_assert!(url.starts_with("https://api.github.com/"), "{}", url);
+            }
+        }
+    }
+}

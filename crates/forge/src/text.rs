@@ -1,0 +1,55 @@
+//! Texts of a forge: made fit to be shown, and compared.
+
+/// What is repeated of a text that somebody else chose, in characters.
+const MAX_SHOWN: usize = 300;
+
+/// One line of bounded length in which nothing is invisible: characters that steer a terminal or turn the direction of reading are
+/// replaced.
+pub(crate) fn shown(text: &str) -> String {
+    text.chars().take(MAX_SHOWN).map(|character| if is_hidden(character) { '\u{fffd}' } else { character }).collect()
+}
+
+fn is_hidden(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+/// An address for an error: what stands before an `@` may be a password.
+pub(crate) fn without_user(url: &str) -> String {
+    shown(url.rsplit('@').next().unwrap_or_default())
+}
+
+/// Whether two texts say the same: a forge may have changed line ends and what is blank at the end.
+pub(crate) fn same(one: &str, other: &str) -> bool {
+    let lines = |text: &str| text.replace("\r\n", "\n").trim_end().to_owned();
+    lines(one) == lines(other)
+}
+
+/// `text` as one part of a query.
+pub(crate) fn encoded(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
+    text.bytes().map(|byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_steers_a_terminal_is_replaced_and_what_is_long_is_cut() {
+        assert_eq!(shown("a\n\u{1b}[31mb\u{202e}c"), "a��[31mb�c");
+        assert_eq!(shown(&"ü".repeat(1000)).chars().count(), MAX_SHOWN);
+    }
+
+    #[test]
+    fn line_ends_are_no_difference() {
+        assert!(same("a\r\nb\n", "a\nb"));
+        assert!(!same("a\nb", "a b"));
+        assert!(!same(" a", "a"));
+    }
+
+    #[test]
+    fn a_query_holds_nothing_that_ends_it() {
+        assert_eq!(encoded("assay / nightly&x=ü"), "assay%20%2F%20nightly%26x%3D%C3%BC");
+    }
+}

@@ -1,0 +1,66 @@
+//! The secret that a forge knows us by.
+
+use std::fmt;
+
+use ureq::http::HeaderValue;
+
+use crate::ForgeError;
+
+/// The longest token: those of GitHub have some hundred bytes, and a header must hold it.
+const MAX_TOKEN_BYTES: usize = 8 << 10;
+
+/// A token. Nothing prints it: neither `Debug` nor any error.
+#[derive(Clone)]
+pub struct Token {
+    secret: String,
+    header: HeaderValue,
+}
+
+impl Token {
+    /// Takes a token as a file or a variable holds it: blanks around it are not part of it.
+    pub fn new(text: &str) -> Result<Self, ForgeError> {
+        let secret = text.trim();
+        if secret.is_empty() || secret.len() > MAX_TOKEN_BYTES || !secret.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(ForgeError::Token);
+        }
+        let mut header = HeaderValue::try_from(format!("Bearer {secret}")).map_err(|_| ForgeError::Token)?;
+        header.set_sensitive(true);
+        Ok(Self { secret: secret.to_owned(), header })
+    }
+
+    /// The value of the `authorization` header.
+    pub(crate) fn header(&self) -> HeaderValue {
+        self.header.clone()
+    }
+
+    /// A text of the forge without the token, should it come back.
+    pub(crate) fn masked(&self, text: &str) -> String {
+        text.replace(&self.secret, "[secret]")
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[secret]")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_prints_a_token() {
+        let token = Token::new(" hunter22\n").expect("a token");
+        assert_eq!(format!("{token:?} {:?}", token.header()), "[secret] Sensitive");
+        assert_eq!(token.masked("a hunter22 b"), "a [secret] b");
+    }
+
+    #[test]
+    fn what_no_header_can_hold_is_refused_without_being_repeated() {
+        for bad in ["", " \n", "a b", "hunter\r\n22", "hünter22", &"x".repeat(MAX_TOKEN_BYTES + 1)] {
+            let error = Token::new(bad).expect_err("no token");
+            assert_eq!(format!("{error:?}"), "Token");
+        }
+    }
+}

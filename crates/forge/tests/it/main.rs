@@ -1,0 +1,49 @@
+//! Posting to a stand-in of a forge, over real connections of this machine.
+
+mod check;
+mod comment;
+mod failures;
+mod issue;
+mod stand_in;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use assay_forge::{Comment, Forge, IfAbsent, Token};
+use stand_in::{Identity, REPOSITORY, StandIn};
+
+const TOKEN: &str = "hunter22-is-secret";
+const PULL: u64 = 7;
+
+/// Whoever wants to mislead us.
+const STRANGER: Identity = Identity::User("stranger");
+
+/// What was waited for, instead of waiting.
+type Pauses = Arc<Mutex<Vec<Duration>>>;
+
+/// A forge that is asked without waiting.
+fn forge(stand_in: &StandIn) -> Forge {
+    forge_and_pauses(stand_in).0
+}
+
+fn forge_and_pauses(stand_in: &StandIn) -> (Forge, Pauses) {
+    let pauses = Pauses::default();
+    let kept = Arc::clone(&pauses);
+    let forge = Forge::new(stand_in.url().parse().expect("an address"), Token::new(TOKEN).expect("a token"));
+    (forge.pausing_by(move |time| kept.lock().expect("no panic").push(time)), pauses)
+}
+
+fn comment(text: &str) -> Comment {
+    Comment {
+        repository: REPOSITORY.parse().expect("a repository"),
+        pull: PULL,
+        tag: "nightly".parse().expect("a tag"),
+        text: text.to_owned(),
+        if_absent: IfAbsent::Create,
+    }
+}
+
+/// The text as it stands on the forge.
+fn tagged(text: &str) -> String {
+    format!("<!-- assay:nightly -->\n{text}")
+}
