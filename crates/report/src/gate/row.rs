@@ -218,6 +218,7 @@ fn p_text(p: f64) -> String {
 fn reason(found: &MetricVerdict) -> String {
     let why = found.reason.as_ref().map(|reason| clean(&reason.detail)).filter(|text| !text.is_empty());
     let is_inconclusive = found.outcome == Outcome::Inconclusive;
+    let why = why.map(|why| if Standing::of(found) == Standing::Acknowledged { format!("passes: {why}") } else { why });
     let takes = found.more_pairs.filter(|_| is_inconclusive).map(|more| format!("{} would tell", counted(more, "more pair")));
     why.into_iter().chain(takes).collect::<Vec<_>>().join("; ")
 }

@@ -89,10 +89,10 @@ fn found(primary: &[Row]) -> Option<String> {
     let largest = primary.iter().filter_map(|row| row.found.detectable).reduce(f64::max);
     match (largest, blind) {
         (None, 0) => None,
-        (None, _) => Some("no change for the worse would have been found, of whatever size".to_owned()),
-        (Some(share), 0) => Some(format!("a change for the worse of {} would have been found", percent(share))),
+        (None, _) => Some("no change for the worse would have been found, of any size".to_owned()),
+        (Some(share), 0) => Some(format!("the smallest change for the worse that every metric would have shown is {}", percent(share))),
         (Some(share), blind) => Some(format!(
-            "a change for the worse of {} would have been found, but none of whatever size in {}",
+            "the smallest change for the worse that would have been found is {}, and in {} none of any size",
             percent(share),
             counted(blind as u64, "metric")
         )),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::acceptance::{Accepted, Did, MAX_ACCEPTED};
-use super::row::{Row, Standing};
+use super::row::Row;
 use super::{EarlierLine, Report};
 use crate::html::MAX_PAGE;
 use crate::html::writer::Writer;
@@ -81,12 +81,7 @@ fn metric(page: &mut Writer, place: usize, row: &Row, drawn: &BTreeSet<usize>) {
     number(page, &row.floor, row.floor_source());
     number(page, &row.detectable, "");
     number(page, &row.pairs(), "");
-    page.element("td", &[], |page| page.prose(&passes(row)));
-}
-
-/// An acknowledged regression says first that it passes.
-fn passes(row: &Row) -> String {
-    if row.standing == Standing::Acknowledged { format!("passes: {}", row.reason) } else { row.reason.clone() }
+    page.element("td", &[], |page| page.prose(&row.reason));
 }
 
 fn number(page: &mut Writer, value: &str, beneath: &str) {
