@@ -184,12 +184,7 @@ impl Report {
 
 impl CheckLine {
     fn of(check: &assay_manifest::Check) -> Self {
-        Self {
-            name: clean(&check.name),
-            subject: clean(&check.subject),
-            passed: check.passed,
-            detail: clean(&check.detail),
-        }
+        Self { name: clean(&check.name), subject: clean(&check.subject), passed: check.passed, detail: clean(&check.detail) }
     }
 }
 

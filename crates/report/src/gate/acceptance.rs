@@ -84,8 +84,7 @@ impl Accepted {
 
 /// Whether it is about that metric, by its name alone or with workload and point before it. Of several, the first counts.
 fn is_about(accepted: &Acknowledgement, metric: &MetricVerdict) -> bool {
-    accepted.metric == metric.metric
-        || accepted.metric == format!("{}/{}/{}", metric.workload, metric.point_id, metric.metric)
+    accepted.metric == metric.metric || accepted.metric == format!("{}/{}/{}", metric.workload, metric.point_id, metric.metric)
 }
 
 /// What the acknowledgement of a metric did to it; nothing where it did not regress.

@@ -39,7 +39,8 @@ impl Report {
 
     /// `Regressed, and it blocks: 1 of 12 metrics`: no name, because a title is shown in places that escape nothing.
     fn title(&self) -> String {
-        let same = self.primary.iter().filter(|row| row.found.outcome == self.outcome && row.found.acknowledged.is_none()).count();
+        let same =
+            self.primary.iter().filter(|row| row.found.outcome == self.outcome && row.found.acknowledged.is_none()).count();
         format!("{}: {same} of {}", self.headline(), crate::text::counted(self.primary.len() as u64, "metric"))
     }
 }

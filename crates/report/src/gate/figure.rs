@@ -160,7 +160,8 @@ fn in_percent(ratio: f64) -> f64 {
 
 /// The change with its interval, against the band that the budget lets pass and the lines of the floor.
 fn effect(page: &mut Writer, row: &Row, budget: f64) {
-    let Some((change, scale)) = row.found.change.as_ref().and_then(|change| Some((change, Scale::of(row, change, budget)?))) else {
+    let Some((change, scale)) = row.found.change.as_ref().and_then(|change| Some((change, Scale::of(row, change, budget)?)))
+    else {
         page.leaf("p", &[("class", "quiet")], "There is no ratio to hold against the budget.");
         return;
     };
@@ -175,7 +176,8 @@ fn effect(page: &mut Writer, row: &Row, budget: f64) {
             upright(page, "floor", &scale.at(end));
         }
         interval(page, &scale, change);
-        let label = |page: &mut Writer, x: &str, y: &str, text: &str| page.leaf("text", &[("class", "side"), ("x", x), ("y", y)], text);
+        let label =
+            |page: &mut Writer, x: &str, y: &str, text: &str| page.leaf("text", &[("class", "side"), ("x", x), ("y", y)], text);
         label(page, &scale.at(0.0), "13", &format!("budget {}", level(budget)));
         if scale.floor.is_some() {
             label(page, &scale.at(0.0), "98", &format!("┆ floor {} ┆", row.floor));
@@ -185,8 +187,15 @@ fn effect(page: &mut Writer, row: &Row, budget: f64) {
 }
 
 fn effect_in_words(row: &Row, budget: f64) -> String {
-    let floor = row.found.floor.as_ref().map_or_else(|| "no floor".to_owned(), |floor| format!("a floor of {}", percent(floor.share)));
-    format!("{}, {}: changed by {}, against a budget of {} and {floor}", row.metric, row.place(), row.change_text(), level(budget))
+    let floor =
+        row.found.floor.as_ref().map_or_else(|| "no floor".to_owned(), |floor| format!("a floor of {}", percent(floor.share)));
+    format!(
+        "{}, {}: changed by {}, against a budget of {} and {floor}",
+        row.metric,
+        row.place(),
+        row.change_text(),
+        level(budget)
+    )
 }
 
 fn band(page: &mut Writer, scale: &Scale) {

@@ -43,12 +43,14 @@ pub(crate) fn items(verdict: &Verdict, family: usize) -> Vec<FinePrint> {
 
 const CHANGE: &str = "The ratio of Hodges and Lehmann, candidate over baseline, less one: the median of the averages of all pairs of log-ratios. It \
                       is not the ratio of the two medians beside it, which ignores that trials are paired.";
-const SIZE: &str = "The change in multiples of the budget, on logarithms, whatever its interval: within budget, 1-2, 2-4, beyond 4.";
+const SIZE: &str =
+    "The change in multiples of the budget, on logarithms, whatever its interval: within budget, 1-2, 2-4, beyond 4.";
 const DETECTABLE: &str = "The smallest change for the worse that this design finds with a probability of 0.8 by the whole rule, at the noise that \
                           was met. Smaller ones may pass.";
 const P: &str = "The smaller of the two one-sided probabilities of signed ranks so far from no change, exact up to 200 pairs, adjusted for the family.";
 const MEDIANS: &str = "The median of all trials of a side that are part of a pair, to three significant digits.";
-const ACKNOWLEDGED: &str = "It regressed, and a reviewed file of the target branch had accepted a change of that size: it is told, and passes.";
+const ACKNOWLEDGED: &str =
+    "It regressed, and a reviewed file of the target branch had accepted a change of that size: it is told, and passes.";
 const OTHERS: &str = "Reported, adjusted as a family of their own, and without a say in the outcome.";
 const REPRESENTS: &str = "The two sides as they were measured, on these machines at that time, and nothing more. Times are asserted by the \
                           signers; no independent clock has stamped them.";
@@ -83,7 +85,10 @@ fn floor(verdict: &Verdict) -> String {
         verdict.metrics.iter().any(|metric| metric.floor.as_ref().is_some_and(|floor| floor.source == source))
     };
     let sources = [
-        (FloorSource::Rerandomised, "every pair has launches of its own, so that no launch is left in the difference, and it is 0"),
+        (
+            FloorSource::Rerandomised,
+            "every pair has launches of its own, so that no launch is left in the difference, and it is 0",
+        ),
         (FloorSource::History, "from what earlier runs teach of how launches differ"),
         (FloorSource::OwnTrials, "from the spread of this run's own trials, for want of a history"),
     ];
@@ -94,7 +99,8 @@ fn floor(verdict: &Verdict) -> String {
 }
 
 fn interval(verdict: &Verdict) -> String {
-    let levels: Vec<f64> = verdict.metrics.iter().filter_map(|metric| metric.change.as_ref()).map(|change| change.level).collect();
+    let levels: Vec<f64> =
+        verdict.metrics.iter().filter_map(|metric| metric.change.as_ref()).map(|change| change.level).collect();
     let text = levels.first().map_or_else(|| "No change has one.".to_owned(), |first| format!("At {}.", level(*first)));
     format!("{text} It inverts the test: what it holds, the signed ranks would not reject.")
 }

@@ -131,7 +131,8 @@ fn metrics() -> Vec<MetricVerdict> {
     let detail = "`pipelines/acks/longer-answers.yaml` accepts it: answers are longer by design";
     accepted.reason = Some(Reason::new("acknowledged", detail));
     let mut noisy = lower("c64", "itl_ms_p99", 31.7, 1.042, 0.06, Outcome::Inconclusive);
-    noisy.reason = Some(Reason::new("underpowered", "the smallest change that would have been found is 17.0 %; 10.0 % has to be"));
+    noisy.reason =
+        Some(Reason::new("underpowered", "the smallest change that would have been found is 17.0 %; 10.0 % has to be"));
     noisy.more_pairs = Some(18);
     noisy.missing = 1;
     noisy.pairs.remove(6);

@@ -85,13 +85,18 @@ impl Report {
         for (place, row) in &rest {
             let mut folded = Writer::default();
             folded.element("details", &[("class", "folded")], |page| {
-                page.leaf("summary", &[], &format!("{}, {}: {}, {}", row.metric, row.place(), row.standing.as_str(), row.change_text()));
+                page.leaf(
+                    "summary",
+                    &[],
+                    &format!("{}, {}: {}, {}", row.metric, row.place(), row.standing.as_str(), row.change_text()),
+                );
                 self.write_picture(page, *place, row);
             });
             left_out += usize::from(!append(page, folded, end, *place, drawn));
         }
         if left_out > 0 {
-            let text = format!("{} left out to keep this page small; the tables have the numbers.", counted(left_out as u64, "picture"));
+            let text =
+                format!("{} left out to keep this page small; the tables have the numbers.", counted(left_out as u64, "picture"));
             page.leaf("p", &[("class", "quiet")], &text);
         }
     }
@@ -127,7 +132,11 @@ impl Report {
 
     fn check(&self, page: &mut Writer) {
         if self.commands.is_empty() {
-            page.leaf("p", &[("class", "quiet")], "The verdict is not sealed and names no run, so there is nothing to check it by.");
+            page.leaf(
+                "p",
+                &[("class", "quiet")],
+                "The verdict is not sealed and names no run, so there is nothing to check it by.",
+            );
             return;
         }
         page.leaf("p", &[], "Whoever has what a verdict names can make it again, to the byte.");

@@ -114,7 +114,12 @@ impl Report {
         let mut cases: Vec<Case> = Vec::new();
         for check in &self.checks {
             let result = if check.passed { Result::Passed } else { failed("check", check.detail.clone()) };
-            cases.push(Case { class: format!("check.{}", check.name), name: check.subject.clone(), result, properties: Vec::new() });
+            cases.push(Case {
+                class: format!("check.{}", check.name),
+                name: check.subject.clone(),
+                result,
+                properties: Vec::new(),
+            });
         }
         let judged = if self.primary.is_empty() { failed("inconclusive", self.sentence.clone()) } else { Result::Passed };
         let name = "something was judged".to_owned();

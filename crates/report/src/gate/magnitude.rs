@@ -48,7 +48,10 @@ mod tests {
     fn classes_are_multiples_of_the_budget_either_way() {
         let of = |ratio| Magnitude::of(ratio, 0.05).as_str();
         assert_eq!([1.0, 1.049, 1.051, 1.102].map(of), ["within budget", "within budget", "1-2 × budget", "1-2 × budget"]);
-        assert_eq!([1.103, 1.215, 1.216, 9.0].map(of), ["2-4 × budget", "2-4 × budget", "beyond 4 × budget", "beyond 4 × budget"]);
+        assert_eq!(
+            [1.103, 1.215, 1.216, 9.0].map(of),
+            ["2-4 × budget", "2-4 × budget", "beyond 4 × budget", "beyond 4 × budget"]
+        );
         for ratio in [1.02, 1.07, 1.15, 1.3] {
             assert_eq!(Magnitude::of(ratio, 0.05), Magnitude::of(1.0 / ratio, 0.05), "{ratio}");
         }

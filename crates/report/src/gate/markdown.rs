@@ -23,7 +23,13 @@ impl Report {
         vec![
             section(0, "sentence", String::new(), vec![self.verdict_lines()], ""),
             section(2, "changed metric", format!("\n### What changed\n\n{HEADER}"), changed.map(line).collect(), ""),
-            section(3, "fact", "\n### How far to believe it\n\n| | | |\n| --- | --- | --- |\n".to_owned(), self.strip_lines(), ""),
+            section(
+                3,
+                "fact",
+                "\n### How far to believe it\n\n| | | |\n| --- | --- | --- |\n".to_owned(),
+                self.strip_lines(),
+                "",
+            ),
             section(1, "command", "\n### Where the evidence is\n\n".to_owned(), vec![self.evidence()], ""),
         ]
     }
@@ -61,7 +67,8 @@ impl Report {
             Some(digest) => format!("The verdict of gate {} is {}.", code(&self.gate), code(digest)),
             None => format!("The verdict of gate {} is not sealed: nothing says that these are its words.", code(&self.gate)),
         };
-        let commands = if self.commands.is_empty() { String::new() } else { format!("\n{}", block("sh", &self.commands.join("\n"))) };
+        let commands =
+            if self.commands.is_empty() { String::new() } else { format!("\n{}", block("sh", &self.commands.join("\n"))) };
         format!("{digest}\n{commands}")
     }
 
@@ -105,7 +112,8 @@ impl Report {
 
 const ACCEPTED: &str = "| | metric | accepts | what it did | why | approved by | until | file |\n\
                         | --- | --- | ---: | --- | --- | --- | --- | --- |\n";
-const EARLIER: &str = "| | outcome | gate | look | commit | judged on | verdict |\n| ---: | --- | --- | ---: | --- | --- | --- |\n";
+const EARLIER: &str =
+    "| | outcome | gate | look | commit | judged on | verdict |\n| ---: | --- | --- | ---: | --- | --- | --- |\n";
 
 fn section(rank: u8, noun: &'static str, open: String, rows: Vec<String>, close: &str) -> Section {
     Section { rank, noun, open, rows, close: close.to_owned() }
@@ -116,10 +124,10 @@ fn folded(rank: u8, noun: &'static str, title: &str, header: &str, rows: Vec<Str
     section(rank, noun, open, rows, "\n</details>\n")
 }
 
-/// A metric as a line of a table. An outcome is told by its word; the strong ones are those to look at.
+/// A metric as a line of a table. An outcome is told by its word; those that decide and ask for attention are strong.
 fn line(row: &Row) -> String {
     let word = row.standing.as_str();
-    let verdict = if row.standing.is_caution() { format!("**{word}**") } else { word.to_owned() };
+    let verdict = if row.found.primary && row.standing.is_caution() { format!("**{word}**") } else { word.to_owned() };
     format!(
         "| {verdict} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n",
         code(&row.metric),

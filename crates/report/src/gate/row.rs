@@ -22,8 +22,7 @@ pub(crate) enum Standing {
 }
 
 impl Standing {
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Regressed, Self::Inconclusive, Self::Acknowledged, Self::Improved, Self::Unchanged];
+    pub(crate) const ALL: [Self; 5] = [Self::Regressed, Self::Inconclusive, Self::Acknowledged, Self::Improved, Self::Unchanged];
 
     fn of(found: &MetricVerdict) -> Self {
         match found.outcome {
@@ -198,7 +197,8 @@ impl Estimate {
 
     /// `+12.1 % [+9.1, +15.2]`.
     pub(crate) fn in_full(&self) -> String {
-        format!("{} {}", self.change, self.interval)
+        let joint = if self.interval.starts_with('[') { " " } else { ", " };
+        format!("{}{joint}{}", self.change, self.interval)
     }
 }
 

@@ -43,7 +43,8 @@ fn regressed(verdict: &Verdict, primary: &[Row]) -> String {
     let mut rows = standing(primary, Standing::Regressed);
     let Some(worst) = rows.next() else { return first_reason(verdict) };
     let others = rows.count();
-    let others = if others > 0 { format!(", and {} regressed too", counted(others as u64, "other metric")) } else { String::new() };
+    let others =
+        if others > 0 { format!(", and {} regressed too", counted(others as u64, "other metric")) } else { String::new() };
     format!("{} changed by {}, beyond the budget of {}{others}", worst.name(), worst.change_text(), level(verdict.policy.budget))
 }
 
@@ -66,6 +67,9 @@ fn improved(primary: &[Row]) -> String {
 
 fn unchanged(verdict: &Verdict, primary: &[Row]) -> String {
     let others = primary.len() - standing(primary, Standing::Acknowledged).count();
+    if others == 0 {
+        return "nothing regressed that was not accepted beforehand".to_owned();
+    }
     let budget = level(verdict.policy.budget);
     format!("no change beyond the budget of {budget} was found in {}", counted(others as u64, "primary metric"))
 }
@@ -90,7 +94,9 @@ fn found(primary: &[Row]) -> Option<String> {
     match (largest, blind) {
         (None, 0) => None,
         (None, _) => Some("no change for the worse would have been found, of any size".to_owned()),
-        (Some(share), 0) => Some(format!("the smallest change for the worse that every metric would have shown is {}", percent(share))),
+        (Some(share), 0) => {
+            Some(format!("the smallest change for the worse that every metric would have shown is {}", percent(share)))
+        }
         (Some(share), blind) => Some(format!(
             "the smallest change for the worse that would have been found is {}, and in {} none of any size",
             percent(share),

@@ -15,7 +15,8 @@ const CONFOUNDED: &str = "confounded_with_placement";
 
 /// All items, in the order in which a reader asks.
 pub(crate) fn items(inputs: &Inputs<'_>, primary: &[Row]) -> Vec<StripItem> {
-    let always = [compared(inputs), signed(inputs), pairs(inputs, primary), look(inputs), differences(inputs), confounding(inputs)];
+    let always =
+        [compared(inputs), signed(inputs), pairs(inputs, primary), look(inputs), differences(inputs), confounding(inputs)];
     always.into_iter().chain([checks(inputs), runs(inputs), rules(inputs)]).collect()
 }
 

@@ -47,7 +47,10 @@ pub(crate) fn metrics(page: &mut Writer, rows: &[Placed<'_>], drawn: &BTreeSet<u
         }
     });
     if rows.len() > shown {
-        let text = format!("{} left out to keep this page small; the verdict has all of them.", counted((rows.len() - shown) as u64, "metric"));
+        let text = format!(
+            "{} left out to keep this page small; the verdict has all of them.",
+            counted((rows.len() - shown) as u64, "metric")
+        );
         page.leaf("p", &[("class", "quiet")], &text);
     }
 }
@@ -66,15 +69,12 @@ fn metric(page: &mut Writer, place: usize, row: &Row, drawn: &BTreeSet<usize>) {
     for median in [&row.baseline, &row.candidate] {
         number(page, &row.with_unit(median), "");
     }
-    match &row.change {
-        Some(change) => {
-            number(page, &change.change, &change.interval);
-            number(page, &change.ratio, &change.ratio_interval);
-        }
-        None => {
-            number(page, "not comparable", "");
-            number(page, super::row::ABSENT, "");
-        }
+    if let Some(change) = &row.change {
+        number(page, &change.change, &change.interval);
+        number(page, &change.ratio, &change.ratio_interval);
+    } else {
+        number(page, "not comparable", "");
+        number(page, super::row::ABSENT, "");
     }
     page.leaf("td", &[], row.magnitude_text());
     number(page, &row.p, "");

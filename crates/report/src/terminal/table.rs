@@ -90,7 +90,8 @@ impl Screen {
     /// Writes a table, each line after `indent`.
     pub(crate) fn table(&mut self, indent: &str, table: &Table) {
         for line in 0..2 {
-            let header: Vec<String> = table.columns.iter().filter_map(|column| Some(column.pad(column.head.get(line)?))).collect();
+            let header: Vec<String> =
+                table.columns.iter().filter_map(|column| Some(column.pad(column.head.get(line)?))).collect();
             let header = self.paint(Paint::Faint, header.join(table.gap).trim_end());
             self.line(&format!("{indent}{header}"));
         }
