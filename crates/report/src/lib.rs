@@ -6,6 +6,7 @@
 
 mod environment;
 mod fine_print;
+pub mod gate;
 mod html;
 mod inputs;
 mod lineage;

@@ -29,6 +29,10 @@ impl Report {
     }
 }
 
+/// Breaks a word where no eye sees it. Forges look for mentions and references in the text that Markdown gave, after entities and
+/// backslashes are gone (github/cmark-gfm, issue 181), so that only a character in between keeps `@` and a name apart.
+const BREAK: &str = "&#8203;";
+
 /// `text` as plain text of Markdown: every character that could begin markup is escaped.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
@@ -39,10 +43,14 @@ pub(crate) fn escape(text: &str) -> String {
             '>' => escaped.push_str("&gt;"),
             '&' => escaped.push_str("&amp;"),
             // A forge would notify whoever is named, and link whatever looks like an issue or an address.
-            '@' => escaped.push_str("&#64;"),
-            '#' => escaped.push_str("&#35;"),
-            ':' if rest.peek().is_some_and(|next| *next == '/' || next.is_alphabetic()) => escaped.push_str("&#58;"),
-            '.' if escaped.ends_with("www") || escaped.ends_with("WWW") => escaped.push_str("&#46;"),
+            '@' => escaped.extend(["&#64;", BREAK]),
+            '#' => escaped.extend(["&#35;", BREAK]),
+            '-' if escaped.ends_with("GH") => escaped.extend(["-", BREAK]),
+            ':' if rest.peek().is_some_and(|next| *next == '/') => escaped.extend(["&#58;", BREAK]),
+            ':' if rest.peek().is_some_and(|next| next.is_alphabetic()) => escaped.push_str("&#58;"),
+            '.' if escaped.ends_with("www") || escaped.ends_with("WWW") => escaped.extend(["&#46;", BREAK]),
+            // Between two of them a forge sets a formula.
+            '$' => escaped.push_str("&#36;"),
             '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '~' => escaped.extend(['\\', character]),
             '\n' | '\r' => escaped.push(' '),
             plain => escaped.push(plain),
@@ -52,7 +60,7 @@ pub(crate) fn escape(text: &str) -> String {
 }
 
 /// As [`escape`], with backticks as marks of code where they come in pairs.
-fn prose(text: &str) -> String {
+pub(crate) fn prose(text: &str) -> String {
     let parts: Vec<&str> = text.split('`').collect();
     // Code that is empty is none; where the text begins or ends with code, what stands before or after it may well be.
     if parts.len().is_multiple_of(2) || parts.iter().skip(1).step_by(2).any(|part| part.is_empty()) {
@@ -62,7 +70,7 @@ fn prose(text: &str) -> String {
 }
 
 /// `text` as code. A code span knows no escapes, so the fence is longer than any run of backticks in it; a bar would end a table's cell.
-fn code(text: &str) -> String {
+pub(crate) fn code(text: &str) -> String {
     let text = text.replace('|', "¦").replace(['\n', '\r'], " ");
     let fence = "`".repeat(longest_run(&text) + 1);
     let space = if text.starts_with('`') || text.ends_with('`') || text.is_empty() { " " } else { "" };
@@ -74,7 +82,7 @@ fn longest_run(text: &str) -> usize {
 }
 
 /// `text` as a fenced block that nothing in it can close.
-fn block(language: &str, text: &str) -> String {
+pub(crate) fn block(language: &str, text: &str) -> String {
     let fence = "`".repeat((longest_run(text) + 1).max(3));
     format!("{fence}{language}\n{}\n{fence}\n", text.trim_end())
 }
@@ -339,8 +347,9 @@ mod tests {
 
     #[test]
     fn markup_in_a_name_stays_text() {
-        assert_eq!(escape("<img> | *x* [a](b) @all #1"), "&lt;img&gt; \\| \\*x\\* \\[a\\](b) &#64;all &#35;1");
-        assert_eq!(escape("https://x.y, a: b, www.x.y"), "https&#58;//x.y, a: b, www&#46;x.y");
+        assert_eq!(escape("<img> | *x* [a](b) @all #1"), "&lt;img&gt; \\| \\*x\\* \\[a\\](b) &#64;&#8203;all &#35;&#8203;1");
+        assert_eq!(escape("https://x.y, a: b, www.x.y"), "https&#58;&#8203;//x.y, a: b, www&#46;&#8203;x.y");
+        assert_eq!(escape("GH-12 $x$"), "GH-&#8203;12 &#36;x&#36;");
         assert_eq!(prose("run `a|b` now"), "run `a¦b` now");
         assert_eq!(prose("one ` mark"), "one \\` mark");
         assert_eq!(prose("`a` then `b`"), "`a` then `b`");

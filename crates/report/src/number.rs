@@ -30,6 +30,11 @@ impl Format {
         Self { place, exponent }
     }
 
+    /// The same with so many more digits after the point.
+    pub(crate) fn finer_by(self, digits: i32) -> Self {
+        Self { place: self.place - digits, exponent: None }
+    }
+
     /// `value` in this format.
     pub(crate) fn show(self, value: f64) -> String {
         if !value.is_finite() {

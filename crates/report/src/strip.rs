@@ -31,7 +31,7 @@ pub(crate) struct StripItem {
 }
 
 impl StripItem {
-    fn new(label: &'static str, caution: bool, headline: String, mut details: Vec<String>) -> Self {
+    pub(crate) fn new(label: &'static str, caution: bool, headline: String, mut details: Vec<String>) -> Self {
         let more = details.len().saturating_sub(MAX_DETAILS);
         details.truncate(MAX_DETAILS);
         if more > 0 {

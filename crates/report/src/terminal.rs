@@ -1,6 +1,7 @@
 //! The report in a terminal: sentence, strip, table, commands. Plain text that fits the width; colour only repeats what words say.
 
 mod serving;
+pub(crate) mod table;
 
 use assay_manifest::Stability;
 
@@ -8,6 +9,7 @@ use crate::Report;
 use crate::model::{CaseSection, Group, Measured, PointSection, Row};
 use crate::number::percent;
 use crate::remark::{self, Remark};
+use crate::strip::StripItem;
 use crate::text::{align_points, columns, fit, trials_glyphs, wrap};
 
 pub use serving::serving;
@@ -33,9 +35,9 @@ const MAX_GLYPHS: usize = 12;
 impl Report {
     /// The report for a terminal of `width` columns. `color` asks for ANSI colours; without it the text has no escape sequences.
     pub fn terminal(&self, width: usize, color: bool) -> String {
-        let mut screen = Screen { out: String::new(), width: width.max(MIN_WIDTH), color };
+        let mut screen = Screen::new(width, color);
         screen.sentences(self);
-        screen.strip(self);
+        screen.strip(&self.strip);
         for case in &self.cases {
             if case.serving.is_some() { screen.serving_case(case) } else { screen.case(case) }
         }
@@ -45,21 +47,27 @@ impl Report {
 }
 
 #[derive(Clone, Copy)]
-enum Paint {
+pub(crate) enum Paint {
     Plain,
     Strong,
     Faint,
     Caution,
 }
 
-struct Screen {
-    out: String,
-    width: usize,
+/// What is written so far, and what it may look like.
+pub(crate) struct Screen {
+    pub(crate) out: String,
+    pub(crate) width: usize,
     color: bool,
 }
 
 impl Screen {
-    fn paint(&self, paint: Paint, text: &str) -> String {
+    /// An empty screen of so many columns, and at least [`MIN_WIDTH`].
+    pub(crate) fn new(width: usize, color: bool) -> Self {
+        Self { out: String::new(), width: width.max(MIN_WIDTH), color }
+    }
+
+    pub(crate) fn paint(&self, paint: Paint, text: &str) -> String {
         let code = match paint {
             Paint::Strong => "1",
             Paint::Faint => "2",
@@ -69,13 +77,13 @@ impl Screen {
         if self.color { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
 
-    fn line(&mut self, text: &str) {
+    pub(crate) fn line(&mut self, text: &str) {
         self.out.push_str(text.trim_end());
         self.out.push('\n');
     }
 
     /// `text` in the given paint, wrapped; `first` starts its first line and as many spaces every other.
-    fn paragraph(&mut self, first: &str, text: &str, paint: Paint) {
+    pub(crate) fn paragraph(&mut self, first: &str, text: &str, paint: Paint) {
         let indent = " ".repeat(columns(first));
         for (index, line) in wrap(text, self.width.saturating_sub(columns(first))).iter().enumerate() {
             let start = if index == 0 { first } else { &indent };
@@ -94,10 +102,10 @@ impl Screen {
         }
     }
 
-    fn strip(&mut self, report: &Report) {
+    pub(crate) fn strip(&mut self, items: &[StripItem]) {
         self.line("");
-        let label_width = report.strip.iter().map(|item| columns(item.label)).max().unwrap_or(0);
-        for item in &report.strip {
+        let label_width = items.iter().map(|item| columns(item.label)).max().unwrap_or(0);
+        for item in items {
             let paint = if item.caution { Paint::Caution } else { Paint::Plain };
             let mark = if item.caution { "!" } else { " " };
             let label = format!("{mark} {:<label_width$}  ", item.label);

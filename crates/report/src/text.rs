@@ -37,7 +37,7 @@ fn visible(text: &str, lines: bool) -> String {
 fn is_hidden(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-        || matches!(character, '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+        || matches!(character, '\u{fff0}'..='\u{fffb}' | '\u{fffe}' | '\u{ffff}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// `text`, cut to `limit` characters with an ellipsis as the last.

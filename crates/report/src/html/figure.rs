@@ -228,7 +228,8 @@ fn describe(strip: &Strip<'_>, unit: &str) -> String {
     format!("{}: median {} {unit}, {interval}, {}{excluded}", strip.label, measured.median_text, counted(measured.n, "trial"))
 }
 
-fn grid(page: &mut Writer, axis: &Axis, height: f64) {
+/// Upright lines at the ticks of an axis.
+pub(crate) fn grid(page: &mut Writer, axis: &Axis, height: f64) {
     for tick in axis.ticks() {
         let at = pc(axis.at(tick));
         page.shape("line", &[("class", "grid"), ("x1", &at), ("x2", &at), ("y1", "0"), ("y2", &px(height))]);
@@ -254,13 +255,18 @@ fn dot(page: &mut Writer, trial: &Trial, x: &str, y: f64, unit: &str) {
 fn write_axis(page: &mut Writer, axis: &Axis, unit: &str) {
     page.element("div", &[("class", "strip axis"), ("aria-hidden", "true")], |page| {
         page.leaf("span", &[("class", "name")], "");
-        page.element("svg", &[("height", "18"), ("width", "100%")], |page| {
-            let ticks = axis.ticks();
-            for (tick, label) in ticks.iter().zip(tick_labels(&ticks)) {
-                page.leaf("text", &[("x", &pc(axis.at(*tick))), ("y", "13")], &label);
-            }
-        });
+        labels(page, axis);
         page.leaf("span", &[("class", "value quiet")], unit);
+    });
+}
+
+/// The labels of an axis, as a drawing of their own under the one that they belong to.
+pub(crate) fn labels(page: &mut Writer, axis: &Axis) {
+    page.element("svg", &[("height", "18"), ("width", "100%")], |page| {
+        let ticks = axis.ticks();
+        for (tick, label) in ticks.iter().zip(tick_labels(&ticks)) {
+            page.leaf("text", &[("x", &pc(axis.at(*tick))), ("y", "13")], &label);
+        }
     });
 }
 

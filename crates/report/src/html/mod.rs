@@ -3,14 +3,14 @@
 //! Any number is a link to its lineage, a panel that the address bar opens (`:target`), so that the way back from a number can be
 //! shared as an address and works wherever style sheets do. Without style sheets the panels are the page's last section.
 
-mod axis;
-mod figure;
+pub(crate) mod axis;
+pub(crate) mod figure;
 mod panel;
-mod plot;
+pub(crate) mod plot;
 mod serving;
 mod serving_table;
 mod table;
-mod writer;
+pub(crate) mod writer;
 
 use writer::Writer;
 
@@ -30,7 +30,7 @@ const PUNCTUATION_SPACE: char = '\u{2008}';
 const MAX_SENTENCES: usize = 12;
 
 /// Bytes that the page aims to stay below: it opens at once, and two megabytes are not reached even where the last row is long.
-const MAX_PAGE: usize = 1_900_000;
+pub(crate) const MAX_PAGE: usize = 1_900_000;
 
 /// Bytes of workloads with their artifacts and specs; of workloads beyond it the digest alone stands, and says so.
 const MAX_WORKLOADS: usize = 300_000;
@@ -48,20 +48,12 @@ impl Report {
     pub fn html(&self) -> String {
         let mut page = Writer::doctype();
         page.element("html", &[("lang", "en")], |page| {
-            page.element("head", &[], |page| self.head(page));
+            let title = format!("{}: run {}", self.pipeline, self.run_id);
+            page.element("head", &[], |page| head(page, &title, include_str!("style.css")));
             page.element("body", &[], |page| self.body(page));
         });
         page.newline();
         page.finish()
-    }
-
-    fn head(&self, page: &mut Writer) {
-        page.void("meta", &[("charset", "utf-8")]);
-        page.void("meta", &[("http-equiv", "Content-Security-Policy"), ("content", POLICY)]);
-        page.void("meta", &[("name", "viewport"), ("content", "width=device-width, initial-scale=1")]);
-        page.void("meta", &[("name", "color-scheme"), ("content", "light dark")]);
-        page.leaf("title", &[], &format!("{}: run {}", self.pipeline, self.run_id));
-        page.style(include_str!("style.css"));
     }
 
     fn body(&self, page: &mut Writer) {
@@ -157,8 +149,18 @@ impl Report {
     }
 }
 
+/// What a page is called and looks like, and that it may neither fetch nor run anything.
+pub(crate) fn head(page: &mut Writer, title: &str, css: &'static str) {
+    page.void("meta", &[("charset", "utf-8")]);
+    page.void("meta", &[("http-equiv", "Content-Security-Policy"), ("content", POLICY)]);
+    page.void("meta", &[("name", "viewport"), ("content", "width=device-width, initial-scale=1")]);
+    page.void("meta", &[("name", "color-scheme"), ("content", "light dark")]);
+    page.leaf("title", &[], title);
+    page.style(css);
+}
+
 /// Light or dark as the system says, or as the reader says: radio buttons that the style sheet looks at, without a script.
-fn theme(page: &mut Writer) {
+pub(crate) fn theme(page: &mut Writer) {
     page.element("fieldset", &[("class", "theme")], |page| {
         page.leaf("legend", &[], "Theme");
         for (id, name) in [("theme-auto", "Auto"), ("theme-light", "Light"), ("theme-dark", "Dark")] {
@@ -174,7 +176,7 @@ fn theme(page: &mut Writer) {
     });
 }
 
-fn section(page: &mut Writer, id: &str, title: &str, inside: impl FnOnce(&mut Writer)) {
+pub(crate) fn section(page: &mut Writer, id: &str, title: &str, inside: impl FnOnce(&mut Writer)) {
     page.newline();
     page.element("section", &[("id", id)], |page| {
         page.leaf("h2", &[], title);
@@ -197,7 +199,7 @@ fn write_sentence(page: &mut Writer, sentence: &Sentence) {
 }
 
 /// A caution carries a mark and its own words; the colour only repeats them.
-fn strip_item(page: &mut Writer, item: &StripItem) {
+pub(crate) fn strip_item(page: &mut Writer, item: &StripItem) {
     let class = if item.caution { "item caution" } else { "item" };
     page.element("div", &[("class", class)], |page| {
         page.leaf("dt", &[], item.label);
@@ -216,7 +218,7 @@ fn strip_item(page: &mut Writer, item: &StripItem) {
 }
 
 /// A command to be copied: one click selects all of it.
-fn command_line(page: &mut Writer, command: &str) {
+pub(crate) fn command_line(page: &mut Writer, command: &str) {
     page.element("pre", &[("class", "command"), ("tabindex", "0")], |page| page.leaf("code", &[], command));
 }
 
@@ -373,7 +375,7 @@ fn fact(page: &mut Writer, row: &FactRow) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use proptest::prelude::*;
 
     use crate::fixture;
@@ -385,7 +387,7 @@ mod tests {
     const ESCAPE: char = '\u{1b}';
 
     /// The number of tags, if every element is closed in the right order.
-    fn check_balance(html: &str) -> Result<usize, String> {
+    pub(crate) fn check_balance(html: &str) -> Result<usize, String> {
         let mut open: Vec<&str> = Vec::new();
         let mut seen = 0;
         // The style sheet is raw text and the only place where the page's own bytes are not markup.
@@ -413,7 +415,7 @@ mod tests {
         if open.is_empty() { Ok(seen) } else { Err(format!("left open: {open:?}")) }
     }
 
-    fn ids<'a>(html: &'a str, attribute: &'a str) -> Vec<&'a str> {
+    pub(crate) fn ids<'a>(html: &'a str, attribute: &'a str) -> Vec<&'a str> {
         html.split(attribute).skip(1).filter_map(|rest| rest.split('"').next()).collect()
     }
 

@@ -164,12 +164,12 @@ fn overlap(one: &[f64; 4], other: &[f64; 4]) -> bool {
 }
 
 /// A position along the width: two decimals are a tenth of a pixel on the widest screen.
-pub(super) fn pc(percentage: f64) -> String {
+pub(crate) fn pc(percentage: f64) -> String {
     format!("{}%", px(percentage))
 }
 
 /// A length in pixels.
-pub(super) fn px(pixels: f64) -> String {
+pub(crate) fn px(pixels: f64) -> String {
     let text = format!("{pixels:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }

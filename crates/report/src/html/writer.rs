@@ -89,6 +89,11 @@ impl Writer {
         self.out
     }
 
+    /// The first thing of a document of XML.
+    pub(crate) fn xml() -> Self {
+        Self { out: "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n".to_owned(), links: BTreeSet::new() }
+    }
+
     /// The first thing of a document.
     pub(crate) fn doctype() -> Self {
         Self { out: "<!doctype html>\n".to_owned(), links: BTreeSet::new() }

@@ -2,24 +2,16 @@
 
 use assay_manifest::{Plan, RunId, Summary};
 
-use super::{MAX_GLYPHS, MIN_SWING, MIN_WIDTH, Paint, Screen, deviations};
+use super::table::{ALWAYS, Cell, PICTURE, Table, TableColumn};
+use super::{MAX_GLYPHS, MIN_SWING, Paint, Screen, deviations};
 use crate::model::{self, CaseSection, PointSection};
 use crate::number::{grouped, percent};
 use crate::remark;
 use crate::serving::{self, Column, reach, throughput};
-use crate::text::{align_points, columns, fit, trials_glyphs};
+use crate::text::{align_points, columns, trials_glyphs};
 
 /// Before every row.
 const INDENT: &str = "  ";
-
-/// The shortest that a load's label is cut to.
-const MIN_LABEL: usize = 10;
-
-/// Columns with this rank never give way: load, requests, and what they came to.
-const ALWAYS: u8 = u8::MAX;
-
-/// The rank of the picture of the trials, which gives way first.
-const PICTURE: u8 = 1;
 
 /// The fewest loads whose curve is worth a row of bars.
 const MIN_BARS: usize = 3;
@@ -30,7 +22,7 @@ const LEGEND: &str = "latencies in ms; ± is how far the interval reaches from t
 /// at each load, latencies and rates with the reach of their intervals, and remarks on what is absent, unstable or excluded.
 /// `color` asks for ANSI colours; without it the text has no escape sequences. Empty where the plan has no serving.
 pub fn serving(run_id: &RunId, plan: &Plan, summary: &Summary, width: usize, color: bool) -> String {
-    let mut screen = Screen { out: String::new(), width: width.max(MIN_WIDTH), color };
+    let mut screen = Screen::new(width, color);
     let cases = model::cases(run_id, plan, summary);
     for case in cases.iter().filter(|case| case.serving.is_some()) {
         screen.serving_case(case);
@@ -59,27 +51,7 @@ impl Screen {
     }
 
     fn serving_table(&mut self, case: &CaseSection) {
-        let table = Table::fitting(case, self.width.saturating_sub(INDENT.len()));
-        for line in 0..2 {
-            let header: Vec<String> = table.columns.iter().map(|column| column.pad(&column.head[line])).collect();
-            let header = self.paint(Paint::Faint, header.join(table.gap).trim_end());
-            self.line(&format!("{INDENT}{header}"));
-        }
-        for row in 0..case.points.len() {
-            let values: Vec<String> =
-                table.columns.iter().filter_map(|column| Some(self.paint_cell(column, column.cells.get(row)?))).collect();
-            self.line(&format!("{INDENT}{}", values.join(table.gap)));
-            let beneath = table.columns.iter().filter_map(|column| Some(column.pad(&column.cells.get(row)?.beneath)));
-            let beneath = beneath.collect::<Vec<_>>().join(table.gap);
-            if !beneath.trim().is_empty() {
-                let painted = self.paint(Paint::Faint, beneath.trim_end());
-                self.line(&format!("{INDENT}{painted}"));
-            }
-        }
-    }
-
-    fn paint_cell(&self, column: &TableColumn, cell: &Cell) -> String {
-        self.paint(cell.paint, &column.pad(&cell.value))
+        self.table(INDENT, &Table::fitting(all_columns(case), self.width.saturating_sub(INDENT.len())));
     }
 
     /// How throughput and tail latency grow with the load, as bars from zero.
@@ -114,73 +86,6 @@ fn bars(values: &[f64]) -> String {
     let largest = values.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
     let bar = |value: &f64| BARS.get((value / largest * 7.0).round().clamp(0.0, 7.0) as usize).copied().unwrap_or('?');
     values.iter().map(bar).collect()
-}
-
-struct Cell {
-    value: String,
-    beneath: String,
-    paint: Paint,
-}
-
-impl Cell {
-    fn plain(value: impl Into<String>) -> Self {
-        Self { value: value.into(), beneath: String::new(), paint: Paint::Plain }
-    }
-}
-
-struct TableColumn {
-    head: [String; 2],
-    rank: u8,
-    right: bool,
-    width: usize,
-    cells: Vec<Cell>,
-}
-
-impl TableColumn {
-    fn new(head: [&str; 2], rank: u8, right: bool, cells: Vec<Cell>) -> Self {
-        let texts = cells.iter().flat_map(|cell| [&*cell.value, &*cell.beneath]).chain(head);
-        let width = texts.map(columns).max().unwrap_or(0);
-        Self { head: head.map(str::to_owned), rank, right, width, cells }
-    }
-
-    fn pad(&self, text: &str) -> String {
-        let text = fit(text, self.width);
-        let space = " ".repeat(self.width.saturating_sub(columns(&text)));
-        if self.right { space + &text } else { text + &space }
-    }
-}
-
-struct Table {
-    columns: Vec<TableColumn>,
-    gap: &'static str,
-}
-
-impl Table {
-    /// All columns if they fit; else without the picture of the trials, then closer together, then without the columns that tell
-    /// least, least first.
-    fn fitting(case: &CaseSection, room: usize) -> Self {
-        let mut table = Self { columns: all_columns(case), gap: "  " };
-        if table.width() > room {
-            table.columns.retain(|column| column.rank > PICTURE);
-        }
-        if table.width() > room {
-            table.gap = " ";
-        }
-        while table.width() > room {
-            let ranked = table.columns.iter().enumerate().filter(|(_, column)| column.rank < ALWAYS);
-            let Some((least, _)) = ranked.min_by_key(|(_, column)| column.rank) else { break };
-            table.columns.remove(least);
-        }
-        let excess = table.width().saturating_sub(room);
-        if let Some(label) = table.columns.first_mut() {
-            label.width = label.width.saturating_sub(excess).max(label.width.min(MIN_LABEL));
-        }
-        table
-    }
-
-    fn width(&self) -> usize {
-        self.columns.iter().map(|column| column.width).sum::<usize>() + self.gap.len() * self.columns.len().saturating_sub(1)
-    }
 }
 
 fn all_columns(case: &CaseSection) -> Vec<TableColumn> {

@@ -1,0 +1,219 @@
+//! A verdict as people and machines read it: one [`Report`], rendered for the terminal, as a pull request's comment, as a page, as
+//! JUnit XML and as a check run.
+//!
+//! The outcome comes first, with what decided and with the smallest change that would have been found: "unchanged" says nothing without
+//! it, and "inconclusive" is a result that names what it would take. Names, reasons and paths come from pull requests, so that every
+//! rendering escapes them. Nothing here reads a file or a clock: a rendering of equal inputs has equal bytes.
+
+mod acceptance;
+mod check_run;
+mod figure;
+mod fine_print;
+mod html;
+mod junit;
+mod magnitude;
+mod markdown;
+mod pieces;
+mod row;
+mod sentence;
+mod strip;
+mod table;
+mod terminal;
+
+#[cfg(test)]
+mod fixture;
+#[cfg(test)]
+mod tests;
+
+use assay_manifest::{Digest, Instant, Name, Outcome, RunId, Verdict};
+
+use crate::fine_print::FinePrint;
+use crate::lineage::shell_word;
+use crate::strip::StripItem;
+use crate::text::clean;
+use crate::{Address, SignedBy};
+
+use acceptance::Accepted;
+use row::Row;
+
+pub use magnitude::Magnitude;
+
+/// Earlier verdicts that are listed; of more, the latest.
+const MAX_EARLIER: usize = 20;
+
+/// Runs whose command is listed; of more, the latest.
+const MAX_RUNS: usize = 20;
+
+/// Everything that a report of a verdict shows. The caller has verified it: a report renders, it does not judge.
+#[derive(Clone, Debug)]
+pub struct Inputs<'a> {
+    /// What was decided.
+    pub verdict: &'a Verdict,
+    /// The digest of its manifest's bytes; absent where it was not sealed.
+    pub verdict_digest: Option<Digest>,
+    /// The signature over that manifest; absent where it is not signed.
+    pub signed_by: Option<&'a SignedBy>,
+    /// Name and digest of the trust policy that the signatures were verified under; absent where the signers are not established.
+    pub trust_policy: Option<(String, Digest)>,
+    /// Judged runs whose signers are not established.
+    pub unestablished: &'a [RunId],
+    /// The verdicts of the same pull request before this one, oldest first.
+    pub earlier: &'a [Earlier],
+    /// What the commands that check it need.
+    pub commands: Commands<'a>,
+}
+
+/// An earlier verdict of the same pull request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Earlier {
+    /// Its place among the pull request's verdicts, from 1.
+    pub number: u32,
+    /// The digest of its manifest's bytes.
+    pub digest: Digest,
+    /// The gate that gave it.
+    pub gate: Name,
+    /// What it came to.
+    pub outcome: Outcome,
+    /// Which look it was, from 1.
+    pub look: u32,
+    /// The commit that was judged; absent where none is known.
+    pub commit: Option<String>,
+    /// When it was judged.
+    pub judged_on: Instant,
+}
+
+/// What the commands that check a verdict need to know.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Commands<'a> {
+    /// The URI of the store that holds verdict and runs; absent where `assay` finds it by itself.
+    pub store: Option<&'a str>,
+    /// The address of a number that decided, to be walked back; absent where none is known.
+    pub trace: Option<&'a Address>,
+}
+
+/// A verdict, ready to be rendered. Made by [`Report::build`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    pub(crate) gate: String,
+    pub(crate) outcome: Outcome,
+    pub(crate) blocks: bool,
+    pub(crate) blocks_on_inconclusive: bool,
+    pub(crate) digest: Option<String>,
+    pub(crate) judged_on: String,
+    /// What a change for the worse may come to, as a share.
+    pub(crate) budget: f64,
+    /// The share of false alarms among alarms that this look lets pass.
+    pub(crate) q: f64,
+    /// One line of plain language: the outcome, what decided, how many pairs, what would have been found.
+    pub(crate) sentence: String,
+    pub(crate) strip: Vec<StripItem>,
+    /// The metrics that decide, worst first.
+    pub(crate) primary: Vec<Row>,
+    /// The metrics that are reported only, worst first.
+    pub(crate) others: Vec<Row>,
+    pub(crate) checks: Vec<CheckLine>,
+    pub(crate) accepted: Vec<Accepted>,
+    pub(crate) earlier: Vec<EarlierLine>,
+    /// Earlier verdicts that are not listed.
+    pub(crate) earlier_left_out: usize,
+    pub(crate) fine_print: Vec<FinePrint>,
+    pub(crate) commands: Vec<String>,
+}
+
+/// An absolute rule and whether it held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CheckLine {
+    pub(crate) name: String,
+    pub(crate) subject: String,
+    pub(crate) passed: bool,
+    pub(crate) detail: String,
+}
+
+/// An earlier verdict, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EarlierLine {
+    pub(crate) number: u32,
+    pub(crate) gate: String,
+    pub(crate) outcome: Outcome,
+    pub(crate) look: u32,
+    pub(crate) commit: String,
+    pub(crate) judged_on: String,
+    pub(crate) digest: String,
+}
+
+impl Report {
+    /// The report of a verdict.
+    pub fn build(inputs: &Inputs<'_>) -> Self {
+        let verdict = inputs.verdict;
+        let rows = row::worst_first(verdict);
+        let (primary, others): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(|row| row.found.primary);
+        let earlier_left_out = inputs.earlier.len().saturating_sub(MAX_EARLIER);
+        Self {
+            gate: verdict.gate.to_string(),
+            outcome: verdict.outcome,
+            blocks: verdict.blocks,
+            blocks_on_inconclusive: verdict.policy.block_on_inconclusive,
+            digest: inputs.verdict_digest.map(|digest| digest.to_string()),
+            judged_on: verdict.judged_on.to_seconds(),
+            budget: verdict.policy.budget,
+            q: fine_print::q_of_look(verdict),
+            sentence: sentence::sentence(verdict, &primary),
+            strip: strip::items(inputs, &primary),
+            checks: verdict.checks.iter().map(CheckLine::of).collect(),
+            accepted: acceptance::all(verdict),
+            earlier: inputs.earlier.iter().skip(earlier_left_out).map(EarlierLine::of).collect(),
+            earlier_left_out,
+            fine_print: fine_print::items(verdict, primary.len()),
+            commands: commands(inputs),
+            primary,
+            others,
+        }
+    }
+
+    /// One line of plain language: the outcome first, what decided, how many pairs, and the smallest change that would have been found.
+    /// Backticks mark names; it is safe for a terminal, and for other places only after their own escaping.
+    pub fn sentence(&self) -> &str {
+        &self.sentence
+    }
+
+    /// The outcome and whether it blocks, in a few words: `Regressed, and it blocks`.
+    pub(crate) fn headline(&self) -> String {
+        sentence::head(self.outcome, self.blocks)
+    }
+}
+
+impl CheckLine {
+    fn of(check: &assay_manifest::Check) -> Self {
+        Self { name: clean(&check.name), subject: clean(&check.subject), passed: check.passed, detail: clean(&check.detail) }
+    }
+}
+
+impl EarlierLine {
+    fn of(earlier: &Earlier) -> Self {
+        Self {
+            number: earlier.number,
+            gate: earlier.gate.to_string(),
+            outcome: earlier.outcome,
+            look: earlier.look,
+            commit: earlier.commit.as_deref().map_or_else(|| "unknown".to_owned(), short_commit),
+            judged_on: earlier.judged_on.to_seconds(),
+            digest: earlier.digest.to_string(),
+        }
+    }
+}
+
+/// The first twelve characters of a commit: enough to find it, and to tell it from its neighbours.
+pub(crate) fn short_commit(commit: &str) -> String {
+    clean(commit).chars().take(12).collect()
+}
+
+/// The commands that check a verdict, one each: make it again, verify the runs that it judged, walk a number back.
+fn commands(inputs: &Inputs<'_>) -> Vec<String> {
+    let store = inputs.commands.store.map(|uri| format!(" --store {}", shell_word(uri))).unwrap_or_default();
+    let replay = inputs.verdict_digest.map(|digest| format!("assay gate --replay {digest}{store}"));
+    let runs = &inputs.verdict.runs;
+    let latest = runs.iter().skip(runs.len().saturating_sub(MAX_RUNS));
+    let verify = latest.map(|run| format!("assay verify {}{store}", run.run_id));
+    let trace = inputs.commands.trace.map(|address| format!("assay trace {address}{store}"));
+    replay.into_iter().chain(verify).chain(trace).collect()
+}

@@ -1,0 +1,46 @@
+//! A verdict as the body of a check run, GitHub's way to let or not to let a pull request be merged.
+
+use assay_manifest::Outcome;
+use serde_json::{Value, json};
+
+use super::Report;
+use super::pieces::within;
+
+/// What GitHub takes as a summary and as a text, in characters; bytes are never fewer.
+const MAX_OUTPUT: usize = 65_535;
+
+impl Report {
+    /// The body of a check run, for `POST /repos/{owner}/{repo}/check-runs`; who posts it adds `head_sha`. A regression is a `failure`, an
+    /// inconclusive verdict asks for action where it blocks and is `neutral` else, and the rest is a `success`.
+    pub fn check_run(&self) -> Value {
+        let fitting = |sections: &[_]| within(sections, MAX_OUTPUT).unwrap_or_else(|| self.headline());
+        let details = self.detail_sections();
+        let has_details = details.iter().any(|section| !section.rows.is_empty());
+        json!({
+            "name": format!("assay gate: {}", self.gate),
+            "status": "completed",
+            "conclusion": self.conclusion(),
+            "output": {
+                "title": self.title(),
+                "summary": fitting(&self.summary_sections()),
+                "text": if has_details { fitting(&details) } else { String::new() },
+            },
+        })
+    }
+
+    fn conclusion(&self) -> &'static str {
+        match (self.outcome, self.blocks) {
+            (Outcome::Regressed, _) => "failure",
+            (Outcome::Inconclusive, true) => "action_required",
+            (Outcome::Inconclusive, false) => "neutral",
+            (Outcome::Improved | Outcome::Unchanged, _) => "success",
+        }
+    }
+
+    /// `Regressed, and it blocks: 1 of 12 metrics`: no name, because a title is shown in places that escape nothing.
+    fn title(&self) -> String {
+        let same =
+            self.primary.iter().filter(|row| row.found.outcome == self.outcome && row.found.acknowledged.is_none()).count();
+        format!("{}: {same} of {}", self.headline(), crate::text::counted(self.primary.len() as u64, "metric"))
+    }
+}

@@ -1,0 +1,262 @@
+//! Pictures of a judged metric: both sides' trials over each other, and the change with its interval against budget and floor.
+//!
+//! Positions are percentages, so that a picture follows the page's width while its marks and letters keep their size.
+
+use assay_manifest::{Better, Change, TrialPair};
+
+use super::row::Row;
+use crate::html::axis::Axis;
+use crate::html::figure::{grid, labels};
+use crate::html::plot::{pc, px};
+use crate::html::writer::Writer;
+use crate::number::{level, percent, significant};
+use crate::text::counted;
+
+/// Pairs that are drawn and listed, evenly chosen from more: at this number the marks form a band.
+const MAX_PAIRS: usize = 120;
+
+/// Pairs up to which lines join them: more are a hatching that nobody can follow.
+const MAX_JOINED: usize = 40;
+
+/// The heights, in CSS pixels: of the picture of both sides, and within it of the baseline's marks and the candidate's.
+const SIDES: f64 = 104.0;
+const BASELINE: f64 = 28.0;
+const CANDIDATE: f64 = 76.0;
+
+/// How far the stroke of a median reaches above and below its marks, in CSS pixels.
+const STROKE: f64 = 10.0;
+
+/// The heights of the picture of the change, in CSS pixels, and of the interval within it.
+const EFFECT: f64 = 104.0;
+const INTERVAL: f64 = 52.0;
+
+/// The pictures of a metric, with their data.
+pub(crate) fn figure(page: &mut Writer, row: &Row, budget: f64) {
+    page.element("figure", &[("class", "judged-metric")], |page| {
+        page.element("figcaption", &[], |page| {
+            page.leaf("h3", &[], &format!("{}, {}: {}", row.metric, row.place(), row.standing.as_str()));
+            page.leaf("p", &[], &format!("{}, {}", row.change_text(), row.magnitude_text()));
+            if !row.reason.is_empty() {
+                page.element("p", &[("class", "quiet")], |page| page.prose(&row.reason));
+            }
+        });
+        page.element("div", &[("class", "sides-and-effect")], |page| {
+            page.element("div", &[], |page| sides(page, row));
+            page.element("div", &[], |page| effect(page, row, budget));
+        });
+        data(page, row);
+    });
+    page.newline();
+}
+
+/// At most [`MAX_PAIRS`] pairs, evenly chosen.
+fn drawn(row: &Row) -> Vec<&TrialPair> {
+    let pairs = &row.found.pairs;
+    let shown = pairs.len().min(MAX_PAIRS);
+    (0..shown).filter_map(|index| pairs.get(index * pairs.len() / shown.max(1))).collect()
+}
+
+/// The trials of both sides on one axis: squares above for the baseline, discs below for the candidate, told by shape and place.
+fn sides(page: &mut Writer, row: &Row) {
+    let pairs = drawn(row);
+    let values = pairs.iter().flat_map(|pair| [pair.baseline, pair.candidate]);
+    let medians = row.found.change.iter().flat_map(|change| [change.baseline_median, change.candidate_median]);
+    let Some(axis) = Axis::holding(values.chain(medians).map(|value| row.unit.convert(value))) else {
+        page.leaf("p", &[("class", "quiet")], "No pair has a value on both sides, so there is nothing to draw.");
+        return;
+    };
+    let at = |value: f64| pc(axis.at(row.unit.convert(value)));
+    page.leaf("p", &[("class", "axis-title")], &sides_title(row, &axis, pairs.len()));
+    page.element("svg", &[("role", "img"), ("height", &px(SIDES)), ("width", "100%")], |page| {
+        page.leaf("title", &[], &sides_in_words(row));
+        grid(page, &axis, SIDES);
+        if pairs.len() <= MAX_JOINED {
+            for pair in &pairs {
+                let (from, to) = (at(pair.baseline), at(pair.candidate));
+                let (y1, y2) = (px(BASELINE), px(CANDIDATE));
+                page.shape("line", &[("class", "path"), ("x1", &from), ("x2", &to), ("y1", &y1), ("y2", &y2)]);
+            }
+        }
+        for pair in &pairs {
+            square(page, &at(pair.baseline));
+            disc(page, &at(pair.candidate));
+        }
+        if let Some(change) = &row.found.change {
+            median(page, "of-baseline", &at(change.baseline_median), BASELINE);
+            median(page, "of-candidate", &at(change.candidate_median), CANDIDATE);
+        }
+        let label = |page: &mut Writer, y: &str, text: &str| {
+            page.leaf("text", &[("class", "side"), ("x", "0"), ("y", y), ("text-anchor", "start")], text);
+        };
+        label(page, "11", &format!("□ baseline, median {}", row.with_unit(&row.baseline)));
+        label(page, "100", &format!("● candidate, median {}", row.with_unit(&row.candidate)));
+    });
+    page.element("div", &[("aria-hidden", "true")], |page| labels(page, &axis));
+}
+
+fn sides_title(row: &Row, axis: &Axis, drawn: usize) -> String {
+    let all = row.found.pairs.len();
+    let joined = if drawn <= MAX_JOINED { "; a line joins the trials of a pair" } else { "" };
+    let thinned = if all > drawn { format!("; {drawn} of {} evenly chosen", counted(all as u64, "pair")) } else { String::new() };
+    format!("Trials in {}, {}, {}{joined}{thinned}", row.unit.unit, row.better(), axis.describe())
+}
+
+fn sides_in_words(row: &Row) -> String {
+    format!(
+        "{}, {}: the baseline's median is {}, the candidate's {}, {}, {} missing",
+        row.metric,
+        row.place(),
+        row.with_unit(&row.baseline),
+        row.with_unit(&row.candidate),
+        counted(row.found.pairs.len() as u64, "pair"),
+        row.found.missing
+    )
+}
+
+fn square(page: &mut Writer, x: &str) {
+    let y = px(BASELINE - 3.5);
+    let size = [("width", "7"), ("height", "7"), ("transform", "translate(-3.5 0)")];
+    page.shape("rect", &[("class", "trial-of-baseline"), ("x", x), ("y", &y), size[0], size[1], size[2]]);
+}
+
+fn disc(page: &mut Writer, x: &str) {
+    page.shape("circle", &[("class", "trial-of-candidate"), ("cx", x), ("cy", &px(CANDIDATE)), ("r", "3.75")]);
+}
+
+fn median(page: &mut Writer, class: &str, x: &str, y: f64) {
+    let class = format!("side-median {class}");
+    let (y1, y2) = (px(y - STROKE), px(y + STROKE));
+    page.shape("line", &[("class", &class), ("x1", x), ("x2", x), ("y1", &y1), ("y2", &y2)]);
+}
+
+/// What the change is held against, all in percent.
+struct Scale {
+    axis: Axis,
+    /// The ends of what the budget lets pass.
+    budget: [f64; 2],
+    /// The ends of the floor; none where it is 0.
+    floor: Option<[f64; 2]>,
+}
+
+impl Scale {
+    fn of(row: &Row, change: &Change, budget: f64) -> Option<Self> {
+        // The same share on logarithms either way, as the rule has it.
+        let both = |share: f64| [in_percent(1.0 / (1.0 + share)), in_percent(1.0 + share)];
+        let floor = row.found.floor.as_ref().map(|floor| floor.share).filter(|share| *share > 0.0).map(both);
+        let budget = both(budget);
+        let ends = [Some(change.ratio), change.low, change.high].into_iter().flatten().map(in_percent);
+        let axis = Axis::holding(ends.chain(budget).chain(floor.into_iter().flatten()).chain([0.0]))?;
+        Some(Self { axis, budget, floor })
+    }
+
+    fn at(&self, value: f64) -> String {
+        pc(self.axis.at(value))
+    }
+}
+
+fn in_percent(ratio: f64) -> f64 {
+    (ratio - 1.0) * 100.0
+}
+
+/// The change with its interval, against the band that the budget lets pass and the lines of the floor.
+fn effect(page: &mut Writer, row: &Row, budget: f64) {
+    let Some((change, scale)) = row.found.change.as_ref().and_then(|change| Some((change, Scale::of(row, change, budget)?)))
+    else {
+        page.leaf("p", &[("class", "quiet")], "There is no ratio to hold against the budget.");
+        return;
+    };
+    let worse = if row.found.better == Better::Lower { "right" } else { "left" };
+    page.leaf("p", &[("class", "axis-title")], &format!("Change in %, candidate over baseline; worse is to the {worse}"));
+    page.element("svg", &[("role", "img"), ("height", &px(EFFECT)), ("width", "100%")], |page| {
+        page.leaf("title", &[], &effect_in_words(row, budget));
+        band(page, &scale);
+        grid(page, &scale.axis, EFFECT);
+        upright(page, "no-change", &scale.at(0.0));
+        for end in scale.floor.into_iter().flatten() {
+            upright(page, "floor", &scale.at(end));
+        }
+        interval(page, &scale, change);
+        let label =
+            |page: &mut Writer, x: &str, y: &str, text: &str| page.leaf("text", &[("class", "side"), ("x", x), ("y", y)], text);
+        label(page, &scale.at(0.0), "13", &format!("budget {}", level(budget)));
+        if scale.floor.is_some() {
+            label(page, &scale.at(0.0), "98", &format!("┆ floor {} ┆", row.floor));
+        }
+    });
+    page.element("div", &[("aria-hidden", "true")], |page| labels(page, &scale.axis));
+}
+
+fn effect_in_words(row: &Row, budget: f64) -> String {
+    let floor =
+        row.found.floor.as_ref().map_or_else(|| "no floor".to_owned(), |floor| format!("a floor of {}", percent(floor.share)));
+    format!(
+        "{}, {}: changed by {}, against a budget of {} and {floor}",
+        row.metric,
+        row.place(),
+        row.change_text(),
+        level(budget)
+    )
+}
+
+fn band(page: &mut Writer, scale: &Scale) {
+    let [low, high] = scale.budget.map(|end| scale.axis.at(end));
+    let (x, width) = (pc(low), pc(high - low));
+    page.shape("rect", &[("class", "budget"), ("x", &x), ("width", &width), ("y", "18"), ("height", &px(EFFECT - 36.0))]);
+}
+
+fn upright(page: &mut Writer, class: &str, x: &str) {
+    page.shape("line", &[("class", class), ("x1", x), ("x2", x), ("y1", "18"), ("y2", &px(EFFECT - 18.0))]);
+}
+
+/// The interval as a bar with its ends, and the estimate on it. An end that is not bounded runs to the picture's edge, without a stop.
+fn interval(page: &mut Writer, scale: &Scale, change: &Change) {
+    let y = px(INTERVAL);
+    if change.low.is_some() || change.high.is_some() {
+        let end = |end: Option<f64>, open: &str| end.map_or_else(|| open.to_owned(), |ratio| scale.at(in_percent(ratio)));
+        let (from, to) = (end(change.low, "0"), end(change.high, "100%"));
+        page.shape("line", &[("class", "effect-interval"), ("x1", &from), ("x2", &to), ("y1", &y), ("y2", &y)]);
+        for stop in [change.low, change.high].into_iter().flatten() {
+            let x = scale.at(in_percent(stop));
+            let (y1, y2) = (px(INTERVAL - 6.0), px(INTERVAL + 6.0));
+            page.shape("line", &[("class", "effect-interval"), ("x1", &x), ("x2", &x), ("y1", &y1), ("y2", &y2)]);
+        }
+    }
+    page.shape("circle", &[("class", "effect"), ("cx", &scale.at(in_percent(change.ratio))), ("cy", &y), ("r", "5")]);
+}
+
+/// The pictures' data as a table: their alternative for everyone who cannot or will not look.
+fn data(page: &mut Writer, row: &Row) {
+    let pairs = drawn(row);
+    if pairs.is_empty() {
+        return;
+    }
+    let unit = &row.unit.unit;
+    page.element("details", &[], |page| {
+        page.leaf("summary", &[], "Data as a table");
+        page.element("div", &[("class", "scroll")], |page| {
+            page.element("table", &[], |page| {
+                let heads = ["run", "round", &format!("baseline, {unit}"), &format!("candidate, {unit}"), "ratio"];
+                page.element("thead", &[], |page| page.element("tr", &[], |page| cells(page, "th", &heads)));
+                page.element("tbody", &[], |page| {
+                    for pair in &pairs {
+                        let [run, round] = [pair.run + 1, pair.index + 1].map(|number| number.to_string());
+                        let [baseline, candidate] =
+                            [pair.baseline, pair.candidate].map(|value| significant(row.unit.convert(value), None));
+                        let ratio = significant(pair.candidate / pair.baseline, None);
+                        page.element("tr", &[], |page| cells(page, "td", &[&run, &round, &baseline, &candidate, &ratio]));
+                    }
+                });
+            });
+        });
+    });
+}
+
+fn cells(page: &mut Writer, tag: &'static str, texts: &[&str]) {
+    for text in texts {
+        if tag == "th" {
+            page.leaf(tag, &[("scope", "col"), ("class", "n")], text);
+        } else {
+            page.leaf(tag, &[("class", "n")], text);
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! A made-up verdict as tests see it: two metrics that regressed, of which one is acknowledged, an inconclusive, an improved and an
+//! unchanged one, and one that is reported only.
+
+use assay_manifest::{
+    Acknowledgement, Better, Change, Check, Comparison, Digest, FloorSource, GatePolicy, InputRef, Instant, Isolation, JudgedRun,
+    Kind, MetricVerdict, Name, NoiseFloor, Outcome, PairUnit, Placement, Reason, Role, RunId, Sequence, Side, TrialPair, Verdict,
+};
+
+use crate::SignedBy;
+use crate::gate::{Commands, Earlier, Inputs, Report};
+
+/// Everything that [`Inputs`] borrows.
+pub(crate) struct Model {
+    pub(crate) verdict: Verdict,
+    pub(crate) signature: Option<SignedBy>,
+    pub(crate) trust_policy: Option<(String, Digest)>,
+    pub(crate) unestablished: Vec<RunId>,
+    pub(crate) earlier: Vec<Earlier>,
+}
+
+impl Model {
+    pub(crate) fn report(&self) -> Report {
+        Report::build(&Inputs {
+            verdict: &self.verdict,
+            verdict_digest: Some(Digest::of(b"verdict")),
+            signed_by: self.signature.as_ref(),
+            trust_policy: self.trust_policy.clone(),
+            unestablished: &self.unestablished,
+            earlier: &self.earlier,
+            commands: Commands { store: Some("s3://results"), trace: None },
+        })
+    }
+
+    /// The metric of that name.
+    pub(crate) fn metric(&mut self, name: &str) -> &mut MetricVerdict {
+        self.verdict.metrics.iter_mut().find(|metric| metric.metric == name).expect("the metric")
+    }
+
+    /// Keeps the metrics of those outcomes only, and makes `outcome` the verdict's.
+    pub(crate) fn come_to(&mut self, outcome: Outcome, kept: &[Outcome]) {
+        self.verdict.metrics.retain(|metric| kept.contains(&metric.outcome));
+        self.verdict.outcome = outcome;
+        self.verdict.blocks = outcome == Outcome::Regressed;
+    }
+}
+
+pub(crate) fn name(text: &str) -> Name {
+    text.parse().expect("a name")
+}
+
+pub(crate) fn at(text: &str) -> Instant {
+    text.parse().expect("an instant")
+}
+
+/// Fourteen pairs whose candidate is `ratio` times the baseline, both rippling by `noise`.
+fn pairs(baseline: f64, ratio: f64, noise: f64) -> Vec<TrialPair> {
+    let ripple = |i: u32| 1.0 + noise * (f64::from(i * 7 % 5) - 2.0);
+    let pair = |index: u32| TrialPair {
+        run: 0,
+        index,
+        baseline: baseline * ripple(index),
+        candidate: baseline * ratio * ripple(index * 3 + 1),
+    };
+    (0..14).map(pair).collect()
+}
+
+pub(crate) struct Kept<'a> {
+    pub(crate) point: &'a str,
+    pub(crate) metric: &'a str,
+    pub(crate) unit: &'a str,
+    pub(crate) better: Better,
+    pub(crate) baseline: f64,
+    pub(crate) ratio: f64,
+    pub(crate) noise: f64,
+    pub(crate) outcome: Outcome,
+}
+
+/// A metric of the workload `chat`.
+pub(crate) fn metric(kept: &Kept<'_>) -> MetricVerdict {
+    let is_far = matches!(kept.outcome, Outcome::Regressed | Outcome::Improved);
+    let p = if is_far { 0.000_122_07 } else { 0.407_9 };
+    let (worse, better) = if kept.outcome == Outcome::Improved { (1.0, p) } else { (p, 1.0 - p) };
+    MetricVerdict {
+        workload: name("chat"),
+        point_id: kept.point.parse().expect("a point"),
+        metric: kept.metric.to_owned(),
+        unit: kept.unit.to_owned(),
+        better: kept.better,
+        primary: true,
+        outcome: kept.outcome,
+        reason: None,
+        pairs: pairs(kept.baseline, kept.ratio, kept.noise),
+        missing: 0,
+        change: Some(Change {
+            ratio: kept.ratio,
+            low: Some(kept.ratio * (1.0 - 2.5 * kept.noise)),
+            high: Some(kept.ratio * (1.0 + 2.75 * kept.noise)),
+            level: 0.95,
+            baseline_median: kept.baseline,
+            candidate_median: kept.baseline * kept.ratio,
+            p_worse: worse,
+            p_better: better,
+            p_unpaired: Some(0.01),
+        }),
+        p_worse_adjusted: (worse * 3.0).min(1.0),
+        p_better_adjusted: (better * 3.0).min(1.0),
+        floor: Some(NoiseFloor { share: 0.012, source: FloorSource::History }),
+        noise: Some(kept.noise),
+        detectable: Some(2.0 * kept.noise + 0.05),
+        more_pairs: None,
+        acknowledged: None,
+    }
+}
+
+fn metrics() -> Vec<MetricVerdict> {
+    let lower = |point, metric, baseline, ratio, noise, outcome| {
+        self::metric(&Kept { point, metric, unit: "ms", better: Better::Lower, baseline, ratio, noise, outcome })
+    };
+    let throughput = Kept {
+        point: "c64",
+        metric: "output_tokens_per_s",
+        unit: "tok/s",
+        better: Better::Higher,
+        baseline: 2_410.0,
+        ratio: 1.124,
+        noise: 0.006,
+        outcome: Outcome::Improved,
+    };
+    let mut accepted = lower("c8", "e2e_ms_p99", 1_840.0, 1.089, 0.005, Outcome::Regressed);
+    accepted.acknowledged = Some("pipelines/acks/longer-answers.yaml".to_owned());
+    let detail = "`pipelines/acks/longer-answers.yaml` accepts it: answers are longer by design";
+    accepted.reason = Some(Reason::new("acknowledged", detail));
+    let mut noisy = lower("c64", "itl_ms_p99", 31.7, 1.042, 0.06, Outcome::Inconclusive);
+    noisy.reason =
+        Some(Reason::new("underpowered", "the smallest change that would have been found is 17.0 %; 10.0 % has to be"));
+    noisy.more_pairs = Some(18);
+    noisy.missing = 1;
+    noisy.pairs.remove(6);
+    let mut reported = lower("c64", "queue_ms_p50", 3.2, 1.4, 0.02, Outcome::Regressed);
+    reported.primary = false;
+    vec![
+        lower("c8", "ttft_ms_p99", 84.5, 1.004, 0.008, Outcome::Unchanged),
+        self::metric(&throughput),
+        accepted,
+        noisy,
+        lower("c64", "ttft_ms_p99", 412.0, 1.121, 0.011, Outcome::Regressed),
+        reported,
+    ]
+}
+
+fn acknowledgement(metric: &str, accepts: f64, file: &str, expires: &str) -> Acknowledgement {
+    Acknowledgement {
+        path: format!("pipelines/acks/{file}.yaml"),
+        digest: Digest::of(file.as_bytes()),
+        metric: metric.to_owned(),
+        accepts,
+        reason: "answers are longer by design".to_owned(),
+        approver: "perf-owners".to_owned(),
+        expires: at(expires),
+    }
+}
+
+fn earlier(number: u32, outcome: Outcome) -> Earlier {
+    Earlier {
+        number,
+        digest: Digest::of(&number.to_le_bytes()),
+        gate: name("pull-request"),
+        outcome,
+        look: number,
+        commit: Some(format!("{number:040x}")),
+        judged_on: at("2026-11-19T09:30:00.000000000Z"),
+    }
+}
+
+/// The whole verdict, with everything that it came with.
+pub(crate) fn model() -> Model {
+    let digest = Digest::of(b"summary");
+    let later = "2027-01-01T00:00:00.000000000Z";
+    let run = JudgedRun {
+        run_id: "pull-17-b".parse().expect("a run"),
+        summary: InputRef { kind: Kind::Summary, manifest: digest, bundle: digest },
+        plan_digest: Digest::of(b"plan"),
+        commit: Some("4f1c2d9e8b7a6f5e4d3c2b1a09f8e7d6c5b4a392".to_owned()),
+        files_digest: Digest::of(b"files"),
+    };
+    let side = |variant| Side { target: name("vllm"), variant: name(variant) };
+    let regressed = "`ttft_ms_p99` of chat at c64 changed by +12.1 %, beyond the budget of 5.0 %";
+    let verdict = Verdict {
+        contract: "assay-gate/1".to_owned(),
+        gate: name("pull-request"),
+        outcome: Outcome::Regressed,
+        blocks: true,
+        reasons: vec![Reason::new("regressed", regressed)],
+        policy: GatePolicy {
+            path: "pipelines/pull-request.yaml".to_owned(),
+            digest: Digest::of(b"policy"),
+            commit: Some("0a1b2c3d4e5f60718293a4b5c6d7e8f901234567".to_owned()),
+            q: 0.05,
+            looks: vec![0.3, 0.3, 0.4],
+            budget: 0.05,
+            metrics: Vec::new(),
+            block_on_inconclusive: false,
+        },
+        comparison: Comparison {
+            baseline: side("main"),
+            candidate: side("patched"),
+            variable_under_test: "runtime_version".to_owned(),
+            other: None,
+        },
+        placement: Placement::Coexist,
+        isolation: Isolation::Flush,
+        unit: PairUnit::Pair,
+        runs: vec![run],
+        learned: Some(Digest::of(b"learned")),
+        sequence: Sequence { look: 2, earlier: vec![Digest::of(b"the first")] },
+        judged_on: at("2026-11-20T12:00:00.000000000Z"),
+        acknowledgements: vec![
+            acknowledgement("chat/c8/e2e_ms_p99", 0.10, "longer-answers", later),
+            acknowledgement("tpot_ms_p50", 0.08, "slower-decoding", later),
+            acknowledgement("itl_ms_p99", 0.02, "old", "2026-11-01T00:00:00.000000000Z"),
+        ],
+        differences: Vec::new(),
+        checks: vec![Check {
+            name: "validity".to_owned(),
+            subject: "run pull-17-b".to_owned(),
+            passed: true,
+            detail: "every planned trial counts".to_owned(),
+        }],
+        metrics: metrics(),
+    };
+    let signature = SignedBy {
+        stage: Role::Gate,
+        name: "verdict".to_owned(),
+        signer: "ci".to_owned(),
+        key_fingerprint: "SHA256:7Qm2".to_owned(),
+        manifest: Digest::of(b"verdict"),
+        bundle: Digest::of(b"bundle"),
+    };
+    Model {
+        verdict,
+        signature: Some(signature),
+        trust_policy: Some(("trust/main.yaml".to_owned(), Digest::of(b"trust"))),
+        unestablished: Vec::new(),
+        earlier: vec![earlier(1, Outcome::Inconclusive)],
+    }
+}
+
+/// A verdict of so many metrics: one of each hundred regressed, the rest did not change.
+pub(crate) fn many(count: usize) -> Model {
+    let mut model = model();
+    let unchanged = model.verdict.metrics.remove(0);
+    let regressed = model.verdict.metrics.remove(3);
+    let numbered = |number: usize| {
+        let like = if number.is_multiple_of(100) { &regressed } else { &unchanged };
+        MetricVerdict { metric: format!("{}_{number}", like.metric), ..like.clone() }
+    };
+    model.verdict.metrics = (0..count).map(numbered).collect();
+    model
+}

@@ -1,0 +1,163 @@
+//! A verdict as JUnit XML, which every continuous integration shows: a test case for each metric of each point, and for each check.
+
+use std::collections::BTreeMap;
+
+use super::Report;
+use super::row::{Row, Standing};
+use crate::html::writer::Writer;
+
+/// What becomes of a test case.
+enum Result {
+    Passed,
+    /// Not counted for or against: the message says why.
+    Skipped(String),
+    /// The type, and the message.
+    Failed(&'static str, String),
+}
+
+/// A test case with its properties.
+struct Case {
+    class: String,
+    name: String,
+    result: Result,
+    properties: Vec<(&'static str, String)>,
+}
+
+impl Report {
+    /// The verdict as JUnit XML: a suite for each workload and one for the checks. A regression is a failure of the type `regression`, unless
+    /// it is acknowledged. What is inconclusive is skipped, or a failure of the type `inconclusive` where the rules block on it. Metrics
+    /// that are reported only are skipped.
+    ///
+    /// Properties of a case: `ratio`, `ci_low`, `ci_high` (candidate over baseline), `p` (one-sided, for the worse), `p_adjusted` (for the
+    /// family), `q` (what this look may spend), `n` (pairs), `more_pairs`, `outcome`, `primary` and `acknowledged`; of a suite: `gate`,
+    /// `outcome` and `verdict`, the digest of its manifest. What is absent has no property.
+    pub fn junit(&self) -> String {
+        let mut suites: BTreeMap<&str, Vec<Case>> = BTreeMap::new();
+        for row in self.primary.iter().chain(&self.others) {
+            suites.entry(&row.workload).or_default().push(self.metric_case(row));
+        }
+        // No workload has a name with a space.
+        suites.insert("of the gate", self.gate_cases());
+        let mut xml = Writer::xml();
+        let all: Vec<&Case> = suites.values().flatten().collect();
+        let name = format!("assay gate {}", self.gate);
+        let counts = counts(&all);
+        xml.element("testsuites", &with_counts(&name, &counts), |xml| {
+            for (workload, cases) in &suites {
+                self.suite(xml, workload, cases);
+            }
+        });
+        xml.newline();
+        xml.finish()
+    }
+
+    fn suite(&self, xml: &mut Writer, name: &str, cases: &[Case]) {
+        xml.newline();
+        let counts = counts(&cases.iter().collect::<Vec<_>>());
+        let mut attributes = with_counts(name, &counts).to_vec();
+        attributes.push(("timestamp", self.judged_on.trim_end_matches('Z')));
+        xml.element("testsuite", &attributes, |xml| {
+            let digest = self.digest.as_ref().map(|digest| ("verdict", digest.clone()));
+            let outcome = [("gate", self.gate.clone()), ("outcome", self.outcome.to_string())];
+            properties(xml, &outcome.into_iter().chain(digest).collect::<Vec<_>>());
+            for case in cases {
+                write(xml, case);
+            }
+            xml.newline();
+        });
+    }
+
+    fn metric_case(&self, row: &Row) -> Case {
+        Case {
+            class: format!("{}.{}", row.workload, row.point),
+            name: row.metric.clone(),
+            result: self.result(row),
+            properties: self.numbers(row),
+        }
+    }
+
+    fn result(&self, row: &Row) -> Result {
+        let why = [row.change_text(), row.magnitude_text().to_owned(), row.reason.clone()];
+        let why: Vec<String> = why.into_iter().filter(|text| !text.is_empty()).collect();
+        let message = format!("{}: {}", row.standing.as_str(), why.join("; "));
+        match row.standing {
+            _ if !row.found.primary => Result::Skipped(format!("reported only, {message}")),
+            Standing::Regressed => Result::Failed("regression", message),
+            Standing::Inconclusive if self.blocks_on_inconclusive => Result::Failed("inconclusive", message),
+            Standing::Inconclusive => Result::Skipped(message),
+            Standing::Acknowledged | Standing::Improved | Standing::Unchanged => Result::Passed,
+        }
+    }
+
+    /// The numbers in full: a machine rounds for itself.
+    fn numbers(&self, row: &Row) -> Vec<(&'static str, String)> {
+        let mut numbers = vec![("outcome", row.standing.as_str().to_owned()), ("primary", row.found.primary.to_string())];
+        if let Some(change) = &row.found.change {
+            numbers.push(("ratio", change.ratio.to_string()));
+            numbers.extend(change.low.map(|low| ("ci_low", low.to_string())));
+            numbers.extend(change.high.map(|high| ("ci_high", high.to_string())));
+            numbers.push(("p", change.p_worse.to_string()));
+            numbers.push(("p_adjusted", row.found.p_worse_adjusted.to_string()));
+        }
+        numbers.push(("q", self.q.to_string()));
+        numbers.push(("n", row.found.pairs.len().to_string()));
+        numbers.extend(row.found.more_pairs.map(|more| ("more_pairs", more.to_string())));
+        numbers.extend((row.standing == Standing::Acknowledged).then(|| ("acknowledged", row.reason.clone())));
+        numbers
+    }
+
+    /// The checks, and that something was judged at all: a file without a test case reads as success.
+    fn gate_cases(&self) -> Vec<Case> {
+        let failed = |kind: &'static str, message: String| {
+            if self.blocks { Result::Failed(kind, message) } else { Result::Skipped(message) }
+        };
+        let mut cases: Vec<Case> = Vec::new();
+        for check in &self.checks {
+            let result = if check.passed { Result::Passed } else { failed("check", check.detail.clone()) };
+            cases.push(Case {
+                class: format!("check.{}", check.name),
+                name: check.subject.clone(),
+                result,
+                properties: Vec::new(),
+            });
+        }
+        let judged = if self.primary.is_empty() { failed("inconclusive", self.sentence.clone()) } else { Result::Passed };
+        let name = "something was judged".to_owned();
+        cases.push(Case { class: "gate".to_owned(), name, result: judged, properties: Vec::new() });
+        cases
+    }
+}
+
+/// Tests, failures and skipped ones.
+fn counts(cases: &[&Case]) -> [String; 3] {
+    let failed = cases.iter().filter(|case| matches!(case.result, Result::Failed(..))).count();
+    let skipped = cases.iter().filter(|case| matches!(case.result, Result::Skipped(_))).count();
+    [cases.len(), failed, skipped].map(|count| count.to_string())
+}
+
+fn with_counts<'a>(name: &'a str, [tests, failed, skipped]: &'a [String; 3]) -> [(&'static str, &'a str); 5] {
+    [("name", name), ("tests", tests), ("failures", failed), ("errors", "0"), ("skipped", skipped)]
+}
+
+fn write(xml: &mut Writer, case: &Case) {
+    xml.newline();
+    xml.element("testcase", &[("classname", &case.class), ("name", &case.name)], |xml| {
+        properties(xml, &case.properties);
+        match &case.result {
+            Result::Passed => {}
+            Result::Skipped(message) => xml.shape("skipped", &[("message", message)]),
+            Result::Failed(kind, message) => xml.leaf("failure", &[("type", kind), ("message", message)], message),
+        }
+    });
+}
+
+fn properties(xml: &mut Writer, properties: &[(&'static str, String)]) {
+    if properties.is_empty() {
+        return;
+    }
+    xml.element("properties", &[], |xml| {
+        for (name, value) in properties {
+            xml.shape("property", &[("name", name), ("value", value)]);
+        }
+    });
+}

@@ -1,0 +1,145 @@
+//! A verdict as a pull request's comment: the verdict, what changed, where the evidence is; the rest folded, and left out first.
+
+use super::Report;
+use super::pieces::{Section, within};
+use super::row::{Row, Standing};
+use crate::markdown::{block, code, escape, prose};
+
+/// The columns of every table of metrics.
+const HEADER: &str = "| verdict | metric | at | baseline | candidate | change, interval | size | adjusted p | floor | would find | pairs | why |\n\
+                      | --- | --- | --- | ---: | ---: | --- | --- | ---: | ---: | ---: | ---: | --- |\n";
+
+impl Report {
+    /// The verdict as Markdown of at most `limit` bytes; GitHub takes 65,535 characters in a comment. Unchanged metrics are left out first,
+    /// and what is left out is counted.
+    pub fn markdown(&self, limit: usize) -> String {
+        let sections: Vec<Section> = self.summary_sections().into_iter().chain(self.detail_sections()).collect();
+        within(&sections, limit).unwrap_or_else(|| self.headline().chars().take(limit).collect())
+    }
+
+    /// What answers the question: the verdict, what changed, how far to believe it, where the evidence is.
+    pub(crate) fn summary_sections(&self) -> Vec<Section> {
+        let changed = self.primary.iter().filter(|row| row.standing != Standing::Unchanged);
+        vec![
+            section(0, "sentence", String::new(), vec![self.verdict_lines()], ""),
+            section(2, "changed metric", format!("\n### What changed\n\n{HEADER}"), changed.map(line).collect(), ""),
+            section(
+                3,
+                "fact",
+                "\n### How far to believe it\n\n| | | |\n| --- | --- | --- |\n".to_owned(),
+                self.strip_lines(),
+                "",
+            ),
+            section(1, "command", "\n### Where the evidence is\n\n".to_owned(), vec![self.evidence()], ""),
+        ]
+    }
+
+    /// What a reader opens who wants to know more.
+    pub(crate) fn detail_sections(&self) -> Vec<Section> {
+        let unchanged: Vec<_> = self.primary.iter().filter(|row| row.standing == Standing::Unchanged).map(line).collect();
+        let others: Vec<_> = self.others.iter().map(line).collect();
+        let (accepted, earlier) = (self.accepted_lines(), self.earlier_lines());
+        vec![
+            folded(8, "unchanged metric", "Unchanged", HEADER, unchanged),
+            folded(7, "other metric", "Other metrics, reported only", HEADER, others),
+            folded(4, "acknowledgement", "Acknowledgements", ACCEPTED, accepted),
+            folded(5, "earlier verdict", "Earlier verdicts of this pull request", EARLIER, earlier),
+            folded(6, "definition", "Fine print", "", self.fine_print_lines()),
+        ]
+    }
+
+    fn verdict_lines(&self) -> String {
+        let rest = self.sentence.strip_prefix(&self.headline()).unwrap_or(&self.sentence);
+        format!("**{}**{}\n", self.headline(), prose(rest))
+    }
+
+    fn strip_lines(&self) -> Vec<String> {
+        let line = |item: &crate::strip::StripItem| {
+            let mark = if item.caution { "⚠ " } else { "" };
+            let details: Vec<String> = item.details.iter().map(|detail| prose(detail)).collect();
+            format!("| {} | {mark}{} | {} |\n", item.label, prose(&item.headline), details.join("<br>"))
+        };
+        self.strip.iter().map(line).collect()
+    }
+
+    fn evidence(&self) -> String {
+        let digest = match &self.digest {
+            Some(digest) => format!("The verdict of gate {} is {}.", code(&self.gate), code(digest)),
+            None => format!("The verdict of gate {} is not sealed: nothing says that these are its words.", code(&self.gate)),
+        };
+        let commands =
+            if self.commands.is_empty() { String::new() } else { format!("\n{}", block("sh", &self.commands.join("\n"))) };
+        format!("{digest}\n{commands}")
+    }
+
+    fn accepted_lines(&self) -> Vec<String> {
+        let line = |one: &super::acceptance::Accepted| {
+            format!(
+                "| {} | {} | {} | {} | {} | {} | {} | {} |\n",
+                one.did.as_str(),
+                code(&one.metric),
+                one.accepts,
+                prose(&one.effect),
+                escape(&one.reason),
+                escape(&one.approver),
+                one.expires,
+                code(&one.path)
+            )
+        };
+        self.accepted.iter().map(line).collect()
+    }
+
+    fn earlier_lines(&self) -> Vec<String> {
+        let line = |one: &super::EarlierLine| {
+            format!(
+                "| {} | {} | {} | {} | {} | {} | {} |\n",
+                one.number,
+                one.outcome,
+                escape(&one.gate),
+                one.look,
+                code(&one.commit),
+                one.judged_on,
+                code(&one.digest)
+            )
+        };
+        self.earlier.iter().map(line).collect()
+    }
+
+    fn fine_print_lines(&self) -> Vec<String> {
+        self.fine_print.iter().map(|item| format!("- **{}**: {}\n", item.label, prose(&item.text))).collect()
+    }
+}
+
+const ACCEPTED: &str = "| | metric | accepts | what it did | why | approved by | until | file |\n\
+                        | --- | --- | ---: | --- | --- | --- | --- | --- |\n";
+const EARLIER: &str =
+    "| | outcome | gate | look | commit | judged on | verdict |\n| ---: | --- | --- | ---: | --- | --- | --- |\n";
+
+fn section(rank: u8, noun: &'static str, open: String, rows: Vec<String>, close: &str) -> Section {
+    Section { rank, noun, open, rows, close: close.to_owned() }
+}
+
+fn folded(rank: u8, noun: &'static str, title: &str, header: &str, rows: Vec<String>) -> Section {
+    let open = format!("\n<details><summary>{title} ({})</summary>\n\n{header}", rows.len());
+    section(rank, noun, open, rows, "\n</details>\n")
+}
+
+/// A metric as a line of a table. An outcome is told by its word; those that decide and ask for attention are strong.
+fn line(row: &Row) -> String {
+    let word = row.standing.as_str();
+    let verdict = if row.found.primary && row.standing.is_caution() { format!("**{word}**") } else { word.to_owned() };
+    format!(
+        "| {verdict} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n",
+        code(&row.metric),
+        escape(&row.place()),
+        escape(&row.with_unit(&row.baseline)),
+        escape(&row.with_unit(&row.candidate)),
+        escape(&row.change_text()),
+        row.magnitude_text(),
+        escape(&row.p),
+        row.floor,
+        row.detectable,
+        row.pairs(),
+        prose(&row.reason)
+    )
+}

@@ -1,0 +1,125 @@
+//! A text that has to keep within a size: sections in reading order, of which the least important give way, and say so.
+
+use crate::text::counted;
+
+/// Bytes that the note on what is left out takes at most.
+const NOTE: usize = 400;
+
+/// A part of a text. What opens and closes it stands only where at least one of its rows does.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Section {
+    /// Sections give way from the highest rank down.
+    pub(crate) rank: u8,
+    /// What a row is called where rows are left out: `unchanged metric`.
+    pub(crate) noun: &'static str,
+    pub(crate) open: String,
+    pub(crate) rows: Vec<String>,
+    pub(crate) close: String,
+}
+
+impl Section {
+    fn size(&self, rows: usize) -> usize {
+        let rows: usize = self.rows.iter().take(rows).map(String::len).sum();
+        self.open.len() + rows + self.close.len()
+    }
+
+    /// How many rows fit into so many bytes.
+    fn fitting(&self, room: usize) -> usize {
+        let mut used = self.open.len() + self.close.len();
+        let fits = |row: &&String| {
+            used += row.len();
+            used <= room
+        };
+        self.rows.iter().take_while(fits).count()
+    }
+
+    fn write(&self, out: &mut String, rows: usize) {
+        if rows > 0 {
+            out.push_str(&self.open);
+            self.rows.iter().take(rows).for_each(|row| out.push_str(row));
+            out.push_str(&self.close);
+        }
+    }
+}
+
+/// The sections within `limit` bytes, with a note at the end on what is left out; none where not even the most important one fits.
+pub(crate) fn within(sections: &[Section], limit: usize) -> Option<String> {
+    let whole: usize = sections.iter().map(|section| section.size(section.rows.len())).sum();
+    let room = if whole <= limit { limit } else { limit.checked_sub(NOTE)? };
+    let shown = shown(sections, room);
+    let mut out = String::with_capacity(room);
+    for (section, rows) in sections.iter().zip(&shown) {
+        section.write(&mut out, *rows);
+    }
+    let note = note(sections, &shown);
+    (!out.is_empty()).then(|| out + &note)
+}
+
+/// How many rows of each section are shown in so many bytes. What comes after the first cut, by rank, is left out altogether: a reader
+/// then knows that the more important is there in full.
+fn shown(sections: &[Section], room: usize) -> Vec<usize> {
+    let mut by_rank: Vec<usize> = (0..sections.len()).collect();
+    by_rank.sort_by_key(|place| sections.get(*place).map(|section| section.rank));
+    let mut shown = vec![0; sections.len()];
+    let mut left = room;
+    for place in by_rank {
+        let Some((section, shown)) = sections.get(place).zip(shown.get_mut(place)) else { continue };
+        *shown = section.fitting(left);
+        if *shown > 0 {
+            left = left.saturating_sub(section.size(*shown));
+        }
+        if *shown < section.rows.len() {
+            break;
+        }
+    }
+    shown
+}
+
+/// `Left out here: 940 unchanged metrics, 12 other metrics.`
+fn note(sections: &[Section], shown: &[usize]) -> String {
+    let missing = sections.iter().zip(shown).filter_map(|(section, shown)| {
+        let missing = section.rows.len() - shown;
+        (missing > 0).then(|| counted(missing as u64, section.noun))
+    });
+    let missing: Vec<String> = missing.collect();
+    if missing.is_empty() {
+        return String::new();
+    }
+    let mut note = format!("\nLeft out to keep this small: {}. The page has all of it.\n", missing.join(", "));
+    // The nouns are ours and short; the bound holds whatever they come to be.
+    note.truncate(NOTE);
+    note
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn section(rank: u8, noun: &'static str, rows: usize) -> Section {
+        let rows = (0..rows).map(|row| format!("{noun} {row}\n")).collect();
+        Section { rank, noun, open: format!("<{noun}>\n"), rows, close: format!("</{noun}>\n") }
+    }
+
+    #[test]
+    fn the_least_important_gives_way_and_is_counted() {
+        let sections = [section(0, "verdict", 1), section(2, "unchanged metric", 100), section(1, "regression", 3)];
+        let whole = within(&sections, 100_000).expect("it fits");
+        assert!(whole.ends_with("</regression>\n"), "in reading order, and without a note");
+        let text = within(&sections, 600).expect("some of it fits");
+        assert!(text.contains("regression 2"));
+        insta::assert_snapshot!(text.lines().last().unwrap_or_default(), @"Left out to keep this small: 97 unchanged metrics. The page has all of it.");
+        assert_eq!(within(&sections, 10), None);
+    }
+
+    proptest! {
+        #[test]
+        fn the_limit_holds_and_whatever_opens_is_closed(limit in 0..3_000usize, sizes in prop::collection::vec(0..40usize, 1..6)) {
+            let sections: Vec<Section> = (0_u8..).zip(&sizes).map(|(rank, rows)| section(rank % 3, "row", *rows)).collect();
+            let text = within(&sections, limit).unwrap_or_default();
+            prop_assert!(text.len() <= limit);
+            prop_assert_eq!(text.matches("<row>").count(), text.matches("</row>").count());
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! A judged metric as every rendering shows it: numbers rounded once, texts made fit to be shown.
+
+use assay_manifest::{Better, Change, FloorSource, MetricVerdict, Outcome, Verdict};
+
+use super::magnitude::Magnitude;
+use crate::number::{Format, percent, significant};
+use crate::text::{clean, counted};
+use crate::unit::Shown;
+
+/// What stands where there is no number.
+pub(crate) const ABSENT: &str = "—";
+
+/// Where a metric stands after acknowledgements, worst first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Standing {
+    Regressed,
+    Inconclusive,
+    /// It regressed, and people had accepted so much: it passes.
+    Acknowledged,
+    Improved,
+    Unchanged,
+}
+
+impl Standing {
+    pub(crate) const ALL: [Self; 5] = [Self::Regressed, Self::Inconclusive, Self::Acknowledged, Self::Improved, Self::Unchanged];
+
+    fn of(found: &MetricVerdict) -> Self {
+        match found.outcome {
+            Outcome::Regressed if found.acknowledged.is_some() => Self::Acknowledged,
+            Outcome::Regressed => Self::Regressed,
+            Outcome::Inconclusive => Self::Inconclusive,
+            Outcome::Improved => Self::Improved,
+            Outcome::Unchanged => Self::Unchanged,
+        }
+    }
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Regressed => "regressed",
+            Self::Inconclusive => "inconclusive",
+            Self::Acknowledged => "acknowledged",
+            Self::Improved => "improved",
+            Self::Unchanged => "unchanged",
+        }
+    }
+
+    /// Whether a careful reader should stop here.
+    pub(crate) fn is_caution(self) -> bool {
+        matches!(self, Self::Regressed | Self::Inconclusive)
+    }
+}
+
+/// A judged metric.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Row {
+    pub(crate) workload: String,
+    pub(crate) point: String,
+    pub(crate) metric: String,
+    /// The unit that values are shown in.
+    pub(crate) unit: Shown,
+    pub(crate) standing: Standing,
+    pub(crate) magnitude: Option<Magnitude>,
+    /// The medians, without their unit.
+    pub(crate) baseline: String,
+    pub(crate) candidate: String,
+    pub(crate) change: Option<Estimate>,
+    /// The smaller of the two adjusted probabilities.
+    pub(crate) p: String,
+    pub(crate) floor: String,
+    pub(crate) detectable: String,
+    /// Why it stands there, and what it would take; empty where that needs no word.
+    pub(crate) reason: String,
+    /// As it was judged. Its numbers are for pictures and machines; its texts are as they came.
+    pub(crate) found: MetricVerdict,
+}
+
+/// The ratio of Hodges and Lehmann with its interval, to as many digits as the interval supports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Estimate {
+    /// Candidate over baseline: `1.121`.
+    pub(crate) ratio: String,
+    /// The ends of its interval: `[1.091, 1.152]`; that there is none, where there is none.
+    pub(crate) ratio_interval: String,
+    /// The same as a change: `+12.1 %`.
+    pub(crate) change: String,
+    /// The ends of the change, in percent: `[+9.1, +15.2]`.
+    pub(crate) interval: String,
+}
+
+/// The metrics of a verdict, worst first; within a standing they keep the plan's order.
+pub(crate) fn worst_first(verdict: &Verdict) -> Vec<Row> {
+    let mut rows: Vec<Row> = verdict.metrics.iter().map(|found| Row::of(found, verdict.policy.budget)).collect();
+    rows.sort_by_key(|row| row.standing);
+    rows
+}
+
+impl Row {
+    fn of(found: &MetricVerdict, budget: f64) -> Self {
+        let change = found.change.as_ref();
+        let smallest = change.map_or(0.0, |change| change.baseline_median.abs().min(change.candidate_median.abs()));
+        let unit = Shown::of(&clean(&found.unit), smallest);
+        let median = |of: fn(&Change) -> f64| {
+            change.map_or_else(|| ABSENT.to_owned(), |change| significant(unit.convert(of(change)), None))
+        };
+        Self {
+            workload: found.workload.to_string(),
+            point: found.point_id.to_string(),
+            metric: clean(&found.metric),
+            standing: Standing::of(found),
+            magnitude: change.map(|change| Magnitude::of(change.ratio, budget)),
+            baseline: median(|change| change.baseline_median),
+            candidate: median(|change| change.candidate_median),
+            change: change.map(Estimate::of),
+            p: change.map_or_else(|| ABSENT.to_owned(), |_| p_text(found.p_worse_adjusted.min(found.p_better_adjusted))),
+            floor: found.floor.as_ref().map_or_else(|| ABSENT.to_owned(), |floor| percent(floor.share)),
+            detectable: found.detectable.map_or_else(|| ABSENT.to_owned(), percent),
+            reason: reason(found),
+            unit,
+            found: found.clone(),
+        }
+    }
+
+    /// Where it was measured: `chat at c64`.
+    pub(crate) fn place(&self) -> String {
+        format!("{} at {}", self.workload, self.point)
+    }
+
+    /// What it is, in a sentence: `` `ttft_ms_p99` of chat at c64 ``.
+    pub(crate) fn name(&self) -> String {
+        format!("`{}` of {}", self.metric, self.place())
+    }
+
+    /// A median with its unit.
+    pub(crate) fn with_unit(&self, median: &str) -> String {
+        if median == ABSENT { ABSENT.to_owned() } else { format!("{median} {}", self.unit.unit) }
+    }
+
+    /// The pairs that were judged, of those planned: `14`, or `12 of 14`.
+    pub(crate) fn pairs(&self) -> String {
+        let judged = self.found.pairs.len();
+        match self.found.missing {
+            0 => judged.to_string(),
+            missing => format!("{judged} of {}", judged + missing as usize),
+        }
+    }
+
+    pub(crate) fn magnitude_text(&self) -> &'static str {
+        self.magnitude.map_or(ABSENT, Magnitude::as_str)
+    }
+
+    /// The change with its interval: `+12.1 % [+9.1, +15.2]`.
+    pub(crate) fn change_text(&self) -> String {
+        self.change.as_ref().map_or_else(|| "not comparable".to_owned(), Estimate::in_full)
+    }
+
+    /// Where its floor comes from, in a word.
+    pub(crate) fn floor_source(&self) -> &'static str {
+        match self.found.floor.as_ref().map(|floor| floor.source) {
+            Some(FloorSource::Rerandomised) => "re-randomised",
+            Some(FloorSource::History) => "history",
+            Some(FloorSource::OwnTrials) => "own trials",
+            None => ABSENT,
+        }
+    }
+
+    pub(crate) fn better(&self) -> &'static str {
+        match self.found.better {
+            Better::Lower => "lower is better",
+            Better::Higher => "higher is better",
+        }
+    }
+}
+
+impl Estimate {
+    fn of(change: &Change) -> Self {
+        let in_percent = |ratio: f64| (ratio - 1.0) * 100.0;
+        let whole = in_percent(change.ratio);
+        // Without an interval nothing supports a third digit.
+        let ends = change.low.zip(change.high).map_or((0.0, whole), |(low, high)| (in_percent(low), in_percent(high)));
+        // The ratio shows the digits of the change: 1.12 would hide what [+11.8, +12.3] can tell.
+        let format = Format::new(whole, Some(ends));
+        let of_ratio = format.finer_by(2);
+        let interval = |show: &dyn Fn(f64) -> String| {
+            if change.low.is_none() && change.high.is_none() {
+                return "no interval".to_owned();
+            }
+            let end = |end: Option<f64>, open: &str| end.map_or_else(|| open.to_owned(), show);
+            format!("[{}, {}]", end(change.low, "-∞"), end(change.high, "∞"))
+        };
+        Self {
+            ratio: of_ratio.show(change.ratio),
+            ratio_interval: interval(&|ratio| of_ratio.show(ratio)),
+            change: format!("{} %", signed(format, whole)),
+            interval: interval(&|ratio| signed(format, in_percent(ratio))),
+        }
+    }
+
+    /// `+12.1 % [+9.1, +15.2]`.
+    pub(crate) fn in_full(&self) -> String {
+        let joint = if self.interval.starts_with('[') { " " } else { ", " };
+        format!("{}{joint}{}", self.change, self.interval)
+    }
+}
+
+/// A value with its sign; one that rounds to nothing has none.
+pub(crate) fn signed(format: Format, value: f64) -> String {
+    let text = format.show(value);
+    let is_positive = !text.starts_with('-') && text.contains(|digit| matches!(digit, '1'..='9'));
+    if is_positive { format!("+{text}") } else { text }
+}
+
+/// A probability; below a ten-thousandth nobody reads the digits.
+fn p_text(p: f64) -> String {
+    if p < 1e-4 { "<0.0001".to_owned() } else { significant(p, None) }
+}
+
+/// Why a metric stands where it does, and for an inconclusive one what it would take.
+fn reason(found: &MetricVerdict) -> String {
+    let why = found.reason.as_ref().map(|reason| clean(&reason.detail)).filter(|text| !text.is_empty());
+    let is_inconclusive = found.outcome == Outcome::Inconclusive;
+    let why = why.map(|why| if Standing::of(found) == Standing::Acknowledged { format!("passes: {why}") } else { why });
+    let takes = found.more_pairs.filter(|_| is_inconclusive).map(|more| format!("{} would tell", counted(more, "more pair")));
+    why.into_iter().chain(takes).collect::<Vec<_>>().join("; ")
+}

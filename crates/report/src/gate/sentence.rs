@@ -1,0 +1,106 @@
+//! The sentence: the outcome first, what decided, how many pairs, and the smallest change that would have been found.
+
+use assay_manifest::{Outcome, Verdict};
+
+use super::row::{Row, Standing};
+use crate::number::{level, percent};
+use crate::text::{clean, counted};
+
+/// The whole sentence, with its full stop.
+pub(crate) fn sentence(verdict: &Verdict, primary: &[Row]) -> String {
+    let decided = match verdict.outcome {
+        Outcome::Regressed => regressed(verdict, primary),
+        Outcome::Inconclusive => inconclusive(verdict, primary),
+        Outcome::Improved => improved(primary),
+        Outcome::Unchanged => unchanged(verdict, primary),
+    };
+    let accepted = standing(primary, Standing::Acknowledged).count();
+    let accepted = (accepted > 0).then(|| format!("{} passed as acknowledged", counted(accepted as u64, "regression")));
+    let parts = [Some(decided), accepted, pairs(primary), found(primary)];
+    format!("{}: {}.", head(verdict.outcome, verdict.blocks), parts.into_iter().flatten().collect::<Vec<_>>().join("; "))
+}
+
+/// The outcome and whether it blocks, in a few words: `Regressed, and it blocks`.
+pub(crate) fn head(outcome: Outcome, blocks: bool) -> String {
+    let word = match outcome {
+        Outcome::Regressed => "Regressed",
+        Outcome::Inconclusive => "Inconclusive",
+        Outcome::Improved => "Improved",
+        Outcome::Unchanged => "Unchanged",
+    };
+    match (blocks, outcome) {
+        (true, _) => format!("{word}, and it blocks"),
+        (false, Outcome::Inconclusive) => format!("{word}, which does not block"),
+        (false, _) => word.to_owned(),
+    }
+}
+
+fn standing(rows: &[Row], standing: Standing) -> impl Iterator<Item = &Row> {
+    rows.iter().filter(move |row| row.standing == standing)
+}
+
+fn regressed(verdict: &Verdict, primary: &[Row]) -> String {
+    let mut rows = standing(primary, Standing::Regressed);
+    let Some(worst) = rows.next() else { return first_reason(verdict) };
+    let others = rows.count();
+    let others =
+        if others > 0 { format!(", and {} regressed too", counted(others as u64, "other metric")) } else { String::new() };
+    format!("{} changed by {}, beyond the budget of {}{others}", worst.name(), worst.change_text(), level(verdict.policy.budget))
+}
+
+fn inconclusive(verdict: &Verdict, primary: &[Row]) -> String {
+    let mut rows = standing(primary, Standing::Inconclusive);
+    let Some(first) = rows.next() else { return first_reason(verdict) };
+    let others = rows.count();
+    let others = if others > 0 { format!(", nor {}", counted(others as u64, "other metric")) } else { String::new() };
+    let why = if first.reason.is_empty() { String::new() } else { format!(" ({})", first.reason) };
+    format!("{} cannot be told{why}{others}", first.name())
+}
+
+fn improved(primary: &[Row]) -> String {
+    let mut rows = standing(primary, Standing::Improved);
+    let Some(first) = rows.next() else { return "no metric got worse".to_owned() };
+    let others = rows.count();
+    let others = if others > 0 { format!(", {} improved too", counted(others as u64, "other metric")) } else { String::new() };
+    format!("{} changed by {}{others}, and none got worse", first.name(), first.change_text())
+}
+
+fn unchanged(verdict: &Verdict, primary: &[Row]) -> String {
+    let others = primary.len() - standing(primary, Standing::Acknowledged).count();
+    if others == 0 {
+        return "nothing regressed that was not accepted beforehand".to_owned();
+    }
+    let budget = level(verdict.policy.budget);
+    format!("no change beyond the budget of {budget} was found in {}", counted(others as u64, "primary metric"))
+}
+
+/// What decided, where it was no metric.
+fn first_reason(verdict: &Verdict) -> String {
+    verdict.reasons.first().map_or_else(|| "no reason is given".to_owned(), |reason| clean(&reason.detail))
+}
+
+/// `14 pairs`, or `12 to 14 pairs`.
+fn pairs(primary: &[Row]) -> Option<String> {
+    let counts = || primary.iter().map(|row| row.found.pairs.len() as u64);
+    let (fewest, most) = (counts().min()?, counts().max()?);
+    Some(if fewest == most { counted(most, "pair") } else { format!("{fewest} to {}", counted(most, "pair")) })
+}
+
+/// What would have been found, in the metric where it is largest: smaller changes may have passed.
+fn found(primary: &[Row]) -> Option<String> {
+    let any = |row: &&Row| row.found.detectable.is_some();
+    let blind = primary.len() - primary.iter().filter(any).count();
+    let largest = primary.iter().filter_map(|row| row.found.detectable).reduce(f64::max);
+    match (largest, blind) {
+        (None, 0) => None,
+        (None, _) => Some("no change for the worse would have been found, of any size".to_owned()),
+        (Some(share), 0) => {
+            Some(format!("the smallest change for the worse that every metric would have shown is {}", percent(share)))
+        }
+        (Some(share), blind) => Some(format!(
+            "the smallest change for the worse that would have been found is {}, and in {} none of any size",
+            percent(share),
+            counted(blind as u64, "metric")
+        )),
+    }
+}

@@ -1,0 +1,147 @@
+//! The state strip of a verdict: how far it may be believed, in a handful of labelled facts.
+
+use std::collections::BTreeSet;
+
+use assay_manifest::{Comparison, JudgedRun, PairUnit, Placement, Side};
+
+use super::row::Row;
+use super::{Inputs, fine_print, short_commit};
+use crate::number::level;
+use crate::strip::StripItem;
+use crate::text::{all_of, clean, counted};
+
+/// The word of the reason that a placement could as well have made the difference.
+const CONFOUNDED: &str = "confounded_with_placement";
+
+/// All items, in the order in which a reader asks.
+pub(crate) fn items(inputs: &Inputs<'_>, primary: &[Row]) -> Vec<StripItem> {
+    let always =
+        [compared(inputs), signed(inputs), pairs(inputs, primary), look(inputs), differences(inputs), confounding(inputs)];
+    always.into_iter().chain([checks(inputs), runs(inputs), rules(inputs)]).collect()
+}
+
+fn compared(inputs: &Inputs<'_>) -> StripItem {
+    let Comparison { baseline, candidate, variable_under_test, other } = &inputs.verdict.comparison;
+    let side = |side: &Side| format!("{}.{}", side.target, side.variant);
+    let variable = other.as_deref().unwrap_or(variable_under_test).replace('_', " ");
+    let details = vec![clean(&format!("what differs on purpose: {variable}"))];
+    StripItem::new("Compared", false, format!("{} against {}", side(candidate), side(baseline)), details)
+}
+
+/// Who signed the verdict.
+fn signed(inputs: &Inputs<'_>) -> StripItem {
+    let Some(signature) = inputs.signed_by else {
+        return StripItem::new("Signed", true, "by nobody".to_owned(), vec!["whoever gave this can have changed it".to_owned()]);
+    };
+    let (caution, trust) = match &inputs.trust_policy {
+        Some((name, _)) => (false, format!("trusted by `{name}`")),
+        None => (true, "signer not established".to_owned()),
+    };
+    let details = vec![clean(&format!("key {}", signature.key_fingerprint))];
+    StripItem::new("Signed", caution, clean(&format!("by {}, {trust}", signature.signer)), details)
+}
+
+/// The unit of inference, and how many of it there were.
+fn pairs(inputs: &Inputs<'_>, primary: &[Row]) -> StripItem {
+    let counts: BTreeSet<usize> = primary.iter().map(|row| row.found.pairs.len()).collect();
+    let missing: u64 = primary.iter().map(|row| u64::from(row.found.missing)).sum();
+    let count = match (counts.first(), counts.last()) {
+        (Some(fewest), Some(most)) if fewest < most => format!("{fewest} to {most} of each metric"),
+        (_, Some(most)) => format!("{most} of each metric"),
+        _ => "none".to_owned(),
+    };
+    let lack = if missing == 0 { "none missing".to_owned() } else { format!("{missing} missing") };
+    let unit = match inputs.verdict.unit {
+        PairUnit::Pair => "the unit of inference is the adjacent pair of trials",
+        PairUnit::Launch => "the unit of inference is the pair of launches: each pair has its own",
+    };
+    let placement = match inputs.verdict.placement {
+        Placement::Coexist => "both sides were up together",
+        Placement::Alternate => "one side was up at a time",
+    };
+    let why = (missing > 0).then(|| "a pair is missing where a side has no valid trial, or no value".to_owned());
+    let details = [Some(unit.to_owned()), Some(placement.to_owned()), why].into_iter().flatten().collect();
+    StripItem::new("Pairs", missing > 0 || counts.first().is_none_or(|fewest| *fewest == 0), format!("{count}, {lack}"), details)
+}
+
+/// Which look it is, and what it may spend.
+fn look(inputs: &Inputs<'_>) -> StripItem {
+    let verdict = inputs.verdict;
+    let (look, looks) = (verdict.sequence.look, verdict.policy.looks.len());
+    let headline = if looks == 1 { "the only look".to_owned() } else { format!("{look} of {looks}") };
+    let share = format!(
+        "it may spend {} of q = {}: {}",
+        level(fine_print::share_of_look(verdict)),
+        level(verdict.policy.q),
+        level(fine_print::q_of_look(verdict))
+    );
+    let earlier = verdict.sequence.earlier.len() as u64;
+    let earlier = (earlier > 0).then(|| format!("{} of this sequence came before it", counted(earlier, "verdict")));
+    StripItem::new("Look", false, headline, std::iter::once(share).chain(earlier).collect())
+}
+
+fn differences(inputs: &Inputs<'_>) -> StripItem {
+    let found = &inputs.verdict.differences;
+    let details = found.iter().map(|difference| {
+        clean(&format!("{}: baseline {}, candidate {}", difference.what, difference.baseline, difference.candidate))
+    });
+    let headline = match found.len() {
+        0 => "none besides the variable under test".to_owned(),
+        some => format!("the sides differ in {} besides", counted(some as u64, "fact")),
+    };
+    StripItem::new("Differences", !found.is_empty(), headline, details.collect())
+}
+
+/// Whether the machine could as well have made the difference. A verdict says so of metrics that changed only.
+fn confounding(inputs: &Inputs<'_>) -> StripItem {
+    let reasons = inputs.verdict.metrics.iter().filter_map(|metric| metric.reason.as_ref());
+    let found: BTreeSet<String> =
+        reasons.filter(|reason| reason.code == CONFOUNDED).map(|reason| clean(&reason.detail)).collect();
+    let headline = if found.is_empty() { "no change is explained by placement" } else { "the sides ran on different hardware" };
+    StripItem::new("Confounding", !found.is_empty(), headline.to_owned(), found.into_iter().collect())
+}
+
+fn checks(inputs: &Inputs<'_>) -> StripItem {
+    let all = &inputs.verdict.checks;
+    let failed: Vec<_> = all.iter().filter(|check| !check.passed).collect();
+    let headline = match (all.len() as u64, failed.len()) {
+        (0, _) => "none were made".to_owned(),
+        (count, 0) => format!("{} held", all_of(count, "check")),
+        (count, failed) => format!("{failed} of {} failed", counted(count, "check")),
+    };
+    let details = failed.iter().map(|check| clean(&format!("{}, {}: {}", check.name, check.subject, check.detail)));
+    StripItem::new("Checks", !failed.is_empty(), headline, details.collect())
+}
+
+fn runs(inputs: &Inputs<'_>) -> StripItem {
+    let runs = &inputs.verdict.runs;
+    let doubtful = runs.iter().filter(|run| !is_established(inputs, run)).count();
+    let judged = counted(runs.len() as u64, "run");
+    let headline = match doubtful {
+        0 => format!("{judged} judged"),
+        some => format!("{judged} judged, the signers of {some} not established"),
+    };
+    let detail = |run: &JudgedRun| {
+        let commit = run.commit.as_deref().map_or_else(|| "unknown".to_owned(), short_commit);
+        let doubt = if is_established(inputs, run) { "" } else { "; signers not established" };
+        format!("{}, commit {commit}{doubt}", run.run_id)
+    };
+    StripItem::new("Runs", doubtful > 0, headline, runs.iter().map(detail).collect())
+}
+
+/// Whether it is known who signed a run.
+fn is_established(inputs: &Inputs<'_>, run: &JudgedRun) -> bool {
+    !inputs.unestablished.contains(&run.run_id)
+}
+
+fn rules(inputs: &Inputs<'_>) -> StripItem {
+    let policy = &inputs.verdict.policy;
+    let blocks = if policy.block_on_inconclusive { "inconclusive blocks too" } else { "inconclusive does not block" };
+    let from = match &policy.commit {
+        Some(commit) => format!("`{}` at commit {}", policy.path, short_commit(commit)),
+        None => format!("`{}`, read as a plain file", policy.path),
+    };
+    let details = vec![clean(&from), clean(&policy.digest.to_string())];
+    let headline = format!("budget {}, q {}, {blocks}", level(policy.budget), level(policy.q));
+    StripItem::new("Rules", policy.commit.is_none(), headline, details)
+}

@@ -1,0 +1,152 @@
+//! The tables of a verdict's page.
+
+use std::collections::BTreeSet;
+
+use super::acceptance::{Accepted, Did, MAX_ACCEPTED};
+use super::row::Row;
+use super::{EarlierLine, Report};
+use crate::html::MAX_PAGE;
+use crate::html::writer::Writer;
+use crate::text::counted;
+
+/// The columns of a table of metrics, and whether each holds numbers.
+const COLUMNS: [(&str, bool); 13] = [
+    ("verdict", false),
+    ("metric", false),
+    ("at", false),
+    ("baseline", true),
+    ("candidate", true),
+    ("change, interval", true),
+    ("ratio, interval", true),
+    ("size", false),
+    ("adjusted p", true),
+    ("floor", true),
+    ("would find", true),
+    ("pairs", true),
+    ("why", false),
+];
+
+/// Rows with their place among all metrics of the report, by which their pictures are called.
+pub(crate) type Placed<'a> = (usize, &'a Row);
+
+/// What the picture of a metric is called within the page.
+pub(crate) fn picture_id(place: usize) -> String {
+    format!("m-{place}")
+}
+
+/// A table of metrics within the page's size; those whose pictures are `drawn` link to them.
+pub(crate) fn metrics(page: &mut Writer, rows: &[Placed<'_>], drawn: &BTreeSet<usize>, reserved: usize) {
+    let mut shown = 0;
+    table(page, &COLUMNS, |page| {
+        for (place, row) in rows {
+            if page.len() + reserved < MAX_PAGE {
+                page.newline();
+                page.element("tr", &[], |page| metric(page, *place, row, drawn));
+                shown += 1;
+            }
+        }
+    });
+    if rows.len() > shown {
+        let text = format!(
+            "{} left out to keep this page small; the verdict has all of them.",
+            counted((rows.len() - shown) as u64, "metric")
+        );
+        page.leaf("p", &[("class", "quiet")], &text);
+    }
+}
+
+fn metric(page: &mut Writer, place: usize, row: &Row, drawn: &BTreeSet<usize>) {
+    let class = if row.standing.is_caution() { "caution" } else { "" };
+    page.element("th", &[("scope", "row"), ("class", class)], |page| page.leaf("strong", &[], row.standing.as_str()));
+    page.element("td", &[], |page| {
+        if drawn.contains(&place) {
+            page.leaf("a", &[("href", &format!("#{}", picture_id(place)))], &row.metric);
+        } else {
+            page.text(&row.metric);
+        }
+    });
+    page.leaf("td", &[], &row.place());
+    for median in [&row.baseline, &row.candidate] {
+        number(page, &row.with_unit(median), "");
+    }
+    if let Some(change) = &row.change {
+        number(page, &change.change, &change.interval);
+        number(page, &change.ratio, &change.ratio_interval);
+    } else {
+        number(page, "not comparable", "");
+        number(page, super::row::ABSENT, "");
+    }
+    page.leaf("td", &[], row.magnitude_text());
+    number(page, &row.p, "");
+    number(page, &row.floor, row.floor_source());
+    number(page, &row.detectable, "");
+    number(page, &row.pairs(), "");
+    page.element("td", &[], |page| page.prose(&row.reason));
+}
+
+fn number(page: &mut Writer, value: &str, beneath: &str) {
+    page.element("td", &[("class", "n")], |page| {
+        page.text(value);
+        if !beneath.is_empty() {
+            page.leaf("small", &[], beneath);
+        }
+    });
+}
+
+/// The acknowledgements, and what each did.
+pub(crate) fn accepted(page: &mut Writer, accepted: &[Accepted]) {
+    let columns = ["", "metric", "accepts", "what it did", "why", "approved by", "until", "file"].map(|title| (title, false));
+    table(page, &columns, |page| {
+        for one in accepted.iter().take(MAX_ACCEPTED) {
+            page.element("tr", &[], |page| {
+                let class = if matches!(one.did, Did::Beyond | Did::Expired) { "caution" } else { "" };
+                page.element("th", &[("scope", "row"), ("class", class)], |page| page.leaf("strong", &[], one.did.as_str()));
+                page.leaf("td", &[], &one.metric);
+                page.leaf("td", &[], &one.accepts);
+                page.element("td", &[], |page| page.prose(&one.effect));
+                for text in [&one.reason, &one.approver, &one.expires, &one.path] {
+                    page.leaf("td", &[], text);
+                }
+            });
+        }
+    });
+    if let Some(more) = accepted.len().checked_sub(MAX_ACCEPTED).filter(|more| *more > 0) {
+        let text = format!("And {}; the verdict has all of them.", counted(more as u64, "more acknowledgement"));
+        page.leaf("p", &[("class", "quiet")], &text);
+    }
+}
+
+/// The earlier verdicts of the pull request.
+pub(crate) fn earlier(page: &mut Writer, report: &Report) {
+    if report.earlier_left_out > 0 {
+        let text = format!("{} before these.", counted(report.earlier_left_out as u64, "verdict"));
+        page.leaf("p", &[("class", "quiet")], &text);
+    }
+    let columns = ["number", "outcome", "gate", "look", "commit", "judged on", "verdict"].map(|title| (title, false));
+    table(page, &columns, |page| report.earlier.iter().for_each(|one| page.element("tr", &[], |page| earlier_line(page, one))));
+}
+
+fn earlier_line(page: &mut Writer, one: &EarlierLine) {
+    page.leaf("th", &[("scope", "row")], &one.number.to_string());
+    page.leaf("td", &[], one.outcome.as_str());
+    page.leaf("td", &[], &one.gate);
+    page.leaf("td", &[], &one.look.to_string());
+    page.element("td", &[], |page| page.leaf("code", &[], &one.commit));
+    page.leaf("td", &[], &one.judged_on);
+    page.element("td", &[], |page| page.leaf("code", &[("class", "digest")], &one.digest));
+}
+
+fn table(page: &mut Writer, columns: &[(&str, bool)], rows: impl FnOnce(&mut Writer)) {
+    page.element("div", &[("class", "scroll"), ("tabindex", "0")], |page| {
+        page.element("table", &[("class", "judged")], |page| {
+            page.element("thead", &[], |page| {
+                page.element("tr", &[], |page| {
+                    for (title, is_number) in columns {
+                        page.leaf("th", &[("scope", "col"), ("class", if *is_number { "n" } else { "" })], title);
+                    }
+                });
+            });
+            page.element("tbody", &[], rows);
+        });
+    });
+}

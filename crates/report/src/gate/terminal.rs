@@ -1,0 +1,151 @@
+//! A verdict in a terminal: sentence, strip, table, what the table has no room for, commands.
+
+use super::Report;
+use super::acceptance::{Accepted, Did};
+use super::row::{Row, Standing};
+use crate::terminal::table::{ALWAYS, Cell, Table, TableColumn};
+use crate::terminal::{Paint, Screen};
+use crate::text::{align_points, counted};
+
+/// Before every row.
+const INDENT: &str = "  ";
+
+/// Unchanged metrics that the table shows; the page has all of them.
+const MAX_UNCHANGED: usize = 40;
+
+/// Metrics that the table shows of every other standing.
+const MAX_CHANGED: usize = 100;
+
+/// Metrics that are reported only, shown.
+const MAX_OTHERS: usize = 20;
+
+/// Acknowledgements and earlier verdicts shown.
+const MAX_LINES: usize = 12;
+
+impl Report {
+    /// The verdict for a terminal of `width` columns. `color` asks for ANSI colours; without it the text has no escape sequences.
+    pub fn terminal(&self, width: usize, color: bool) -> String {
+        let mut screen = Screen::new(width, color);
+        screen.paragraph("", &self.sentence, Paint::Strong);
+        screen.strip(&self.strip);
+        screen.metrics("Primary metrics", &self.primary, MAX_UNCHANGED);
+        screen.metrics("Other metrics, reported only", &self.others, MAX_OTHERS);
+        screen.accepted(&self.accepted);
+        screen.earlier(self);
+        screen.commands(&self.commands);
+        screen.line("");
+        for item in self.fine_print.iter().filter(|item| item.of_this_run) {
+            screen.paragraph("", &format!("{}: {}", item.label, item.text), Paint::Faint);
+        }
+        screen.out
+    }
+}
+
+impl Screen {
+    fn title(&mut self, title: &str) {
+        let title = self.paint(Paint::Strong, title);
+        self.line("");
+        self.line(&title);
+    }
+
+    /// A table of metrics, with at most so many unchanged ones, and under it what has no room in it.
+    fn metrics(&mut self, title: &str, rows: &[Row], unchanged: usize) {
+        if rows.is_empty() {
+            return;
+        }
+        self.title(title);
+        let shown: Vec<&Row> = Standing::ALL.into_iter().flat_map(|standing| first_of(rows, standing, unchanged)).collect();
+        self.table(INDENT, &Table::fitting(table_columns(&shown), self.width.saturating_sub(INDENT.len())));
+        if rows.len() > shown.len() {
+            let more = format!("and {}, in the page", counted((rows.len() - shown.len()) as u64, "more metric"));
+            self.paragraph(INDENT, &more, Paint::Faint);
+        }
+        for row in shown.iter().filter(|row| !row.reason.is_empty()) {
+            self.paragraph("  · ", &format!("{}: {}", row.name(), row.reason), Paint::Faint);
+        }
+    }
+
+    fn accepted(&mut self, accepted: &[Accepted]) {
+        if accepted.is_empty() {
+            return;
+        }
+        self.title("Acknowledgements");
+        for one in accepted.iter().take(MAX_LINES) {
+            let paint = if matches!(one.did, Did::Beyond | Did::Expired) { Paint::Caution } else { Paint::Plain };
+            self.paragraph(INDENT, &format!("`{}` accepts {} of `{}`: {}", one.path, one.accepts, one.metric, one.effect), paint);
+            let why = format!("{} (approved by {}, until {})", one.reason, one.approver, one.expires);
+            self.paragraph("    ", &why, Paint::Faint);
+        }
+        self.more(accepted.len(), "acknowledgement");
+    }
+
+    fn earlier(&mut self, report: &Report) {
+        if report.earlier.is_empty() {
+            return;
+        }
+        self.title("Earlier verdicts of this pull request");
+        let latest = report.earlier.len().saturating_sub(MAX_LINES);
+        for one in report.earlier.iter().skip(latest) {
+            let text = format!(
+                "{}. {} {}, look {}, commit {}, {}",
+                one.number, one.gate, one.outcome, one.look, one.commit, one.judged_on
+            );
+            self.paragraph(INDENT, &text, Paint::Plain);
+        }
+    }
+
+    fn more(&mut self, all: usize, noun: &str) {
+        if let Some(more) = all.checked_sub(MAX_LINES).filter(|more| *more > 0) {
+            self.paragraph(INDENT, &format!("and {}, in the page", counted(more as u64, &format!("more {noun}"))), Paint::Faint);
+        }
+    }
+
+    fn commands(&mut self, commands: &[String]) {
+        if commands.is_empty() {
+            return;
+        }
+        self.title("How to check");
+        for command in commands {
+            self.line(&format!("{INDENT}{command}"));
+        }
+    }
+}
+
+/// The first rows of a standing.
+fn first_of(rows: &[Row], standing: Standing, unchanged: usize) -> impl Iterator<Item = &Row> {
+    let most = if standing == Standing::Unchanged { unchanged } else { MAX_CHANGED };
+    rows.iter().filter(move |row| row.standing == standing).take(most)
+}
+
+/// What gives way first where the terminal is narrow: the floor, then the adjusted p, the smallest detectable change, the number of pairs.
+fn table_columns(rows: &[&Row]) -> Vec<TableColumn> {
+    let column = |head: [&str; 2], rank: u8, right: bool, cell: &dyn Fn(&Row) -> Cell| {
+        TableColumn::new(head, rank, right, rows.iter().map(|row| cell(row)).collect())
+    };
+    let two = |value: String, beneath: String| Cell { value, beneath, paint: Paint::Plain };
+    let pairs = |row: &Row| Cell::plain(row.pairs());
+    let p: Vec<String> = rows.iter().map(|row| row.p.clone()).collect();
+    let p = align_points(&p, ' ', ' ').into_iter().map(Cell::plain).collect();
+    vec![
+        column(["metric", "workload at point"], ALWAYS, false, &|row| two(row.metric.clone(), row.place())),
+        column(["verdict", "size"], ALWAYS, false, &|row| Cell {
+            value: row.standing.as_str().to_owned(),
+            beneath: row.magnitude_text().to_owned(),
+            paint: if row.standing.is_caution() { Paint::Caution } else { Paint::Strong },
+        }),
+        column(["change", "interval"], ALWAYS, false, &change),
+        column(["baseline", "median"], 6, true, &|row| two(row.baseline.clone(), row.unit.unit.clone())),
+        column(["candidate", "median"], 6, true, &|row| two(row.candidate.clone(), row.unit.unit.clone())),
+        column(["pairs", ""], 5, true, &pairs),
+        column(["would", "find"], 4, true, &|row| Cell::plain(row.detectable.clone())),
+        TableColumn::new(["adjusted", "p"], 3, true, p),
+        column(["floor", "from"], 2, true, &|row| two(row.floor.clone(), row.floor_source().to_owned())),
+    ]
+}
+
+fn change(row: &Row) -> Cell {
+    match &row.change {
+        Some(change) => Cell { value: change.change.clone(), beneath: change.interval.clone(), paint: Paint::Strong },
+        None => Cell { value: "not comparable".to_owned(), beneath: String::new(), paint: Paint::Faint },
+    }
+}

@@ -1,0 +1,579 @@
+//! What holds of all renderings of a verdict together.
+
+use assay_manifest::{MetricVerdict, Outcome, Reason};
+use proptest::prelude::*;
+
+use super::fixture::{self, Model};
+use super::row::Standing;
+use crate::html::tests::{check_balance, ids};
+use crate::text::columns;
+
+/// What a forge takes in a comment.
+const LIMIT: usize = 65_535;
+
+#[test]
+fn a_terminal_says_it_all() {
+    insta::assert_snapshot!(fixture::model().report().terminal(120, false), @r"
+    Regressed, and it blocks: `ttft_ms_p99` of chat at c64 changed by +12.1 % [+9.0, +15.5], beyond the budget of 5 %; 1
+    regression passed as acknowledged; 13 to 14 pairs; the smallest change for the worse that every metric would have shown
+    is 17 %.
+
+      Compared     vllm.patched against vllm.main
+                   what differs on purpose: runtime version
+      Signed       by ci, trusted by `trust/main.yaml`
+                   key SHA256:7Qm2
+    ! Pairs        13 to 14 of each metric, 1 missing
+                   the unit of inference is the adjacent pair of trials · both sides were up together · a pair is missing
+                   where a side has no valid trial, or no value
+      Look         2 of 3
+                   it may spend 30 % of q = 5 %: 1.5 % · 1 verdict of this sequence came before it
+      Differences  none besides the variable under test
+      Confounding  no change is explained by placement
+      Checks       the only check held
+      Runs         1 run judged
+                   pull-17-b, commit 4f1c2d9e8b7a
+      Rules        budget 5 %, q 5 %, inconclusive does not block
+                   `pipelines/pull-request.yaml` at commit 0a1b2c3d4e5f ·
+                   sha256:823412d1eacb67956220e532959f0104603057c88704863ca38e7cd188fda812
+
+    Primary metrics
+      metric               verdict        change          baseline  candidate     pairs  would  adjusted    floor
+      workload at point    size           interval          median     median             find         p     from
+      ttft_ms_p99          regressed      +12.1 %              412        462        14  7.2 %  0.000366    1.2 %
+      chat at c64          2-4 × budget   [+9.0, +15.5]         ms         ms                             history
+      itl_ms_p99           inconclusive   +4 %                31.7       33.0  13 of 14   17 %  1.00        1.2 %
+      chat at c64          within budget  [-11, +21]            ms         ms                             history
+      e2e_ms_p99           acknowledged   +8.9 %              1.84       2.00        14  6.0 %  0.000366    1.2 %
+      chat at c8           1-2 × budget   [+7.5, +10.4]          s          s                             history
+      output_tokens_per_s  improved       +12.4 %             2410       2710        14  6.2 %  0.000366    1.2 %
+      chat at c64          2-4 × budget   [+10.7, +14.3]     tok/s      tok/s                             history
+      ttft_ms_p99          unchanged      +0.4 %              84.5       84.8        14  6.6 %  1.00        1.2 %
+      chat at c8           within budget  [-1.6, +2.6]          ms         ms                             history
+      · `itl_ms_p99` of chat at c64: the smallest change that would have been found is 17.0 %; 10.0 % has to be; 18 more
+        pairs would tell
+      · `e2e_ms_p99` of chat at c8: passes: `pipelines/acks/longer-answers.yaml` accepts it: answers are longer by design
+
+    Other metrics, reported only
+      metric             verdict            change      baseline  candidate  pairs  would  adjusted    floor
+      workload at point  size               interval      median     median          find         p     from
+      queue_ms_p50       regressed          +40 %           3.20       4.48     14  9.0 %  0.000366    1.2 %
+      chat at c64        beyond 4 × budget  [+33, +48]        ms         ms                          history
+
+    Acknowledgements
+      `pipelines/acks/old.yaml` accepts 2 % of `itl_ms_p99`: expired; nothing regressed that it was about
+        answers are longer by design (approved by perf-owners, until 2026-11-01T00:00:00Z)
+      `pipelines/acks/longer-answers.yaml` accepts 10 % of `chat/c8/e2e_ms_p99`: used: `e2e_ms_p99` of chat at c8 (8.9 %)
+        answers are longer by design (approved by perf-owners, until 2027-01-01T00:00:00Z)
+      `pipelines/acks/slower-decoding.yaml` accepts 8 % of `tpot_ms_p50`: unused; nothing regressed that it is about
+        answers are longer by design (approved by perf-owners, until 2027-01-01T00:00:00Z)
+
+    Earlier verdicts of this pull request
+      1. pull-request inconclusive, look 1, commit 000000000000, 2026-11-19T09:30:00Z
+
+    How to check
+      assay gate --replay sha256:11e221bd1b7fc99544f3f765b0c39dd2786e636c3422d6bec026d1ed03884cac --store s3://results
+      assay verify pull-17-b --store s3://results
+
+    Method: Wilcoxon's signed ranks, one-sided, on the log-ratios of adjacent pairs; Benjamini and Hochberg over the family
+    of 5 primary metrics at q = 1.5 %. Method `assay-gate/1`.
+    False alarms: Among the alarms of this look at most 1.5 % are false in expectation: of 1000 comparisons like it in which
+    none of the 5 metrics changed, at most 15 would alarm. Budget and floor make it fewer. Over all 3 looks of a sequence it
+    is 5 % at most. It holds where metrics are independent or depend positively.
+    Floor: What the design cannot average away, and the interval's end has to clear: from what earlier runs teach of how
+    launches differ. Learned from `sha256:d78e3c38d98d17d7355ec4a989e477bace56a6fa2508121a520146cd0a23ec80`.
+    Interval: At 95 %. It inverts the test: what it holds, the signed ranks would not reject.
+    Outcomes: Regressed: adjusted p at most q, and the change beyond the budget of 5 %, and the interval clear of the floor.
+    Improved mirrors it. Inconclusive: not regressed, and a change of 10 % would not have been found, or the floor was not
+    cleared, or something else than the variable under test differs. Unchanged is what is left.
+    ");
+}
+
+#[test]
+fn a_comment_says_what_changed_and_where_the_evidence_is() {
+    insta::assert_snapshot!(fixture::model().report().markdown(LIMIT), @r"
+    **Regressed, and it blocks**: `ttft_ms_p99` of chat at c64 changed by +12.1 % \[+9.0, +15.5\], beyond the budget of 5 %; 1 regression passed as acknowledged; 13 to 14 pairs; the smallest change for the worse that every metric would have shown is 17 %.
+
+    ### What changed
+
+    | verdict | metric | at | baseline | candidate | change, interval | size | adjusted p | floor | would find | pairs | why |
+    | --- | --- | --- | ---: | ---: | --- | --- | ---: | ---: | ---: | ---: | --- |
+    | **regressed** | `ttft_ms_p99` | chat at c64 | 412 ms | 462 ms | +12.1 % \[+9.0, +15.5\] | 2-4 × budget | 0.000366 | 1.2 % | 7.2 % | 14 |  |
+    | **inconclusive** | `itl_ms_p99` | chat at c64 | 31.7 ms | 33.0 ms | +4 % \[-11, +21\] | within budget | 1.00 | 1.2 % | 17 % | 13 of 14 | the smallest change that would have been found is 17.0 %; 10.0 % has to be; 18 more pairs would tell |
+    | acknowledged | `e2e_ms_p99` | chat at c8 | 1.84 s | 2.00 s | +8.9 % \[+7.5, +10.4\] | 1-2 × budget | 0.000366 | 1.2 % | 6.0 % | 14 | passes: `pipelines/acks/longer-answers.yaml` accepts it: answers are longer by design |
+    | improved | `output_tokens_per_s` | chat at c64 | 2410 tok/s | 2710 tok/s | +12.4 % \[+10.7, +14.3\] | 2-4 × budget | 0.000366 | 1.2 % | 6.2 % | 14 |  |
+
+    ### How far to believe it
+
+    | | | |
+    | --- | --- | --- |
+    | Compared | vllm.patched against vllm.main | what differs on purpose: runtime version |
+    | Signed | by ci, trusted by `trust/main.yaml` | key SHA256:7Qm2 |
+    | Pairs | ⚠ 13 to 14 of each metric, 1 missing | the unit of inference is the adjacent pair of trials<br>both sides were up together<br>a pair is missing where a side has no valid trial, or no value |
+    | Look | 2 of 3 | it may spend 30 % of q = 5 %: 1.5 %<br>1 verdict of this sequence came before it |
+    | Differences | none besides the variable under test |  |
+    | Confounding | no change is explained by placement |  |
+    | Checks | the only check held |  |
+    | Runs | 1 run judged | pull-17-b, commit 4f1c2d9e8b7a |
+    | Rules | budget 5 %, q 5 %, inconclusive does not block | `pipelines/pull-request.yaml` at commit 0a1b2c3d4e5f<br>sha256:823412d1eacb67956220e532959f0104603057c88704863ca38e7cd188fda812 |
+
+    ### Where the evidence is
+
+    The verdict of gate `pull-request` is `sha256:11e221bd1b7fc99544f3f765b0c39dd2786e636c3422d6bec026d1ed03884cac`.
+
+    ```sh
+    assay gate --replay sha256:11e221bd1b7fc99544f3f765b0c39dd2786e636c3422d6bec026d1ed03884cac --store s3://results
+    assay verify pull-17-b --store s3://results
+    ```
+
+    <details><summary>Unchanged (1)</summary>
+
+    | verdict | metric | at | baseline | candidate | change, interval | size | adjusted p | floor | would find | pairs | why |
+    | --- | --- | --- | ---: | ---: | --- | --- | ---: | ---: | ---: | ---: | --- |
+    | unchanged | `ttft_ms_p99` | chat at c8 | 84.5 ms | 84.8 ms | +0.4 % \[-1.6, +2.6\] | within budget | 1.00 | 1.2 % | 6.6 % | 14 |  |
+
+    </details>
+
+    <details><summary>Other metrics, reported only (1)</summary>
+
+    | verdict | metric | at | baseline | candidate | change, interval | size | adjusted p | floor | would find | pairs | why |
+    | --- | --- | --- | ---: | ---: | --- | --- | ---: | ---: | ---: | ---: | --- |
+    | regressed | `queue_ms_p50` | chat at c64 | 3.20 ms | 4.48 ms | +40 % \[+33, +48\] | beyond 4 × budget | 0.000366 | 1.2 % | 9.0 % | 14 |  |
+
+    </details>
+
+    <details><summary>Acknowledgements (3)</summary>
+
+    | | metric | accepts | what it did | why | approved by | until | file |
+    | --- | --- | ---: | --- | --- | --- | --- | --- |
+    | expired | `itl_ms_p99` | 2 % | expired; nothing regressed that it was about | answers are longer by design | perf-owners | 2026-11-01T00:00:00Z | `pipelines/acks/old.yaml` |
+    | used | `chat/c8/e2e_ms_p99` | 10 % | used: `e2e_ms_p99` of chat at c8 (8.9 %) | answers are longer by design | perf-owners | 2027-01-01T00:00:00Z | `pipelines/acks/longer-answers.yaml` |
+    | unused | `tpot_ms_p50` | 8 % | unused; nothing regressed that it is about | answers are longer by design | perf-owners | 2027-01-01T00:00:00Z | `pipelines/acks/slower-decoding.yaml` |
+
+    </details>
+
+    <details><summary>Earlier verdicts of this pull request (1)</summary>
+
+    | | outcome | gate | look | commit | judged on | verdict |
+    | ---: | --- | --- | ---: | --- | --- | --- |
+    | 1 | inconclusive | pull-request | 1 | `000000000000` | 2026-11-19T09:30:00Z | `sha256:67abdd721024f0ff4e0b3f4c2fc13bc5bad42d0b7851d456d88d203d15aaa450` |
+
+    </details>
+
+    <details><summary>Fine print (13)</summary>
+
+    - **Method**: Wilcoxon's signed ranks, one-sided, on the log-ratios of adjacent pairs; Benjamini and Hochberg over the family of 5 primary metrics at q = 1.5 %. Method `assay-gate/1`.
+    - **False alarms**: Among the alarms of this look at most 1.5 % are false in expectation: of 1000 comparisons like it in which none of the 5 metrics changed, at most 15 would alarm. Budget and floor make it fewer. Over all 3 looks of a sequence it is 5 % at most. It holds where metrics are independent or depend positively.
+    - **Floor**: What the design cannot average away, and the interval's end has to clear: from what earlier runs teach of how launches differ. Learned from `sha256:d78e3c38d98d17d7355ec4a989e477bace56a6fa2508121a520146cd0a23ec80`.
+    - **Change**: The ratio of Hodges and Lehmann, candidate over baseline, less one: the median of the averages of all pairs of log-ratios. It is not the ratio of the two medians beside it, which ignores that trials are paired.
+    - **Interval**: At 95 %. It inverts the test: what it holds, the signed ranks would not reject.
+    - **Outcomes**: Regressed: adjusted p at most q, and the change beyond the budget of 5 %, and the interval clear of the floor. Improved mirrors it. Inconclusive: not regressed, and a change of 10 % would not have been found, or the floor was not cleared, or something else than the variable under test differs. Unchanged is what is left.
+    - **Size**: The change in multiples of the budget, on logarithms, whatever its interval: within budget, 1-2, 2-4, beyond 4.
+    - **Would have been found**: The smallest change for the worse that this design finds with a probability of 0.8 by the whole rule, at the noise that was met. Smaller ones may pass.
+    - **Adjusted p**: The smaller of the two one-sided probabilities of signed ranks so far from no change, exact up to 200 pairs, adjusted for the family.
+    - **Medians**: The median of all trials of a side that are part of a pair, to three significant digits.
+    - **Acknowledged**: It regressed, and a reviewed file of the target branch had accepted a change of that size: it is told, and passes.
+    - **Other metrics**: Reported, adjusted as a family of their own, and without a say in the outcome.
+    - **What it represents**: The two sides as they were measured, on these machines at that time, and nothing more. Times are asserted by the signers; no independent clock has stamped them.
+
+    </details>
+    ");
+}
+
+#[test]
+fn junit_has_a_test_case_for_each_metric() {
+    insta::assert_snapshot!(fixture::model().report().junit(), @r#"
+    <?xml version="1.0" encoding="UTF-8"?>
+    <testsuites name="assay gate pull-request" tests="8" failures="1" errors="0" skipped="2">
+    <testsuite name="chat" tests="6" failures="1" errors="0" skipped="2" timestamp="2026-11-20T12:00:00"><properties><property name="gate" value="pull-request"/><property name="outcome" value="regressed"/><property name="verdict" value="sha256:11e221bd1b7fc99544f3f765b0c39dd2786e636c3422d6bec026d1ed03884cac"/></properties>
+    <testcase classname="chat.c64" name="ttft_ms_p99"><properties><property name="outcome" value="regressed"/><property name="primary" value="true"/><property name="ratio" value="1.121"/><property name="ci_low" value="1.0901725"/><property name="ci_high" value="1.1549102500000001"/><property name="p" value="0.00012207"/><property name="p_adjusted" value="0.00036621"/><property name="q" value="0.015"/><property name="n" value="14"/></properties><failure type="regression" message="regressed: +12.1 % [+9.0, +15.5]; 2-4 × budget">regressed: +12.1 % [+9.0, +15.5]; 2-4 × budget</failure></testcase>
+    <testcase classname="chat.c64" name="itl_ms_p99"><properties><property name="outcome" value="inconclusive"/><property name="primary" value="true"/><property name="ratio" value="1.042"/><property name="ci_low" value="0.8857"/><property name="ci_high" value="1.2139300000000002"/><property name="p" value="0.4079"/><property name="p_adjusted" value="1"/><property name="q" value="0.015"/><property name="n" value="13"/><property name="more_pairs" value="18"/></properties><skipped message="inconclusive: +4 % [-11, +21]; within budget; the smallest change that would have been found is 17.0 %; 10.0 % has to be; 18 more pairs would tell"/></testcase>
+    <testcase classname="chat.c8" name="e2e_ms_p99"><properties><property name="outcome" value="acknowledged"/><property name="primary" value="true"/><property name="ratio" value="1.089"/><property name="ci_low" value="1.0753875"/><property name="ci_high" value="1.10397375"/><property name="p" value="0.00012207"/><property name="p_adjusted" value="0.00036621"/><property name="q" value="0.015"/><property name="n" value="14"/><property name="acknowledged" value="passes: `pipelines/acks/longer-answers.yaml` accepts it: answers are longer by design"/></properties></testcase>
+    <testcase classname="chat.c64" name="output_tokens_per_s"><properties><property name="outcome" value="improved"/><property name="primary" value="true"/><property name="ratio" value="1.124"/><property name="ci_low" value="1.10714"/><property name="ci_high" value="1.142546"/><property name="p" value="1"/><property name="p_adjusted" value="1"/><property name="q" value="0.015"/><property name="n" value="14"/></properties></testcase>
+    <testcase classname="chat.c8" name="ttft_ms_p99"><properties><property name="outcome" value="unchanged"/><property name="primary" value="true"/><property name="ratio" value="1.004"/><property name="ci_low" value="0.98392"/><property name="ci_high" value="1.0260880000000001"/><property name="p" value="0.4079"/><property name="p_adjusted" value="1"/><property name="q" value="0.015"/><property name="n" value="14"/></properties></testcase>
+    <testcase classname="chat.c64" name="queue_ms_p50"><properties><property name="outcome" value="regressed"/><property name="primary" value="false"/><property name="ratio" value="1.4"/><property name="ci_low" value="1.3299999999999998"/><property name="ci_high" value="1.4769999999999999"/><property name="p" value="0.00012207"/><property name="p_adjusted" value="0.00036621"/><property name="q" value="0.015"/><property name="n" value="14"/></properties><skipped message="reported only, regressed: +40 % [+33, +48]; beyond 4 × budget"/></testcase>
+    </testsuite>
+    <testsuite name="of the gate" tests="2" failures="0" errors="0" skipped="0" timestamp="2026-11-20T12:00:00"><properties><property name="gate" value="pull-request"/><property name="outcome" value="regressed"/><property name="verdict" value="sha256:11e221bd1b7fc99544f3f765b0c39dd2786e636c3422d6bec026d1ed03884cac"/></properties>
+    <testcase classname="check.validity" name="run pull-17-b"></testcase>
+    <testcase classname="gate" name="something was judged"></testcase>
+    </testsuite></testsuites>
+    "#);
+}
+
+#[test]
+fn worst_comes_first_and_the_plans_order_is_kept_within() {
+    let mut model = fixture::model();
+    let second = MetricVerdict { metric: "ttfo_ms_p99".to_owned(), ..model.metric("ttft_ms_p99").clone() };
+    model.verdict.metrics.push(second);
+    let report = model.report();
+    let rows: Vec<_> = report.primary.iter().map(|row| (row.standing, row.metric.as_str())).collect();
+    assert_eq!(
+        rows,
+        [
+            (Standing::Regressed, "ttft_ms_p99"),
+            (Standing::Inconclusive, "itl_ms_p99"),
+            (Standing::Acknowledged, "e2e_ms_p99"),
+            (Standing::Improved, "output_tokens_per_s"),
+            (Standing::Unchanged, "ttft_ms_p99"),
+            (Standing::Unchanged, "ttfo_ms_p99"),
+        ]
+    );
+    assert_eq!(report.others.len(), 1);
+}
+
+#[test]
+fn each_outcome_has_its_sentence() {
+    use Outcome::{Improved, Inconclusive, Regressed, Unchanged};
+    let sentence = |outcome, kept: &[Outcome]| {
+        let mut model = fixture::model();
+        model.come_to(outcome, kept);
+        model.report().sentence().to_owned()
+    };
+    insta::assert_snapshot!(sentence(Unchanged, &[Unchanged]), @"Unchanged: no change beyond the budget of 5 % was found in 1 primary metric; 14 pairs; the smallest change for the worse that every metric would have shown is 6.6 %.");
+    insta::assert_snapshot!(sentence(Improved, &[Improved, Unchanged]), @"Improved: `output_tokens_per_s` of chat at c64 changed by +12.4 % [+10.7, +14.3], and none got worse; 14 pairs; the smallest change for the worse that every metric would have shown is 6.6 %.");
+    insta::assert_snapshot!(sentence(Inconclusive, &[Inconclusive, Unchanged]), @"Inconclusive, which does not block: `itl_ms_p99` of chat at c64 cannot be told (the smallest change that would have been found is 17.0 %; 10.0 % has to be; 18 more pairs would tell); 13 to 14 pairs; the smallest change for the worse that every metric would have shown is 17 %.");
+    insta::assert_snapshot!(sentence(Regressed, &[Regressed, Unchanged]), @"Regressed, and it blocks: `ttft_ms_p99` of chat at c64 changed by +12.1 % [+9.0, +15.5], beyond the budget of 5 %; 1 regression passed as acknowledged; 14 pairs; the smallest change for the worse that every metric would have shown is 7.2 %.");
+}
+
+#[test]
+fn a_verdict_on_nothing_says_so_everywhere() {
+    let mut model = fixture::model();
+    model.come_to(Outcome::Inconclusive, &[]);
+    model.verdict.reasons = vec![Reason::new("nothing_judged", "no compared point reports a primary metric")];
+    let report = model.report();
+    insta::assert_snapshot!(report.sentence(), @"Inconclusive, which does not block: no compared point reports a primary metric.");
+    assert!(report.junit().contains("<skipped message=\"Inconclusive"));
+    assert!(report.html().contains("No primary metric was judged."));
+    assert_eq!(report.check_run()["conclusion"], "neutral");
+}
+
+#[test]
+fn a_failed_check_is_the_reason_where_no_metric_is() {
+    let mut model = fixture::model();
+    model.come_to(Outcome::Inconclusive, &[Outcome::Unchanged]);
+    model.verdict.checks[0].passed = false;
+    model.verdict.reasons = vec![Reason::new("validity", "run pull-17-b: some planned trials have no valid attempt")];
+    let report = model.report();
+    insta::assert_snapshot!(report.sentence(), @"Inconclusive, which does not block: run pull-17-b: some planned trials have no valid attempt; 14 pairs; the smallest change for the worse that every metric would have shown is 6.6 %.");
+    assert!(report.junit().contains("<testcase classname=\"check.validity\" name=\"run pull-17-b\"><skipped"));
+    assert!(report.terminal(100, false).contains("! Checks       1 of 1 check failed"));
+}
+
+#[test]
+fn an_inconclusive_verdict_names_the_pairs_that_it_takes_everywhere() {
+    let mut model = fixture::model();
+    model.come_to(Outcome::Inconclusive, &[Outcome::Inconclusive]);
+    let report = model.report();
+    for text in [report.terminal(100, false), report.markdown(LIMIT), report.junit(), report.html()] {
+        assert!(text.contains("18 more pairs"), "{text}");
+    }
+    assert!(report.junit().contains("<skipped message=\"inconclusive: "));
+    assert_eq!(report.check_run()["conclusion"], "neutral");
+    model.verdict.blocks = true;
+    model.verdict.policy.block_on_inconclusive = true;
+    let report = model.report();
+    assert!(report.junit().contains("<failure type=\"inconclusive\""));
+    assert_eq!(report.check_run()["conclusion"], "action_required");
+}
+
+#[test]
+fn an_acknowledged_regression_passes_and_is_told() {
+    let mut model = fixture::model();
+    model.verdict.metrics.retain(|metric| metric.acknowledged.is_some());
+    model.come_to(Outcome::Unchanged, &[Outcome::Regressed]);
+    let report = model.report();
+    insta::assert_snapshot!(report.sentence(), @"Unchanged: nothing regressed that was not accepted beforehand; 1 regression passed as acknowledged; 14 pairs; the smallest change for the worse that every metric would have shown is 6.0 %.");
+    assert_eq!(report.check_run()["conclusion"], "success");
+    let xml = report.junit();
+    assert!(xml.contains("failures=\"0\"") && !xml.contains("<failure") && !xml.contains("<skipped"), "{xml}");
+    assert!(xml.contains("<property name=\"acknowledged\" value=\"passes: `pipelines/acks/longer-answers.yaml` accepts it"));
+    for text in [report.terminal(100, false), report.markdown(LIMIT), report.html()] {
+        assert!(text.contains("passes: "), "{text}");
+    }
+}
+
+#[test]
+fn an_acknowledgement_that_did_not_suffice_says_why() {
+    let mut model = fixture::model();
+    let metric = model.metric("e2e_ms_p99");
+    metric.acknowledged = None;
+    metric.reason = Some(Reason::new("beyond_acknowledgement", "`a.yaml` accepts 5.0 %, and this is 8.9 %"));
+    let report = model.report();
+    let effects: Vec<_> = report.accepted.iter().map(|one| one.effect.as_str()).collect();
+    insta::assert_snapshot!(effects.join("\n"), @r"
+    beyond: `e2e_ms_p99` of chat at c8 (8.9 %)
+    expired; nothing regressed that it was about
+    unused; nothing regressed that it is about
+    ");
+}
+
+#[test]
+fn the_strip_stops_a_careful_reader_where_it_should() {
+    let mut model = fixture::model();
+    let cautions = |model: &Model| -> Vec<&'static str> {
+        model.report().strip.iter().filter(|item| item.caution).map(|item| item.label).collect()
+    };
+    assert_eq!(cautions(&model), ["Pairs"]);
+    model.signature = None;
+    model.unestablished = vec![model.verdict.runs[0].run_id.clone()];
+    model.verdict.policy.commit = None;
+    let fact = |text: &str| text.to_owned();
+    model.verdict.differences =
+        vec![assay_manifest::Difference { what: fact("driver"), baseline: fact("570"), candidate: fact("575") }];
+    model.metric("itl_ms_p99").reason = Some(Reason::new("confounded_with_placement", "the sides ran on different hosts"));
+    assert_eq!(cautions(&model), ["Signed", "Pairs", "Differences", "Confounding", "Runs", "Rules"]);
+}
+
+#[test]
+fn what_bounds_nothing_has_no_interval_and_no_third_digit() {
+    let mut model = fixture::model();
+    let change = model.metric("itl_ms_p99").change.as_mut().expect("a change");
+    (change.ratio, change.low, change.high) = (1.123_4, None, None);
+    let change = model.metric("e2e_ms_p99").change.as_mut().expect("a change");
+    change.high = None;
+    model.metric("output_tokens_per_s").change = None;
+    let report = model.report();
+    let changes: Vec<String> = report.primary.iter().map(super::row::Row::change_text).collect();
+    insta::assert_snapshot!(changes.join("\n"), @r"
+    +12.1 % [+9.0, +15.5]
+    +12 %, no interval
+    +8.9 % [+7.5, ∞]
+    not comparable
+    +0.4 % [-1.6, +2.6]
+    ");
+    check_balance(&report.html()).expect("well formed");
+}
+
+#[test]
+fn lines_keep_within_the_width() {
+    // Identifiers and commands do not break; everything else does.
+    let unbreakable = |line: &str| line.split_whitespace().any(|word| columns(word) > 40) || line.contains("assay ");
+    for width in [80, 100, 140] {
+        for line in fixture::model().report().terminal(width, false).lines().filter(|line| !unbreakable(line)) {
+            assert!(columns(line) <= width, "{width}: {line}");
+        }
+    }
+    let report = fixture::model().report();
+    assert!(!report.terminal(100, false).contains('\u{1b}'));
+    assert!(report.terminal(100, true).contains('\u{1b}'));
+}
+
+#[test]
+fn the_page_is_well_formed_asks_for_nothing_and_runs_nothing() {
+    let html = fixture::model().report().html();
+    check_balance(&html).expect("well formed");
+    let targets = ids(&html, " id=\"");
+    let unique: std::collections::BTreeSet<_> = targets.iter().collect();
+    assert_eq!(unique.len(), targets.len(), "an id stands twice");
+    let links = ids(&html, "href=\"#");
+    assert_eq!(links.len(), 6, "every metric has its pictures");
+    assert!(links.iter().all(|link| targets.contains(link)));
+    for forbidden in ["<script", "<link", "<img", "<iframe", " src=", "url(", "@import", " onload", "href=\"http", "NaN"] {
+        assert!(!html.contains(forbidden), "{forbidden}");
+    }
+    let mut before = 0;
+    for level in html.split("<h").skip(1).filter_map(|rest| rest.chars().next()?.to_digit(10)) {
+        assert!(level <= before + 1, "h{level} after h{before}");
+        before = level;
+    }
+}
+
+#[test]
+fn both_sides_are_told_by_shape_and_every_picture_says_what_it_shows() {
+    let html = fixture::model().report().html();
+    let picture = html.split_once("id=\"m-0\"").and_then(|(_, rest)| rest.split_once("</figure>")).expect("the first").0;
+    assert_eq!(picture.matches("class=\"trial-of-baseline\"").count(), 14);
+    assert_eq!(picture.matches("class=\"trial-of-candidate\"").count(), 14);
+    assert_eq!(picture.matches("class=\"path\"").count(), 14, "a line for each pair");
+    assert_eq!(picture.matches("class=\"floor\"").count(), 2);
+    for drawing in html.split("<svg role=\"img\"").skip(1) {
+        let title = drawing.split_once("<title>").and_then(|(_, rest)| rest.split_once("</title>")).expect("a title").0;
+        assert!(title.len() > 20, "{title}");
+    }
+}
+
+#[test]
+fn many_pairs_are_thinned_and_not_joined() {
+    let mut model = fixture::model();
+    let pairs = &mut model.metric("itl_ms_p99").pairs;
+    *pairs = pairs.iter().copied().cycle().take(1_000).collect();
+    model.come_to(Outcome::Inconclusive, &[Outcome::Inconclusive]);
+    let html = model.report().html();
+    assert_eq!(html.matches("class=\"trial-of-candidate\"").count(), 120);
+    assert_eq!(html.matches("class=\"path\"").count(), 0);
+    assert!(html.contains("120 of 1000 pairs evenly chosen"));
+}
+
+#[test]
+fn a_thousand_metrics_keep_every_size() {
+    let report = fixture::many(1_000).report();
+    let comment = report.markdown(LIMIT);
+    assert!(comment.len() <= LIMIT && comment.len() > LIMIT / 2, "{}", comment.len());
+    assert_eq!(comment.matches("| **regressed** |").count(), 10, "what regressed is never left out for what did not change");
+    assert!(comment.contains("Left out to keep this small: "));
+    assert_eq!(comment.matches("<details>").count(), comment.matches("</details>").count());
+    let html = report.html();
+    assert!(html.len() < 2_000_000, "{}", html.len());
+    assert!(html.contains("pictures left out to keep this page small"));
+    check_balance(&html).expect("well formed");
+    let output = &report.check_run()["output"];
+    for field in ["summary", "text"] {
+        assert!(output[field].as_str().is_some_and(|text| text.chars().count() <= LIMIT), "{field}");
+    }
+    assert!(report.terminal(100, false).lines().count() < 200);
+    assert!(report.terminal(100, false).contains("and 950 more metrics, in the page"));
+    assert_eq!(report.junit().matches("<testcase ").count(), 1_002);
+}
+
+#[test]
+fn a_limit_too_small_for_the_sentence_still_says_the_outcome() {
+    let report = fixture::model().report();
+    assert_eq!(report.markdown(9), "Regressed");
+    assert_eq!(report.markdown(0), "");
+    assert!(report.markdown(1_500).starts_with("**Regressed, and it blocks**: "));
+}
+
+/// A verdict whose every free text is `text`.
+fn infected(text: &str) -> Model {
+    let mut model = fixture::model();
+    let own = || text.to_owned();
+    let verdict = &mut model.verdict;
+    verdict.contract = own();
+    verdict.reasons = vec![Reason { code: own(), detail: own() }];
+    verdict.policy.path = own();
+    verdict.policy.commit = Some(own());
+    verdict.comparison.variable_under_test = own();
+    verdict.comparison.other = Some(own());
+    for run in &mut verdict.runs {
+        run.commit = Some(own());
+    }
+    verdict.differences = vec![assay_manifest::Difference { what: own(), baseline: own(), candidate: own() }];
+    for accepted in &mut verdict.acknowledgements {
+        (accepted.path, accepted.metric, accepted.reason, accepted.approver) = (own(), own(), own(), own());
+    }
+    for check in &mut verdict.checks {
+        (check.name, check.subject, check.detail, check.passed) = (own(), own(), own(), false);
+    }
+    for metric in &mut verdict.metrics {
+        (metric.metric, metric.unit) = (own(), own());
+        metric.reason = Some(Reason { code: "acknowledged".to_owned(), detail: own() });
+        metric.acknowledged = metric.acknowledged.as_ref().map(|_| own());
+    }
+    if let Some(signature) = &mut model.signature {
+        (signature.signer, signature.key_fingerprint) = (own(), own());
+    }
+    model.trust_policy = model.trust_policy.map(|(_, digest)| (own(), digest));
+    for earlier in &mut model.earlier {
+        earlier.commit = Some(own());
+    }
+    model
+}
+
+/// Markdown without what stands in code, where a forge finds neither markup nor names.
+fn outside_code(markdown: &str) -> String {
+    let fence = |text: &str| text.chars().take_while(|character| *character == '`').count();
+    let mut outside = String::new();
+    let mut rest = markdown;
+    while let Some(next) = rest.chars().next() {
+        if next == '\\' {
+            // An escaped character is text, and no mark of code.
+            let two: String = rest.chars().take(2).collect();
+            rest = rest.get(two.len()..).unwrap_or_default();
+            outside.push('·');
+            continue;
+        }
+        let length = fence(rest);
+        if length == 0 {
+            outside.push(next);
+            rest = rest.get(next.len_utf8()..).unwrap_or_default();
+            continue;
+        }
+        let (mark, after) = rest.split_at(length);
+        let closing = after.match_indices(mark).find(|(at, _)| {
+            let before = after.get(..*at).unwrap_or_default();
+            !before.ends_with('`') && fence(after.get(*at..).unwrap_or_default()) == length
+        });
+        match closing {
+            Some((at, _)) => rest = after.get(at + length..).unwrap_or_default(),
+            None => rest = after,
+        }
+    }
+    outside
+}
+
+/// XML without anything that its version 1.0 forbids, every element closed in order.
+fn check_xml(xml: &str) {
+    let forbidden = |character: char| {
+        (character < ' ' && !matches!(character, '\t' | '\n' | '\r')) || matches!(character, '\u{fffe}' | '\u{ffff}')
+    };
+    assert!(!xml.contains(forbidden), "a character that XML has no place for");
+    let body = xml.split_once("?>").expect("a declaration").1;
+    check_balance(&format!("<style></style>{body}")).expect("well formed");
+    let entities = ["&amp;", "&lt;", "&gt;", "&quot;", "&#39;"];
+    for at in body.match_indices('&').map(|(at, _)| at) {
+        let rest = body.get(at..).unwrap_or_default();
+        assert!(entities.iter().any(|entity| rest.starts_with(entity)), "{}", rest.chars().take(10).collect::<String>());
+    }
+}
+
+/// That a text is text in every rendering: no markup, no link, nobody named.
+fn check_hostile(text: &str) {
+    let report = infected(text).report();
+    let (html, xml, comment) = (report.html(), report.junit(), report.markdown(LIMIT));
+    check_balance(&html).expect("well formed");
+    check_xml(&xml);
+    let output = &report.check_run()["output"];
+    let field = |name: &str| output[name].as_str().expect("a text").to_owned();
+    for markdown in [comment, field("summary"), field("text")] {
+        assert!(markdown.len() <= LIMIT);
+        let outside = outside_code(&markdown);
+        // The page's own: `<details>`, `<summary>`, `<br>`, and the bars of its tables.
+        let ours = ["<details>", "</details>", "<summary>", "</summary>", "<br>"];
+        let outside = ours.iter().fold(outside, |text, tag| text.replace(tag, ""));
+        for mark in ["<", "@", "](", "[", "://", "www.", "![", "$"] {
+            assert!(!outside.contains(mark), "{mark} from {text:?} in {outside}");
+        }
+        let columns = |line: &&str| line.matches('|').count();
+        for table in outside.split("\n\n").filter(|block| block.starts_with('|')) {
+            let counts: std::collections::BTreeSet<usize> =
+                table.lines().take_while(|line| line.starts_with('|')).map(|line| columns(&line)).collect();
+            assert_eq!(counts.len(), 1, "{text:?} broke a table:\n{table}");
+        }
+    }
+    assert!(!html.contains("<script") && !xml.contains("<script"));
+    for rendering in [html, xml, report.terminal(100, false)] {
+        assert!(!rendering.contains(['\u{1b}', '\u{7}', '\u{202e}']));
+    }
+    assert_eq!(report.check_run()["output"]["title"], "Regressed, and it blocks: 1 of 5 metrics");
+}
+
+#[test]
+fn hostile_texts_stay_text() {
+    for text in [
+        "</code><script>alert(1)</script>\"' onload=x \u{1b}]0;owned\u{7}",
+        "@everyone please see #1 and GH-1 and https://evil.example www.evil.example",
+        "[click](javascript:alert(1)) ![x](http://evil.example/x.png) <img src=x>",
+        "a | b | c\n| d |\n\n# heading\n- [ ] item",
+        "`@owner` ``x`` ``` \u{202e}txt.exe]]>&amp;\u{fffe}\u{0}",
+        "\\`@owner\\` $`x`$ \\",
+        "`|`@owner|",
+        "",
+    ] {
+        check_hostile(text);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn no_text_is_markup(text in "[<>&\"'`@#|a-z/= \\-!\\[\\]()\\\\$:.\\n\u{0}-\u{1f}\u{202e}\u{fffe}]{0,24}") {
+        check_hostile(&text);
+    }
+
+    #[test]
+    fn every_limit_holds(limit in 0..20_000usize, count in 1..60usize) {
+        let text = fixture::many(count).report().markdown(limit);
+        prop_assert!(text.len() <= limit, "{} of {limit}", text.len());
+        prop_assert_eq!(text.matches("<details>").count(), text.matches("</details>").count());
+    }
+}
