@@ -10,6 +10,7 @@ mod cluster;
 mod docs;
 mod errors;
 mod foreign;
+mod gate;
 mod git_https;
 mod hostile;
 mod kills;

@@ -114,6 +114,20 @@ pub enum ForgeError {
         /// Which list.
         what: String,
     },
+    /// No open pull request ends with that commit.
+    #[error("no open pull request has `{commit}` as its head")]
+    NoPull {
+        /// The commit.
+        commit: String,
+    },
+    /// More than one does, and which is meant cannot be told.
+    #[error("{count} open pull requests have `{commit}` as their head")]
+    SeveralPulls {
+        /// The commit.
+        commit: String,
+        /// How many.
+        count: usize,
+    },
     /// The issue was opened, and the forge left the label away by which it is found again.
     #[error("the issue `{url}` was opened, but without the label `{LABEL}`")]
     Unlabelled {
@@ -148,6 +162,8 @@ impl ForgeError {
             Self::TooManyPages { .. } => {
                 "use another tag on a shorter thread, or close what is long: without the whole list, ours might be doubled"
             }
+            Self::NoPull { .. } => "it may have been closed, or have a newer commit: then there is nothing to say about this one",
+            Self::SeveralPulls { .. } => "name the pull request yourself",
             Self::Unlabelled { .. } => {
                 "close it, and give the token the right to set labels: otherwise the next call opens another"
             }

@@ -16,6 +16,7 @@ mod error;
 mod issue;
 mod names;
 mod page;
+mod pull;
 mod settle;
 mod text;
 mod token;

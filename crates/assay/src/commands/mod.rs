@@ -9,6 +9,7 @@ mod drive;
 mod estimate;
 mod export;
 mod fetch;
+mod forge;
 mod gate;
 mod generate;
 mod keys;
@@ -47,6 +48,8 @@ pub(crate) enum Command {
     Verify(verify::Verify),
     /// Decide whether the candidate of a run got worse
     Gate(gate::Gate),
+    /// Post results to a forge: a pull request's comment, a commit's check, an issue
+    Forge(forge::Forge),
     /// Walk a number back to the raw samples, the workload and the commit it came from
     Trace(trace::Trace),
     /// Ask the warehouse in SQL, over all runs of a store
@@ -105,6 +108,7 @@ impl Command {
             Self::Bench(command) => command.run(),
             Self::Verify(command) => command.run(),
             Self::Gate(command) => command.run(),
+            Self::Forge(command) => command.run(),
             Self::Trace(command) => command.run(),
             Self::Query(command) => command.run(),
             Self::Export(command) => command.run(),

@@ -232,7 +232,7 @@ impl Asked<'_> {
         let text = format!(
             "the gate `{}` allows {} of this tree, and had {}: verdict {} about `{}` stands, and run `{run}` is not judged",
             self.gate.name,
-            assay_report::counted(self.gate.looks.len(), "look"),
+            assay_report::counted(self.gate.looks.len() as u64, "look"),
             if earlier.len() == 1 { "it".to_owned() } else { "them".to_owned() },
             last.number,
             self.subject,

@@ -19,12 +19,13 @@ const MAX_COMMENT_BYTES: usize = 65_000;
 
 /// Shows what was decided, and writes it into a folder if somebody named one.
 pub(super) fn show(decided: &[Decided], to: Option<&Path>, as_json: bool, place: &Where) -> Result<(), Failure> {
-    let store = Store::open_existing(&place.store_uri()?)?;
+    let uri = place.store_uri()?;
+    let store = Store::open_existing(&uri)?;
     if as_json {
         output::json(&decided.iter().map(document).collect::<Vec<_>>())?;
     }
     for decided in decided {
-        let report = report(decided, store.uri());
+        let report = report(decided, &uri);
         if !as_json {
             output::report(report.terminal(output::width(), output::has_color()));
         }

@@ -1,0 +1,189 @@
+//! `assay forge`: results where people review code: a comment, a check, an issue.
+
+use std::path::{Path, PathBuf};
+
+use assay_forge::{
+    Api, Check, Comment, CommitSha, Conclusion, Forge as Client, ForgeError, IfAbsent, Issue, Posted, Repository, Tag, Token,
+};
+use assay_stage::{Exit, Failure};
+use serde::Deserialize;
+
+use crate::output;
+
+/// Where the token is read from. Arguments are seen by everybody on the machine.
+const TOKEN: &str = "ASSAY_FORGE_TOKEN";
+
+/// The largest text that is posted, in bytes: four for each character that a forge takes.
+const MAX_TEXT_BYTES: u64 = 4 * 65_536;
+
+/// Post results to a forge: GitHub, or what speaks its API. The token is read from ASSAY_FORGE_TOKEN.
+#[derive(clap::Args)]
+pub(crate) struct Forge {
+    #[command(subcommand)]
+    command: ForgeCommand,
+}
+
+#[derive(clap::Subcommand)]
+enum ForgeCommand {
+    /// Post a comment, a check or an issue, each edited in place where it is there already
+    Post(Box<Post>),
+    /// Print the number of the open pull request whose head is a commit
+    Pull(Pull),
+}
+
+/// Where the forge is.
+#[derive(clap::Args)]
+struct At {
+    /// The repository
+    #[arg(long, value_name = "OWNER/NAME")]
+    repository: Repository,
+    /// The address of the forge's API
+    #[arg(long, value_name = "URL", default_value_t)]
+    api: Api,
+}
+
+#[derive(clap::Args)]
+struct Post {
+    #[command(flatten)]
+    at: At,
+    /// The pull request that is commented
+    #[arg(long, value_name = "N", requires = "comment", value_parser = clap::value_parser!(u64).range(1..))]
+    pull: Option<u64>,
+    /// The Markdown file of the pull request's comment
+    #[arg(long, value_name = "FILE", requires = "pull")]
+    comment: Option<PathBuf>,
+    /// What tells this comment or issue from others of ours
+    #[arg(long, value_name = "TAG", default_value = "gate")]
+    tag: Tag,
+    /// The commit that is checked
+    #[arg(long, value_name = "SHA", requires = "check")]
+    commit: Option<CommitSha>,
+    /// The JSON file of the commit's check, as `assay gate --to` writes it
+    #[arg(long, value_name = "FILE", requires = "commit")]
+    check: Option<PathBuf>,
+    /// The Markdown file of an issue
+    #[arg(long, value_name = "FILE", requires = "title")]
+    issue: Option<PathBuf>,
+    /// The title of the issue
+    #[arg(long, value_name = "TEXT", requires = "issue")]
+    title: Option<String>,
+}
+
+#[derive(clap::Args)]
+struct Pull {
+    #[command(flatten)]
+    at: At,
+    /// The commit
+    #[arg(long, value_name = "SHA")]
+    commit: CommitSha,
+}
+
+/// What `assay gate` writes of a check.
+#[derive(Deserialize)]
+struct CheckFile {
+    name: String,
+    conclusion: String,
+    output: CheckOutput,
+}
+
+#[derive(Deserialize)]
+struct CheckOutput {
+    title: String,
+    summary: String,
+    #[serde(default)]
+    text: Option<String>,
+}
+
+impl Forge {
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        match self.command {
+            ForgeCommand::Post(post) => post.run(),
+            ForgeCommand::Pull(pull) => {
+                let number = pull.at.client()?.pull_of(&pull.at.repository, &pull.commit).map_err(failure)?;
+                output::line(number.to_string());
+                Ok(Exit::Done)
+            }
+        }
+    }
+}
+
+impl At {
+    fn client(&self) -> Result<Client, Failure> {
+        let text = std::env::var(TOKEN).map_err(|_| {
+            Failure::usage("no_token", format!("{TOKEN} is not set")).hint("put a token of the forge into that variable")
+        })?;
+        Ok(Client::new(self.api.clone(), Token::new(&text).map_err(failure)?))
+    }
+}
+
+impl Post {
+    fn run(self) -> Result<Exit, Failure> {
+        if self.comment.is_none() && self.check.is_none() && self.issue.is_none() {
+            return Err(Failure::usage("nothing_to_post", "nothing is named that could be posted")
+                .hint("name `--comment` with `--pull`, `--check` with `--commit`, or `--issue` with `--title`"));
+        }
+        let forge = self.at.client()?;
+        let repository = &self.at.repository;
+        if let (Some(pull), Some(file)) = (self.pull, &self.comment) {
+            let (repository, tag, text) = (repository.clone(), self.tag.clone(), text(file)?);
+            let comment = Comment { repository, pull, tag, text, if_absent: IfAbsent::Create };
+            say("comment", &forge.comment(&comment).map_err(failure)?);
+        }
+        if let (Some(commit), Some(file)) = (&self.commit, &self.check) {
+            say("check", &forge.check(&check(file, repository, commit)?).map_err(failure)?);
+        }
+        if let (Some(title), Some(file)) = (&self.title, &self.issue) {
+            let (repository, tag, text) = (repository.clone(), self.tag.clone(), text(file)?);
+            say("issue", &forge.issue(&Issue { repository, tag, title: title.clone(), text }).map_err(failure)?);
+        }
+        Ok(Exit::Done)
+    }
+}
+
+fn check(file: &Path, repository: &Repository, commit: &CommitSha) -> Result<Check, Failure> {
+    let malformed = || Failure::usage("check", format!("`{}` is no check as `assay gate --to` writes it", file.display()));
+    let read: CheckFile = serde_json::from_str(&text(file)?).map_err(|error| malformed().because(&error))?;
+    let conclusion = match read.conclusion.as_str() {
+        "success" => Conclusion::Success,
+        "failure" => Conclusion::Failure,
+        "neutral" => Conclusion::Neutral,
+        "action_required" => Conclusion::ActionRequired,
+        _ => return Err(malformed()),
+    };
+    Ok(Check {
+        repository: repository.clone(),
+        commit: commit.clone(),
+        external_id: read.name.clone(),
+        name: read.name,
+        conclusion,
+        title: read.output.title,
+        summary: read.output.summary,
+        text: read.output.text,
+        details_url: None,
+        annotations: Vec::new(),
+    })
+}
+
+fn say(what: &str, posted: &Posted) {
+    let (how, url) = match posted {
+        Posted::Created { url } => ("created", url.as_str()),
+        Posted::Updated { url } => ("updated", url.as_str()),
+        Posted::Unchanged { url } => ("unchanged", url.as_str()),
+        Posted::Skipped => ("skipped", ""),
+    };
+    output::line(format!("{what:<8} {how:<9} {url}").trim_end());
+}
+
+fn text(file: &Path) -> Result<String, Failure> {
+    let unreadable = |error: &std::io::Error| Failure::usage("file", format!("cannot read `{}`", file.display())).because(error);
+    let size = std::fs::metadata(file).map_err(|error| unreadable(&error))?.len();
+    if size > MAX_TEXT_BYTES {
+        return Err(Failure::usage("file", format!("`{}` has {size} bytes, more than a forge takes", file.display())));
+    }
+    std::fs::read_to_string(file).map_err(|error| unreadable(&error))
+}
+
+fn failure(error: ForgeError) -> Failure {
+    let exit = if error.is_usage() { Exit::Usage } else { Exit::Environment };
+    Failure::of(exit, "forge", &error).hint(error.hint())
+}

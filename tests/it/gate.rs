@@ -1,0 +1,253 @@
+//! The gate: runs whose candidates are slower, the same, or too noisy to tell, judged as a pull request would be.
+//!
+//! What is measured is made up: each trial's numbers are a function of a count, so that no outcome depends on the speed of anything.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use serde_json::{Value, json};
+
+use crate::support::{Fixture, Ran, files_under, script, write_file};
+
+/// Draws two numbers of -1000 to 1000 from a count, and reports a median and a tail of 1,000 and 4,000 ms, changed and stirred as the
+/// variant says, in thousandths.
+const SCRIPT: &str = r#"n=$(cat "$COUNT" 2>/dev/null || echo 0)
+n=$((n + 1))
+echo "$n" > "$COUNT"
+draw() { echo $((((n * 7919 + SEED * 104729 + $1 * 15485863) * 1103515245 + 12345) % 2147483648 / 65536 % 2001 - 1000)); }
+value() { v=$(($1 * (1000 + $2))); echo $((v + v / 1000 * NOISE / 1000 * $(draw "$1"))); }
+echo "{\"name\": \"answer\", \"component\": \"fixture\", \"@parameters\": {}, \"@result\": {\"p50_us\": $(value 1000 "$SLOW"), \"p99_us\": $(value 4000 "$SLOW99")}}""#;
+
+const METRICS: &str = "    - {path: p50_us, unit: us, better: lower}
+    - {path: p99_us, unit: us, better: lower}";
+
+/// What is planted in the candidate.
+struct Planted {
+    slow: u32,
+    slow_p99: u32,
+    noise: u32,
+}
+
+const RUNS: [(&str, Planted); 4] = [
+    ("same", Planted { slow: 0, slow_p99: 0, noise: 10 }),
+    ("slow", Planted { slow: 100, slow_p99: 100, noise: 10 }),
+    ("tail", Planted { slow: 0, slow_p99: 100, noise: 10 }),
+    ("noisy", Planted { slow: 0, slow_p99: 0, noise: 400 }),
+];
+
+fn pipeline(fixture: &Fixture, name: &str, planted: &Planted, budget: u32) -> String {
+    let Planted { slow, slow_p99, noise } = planted;
+    let count = |side: &str| fixture.root().join(format!("{name}.{side}")).display().to_string();
+    format!(
+        "apiVersion: assay.dev/v1alpha1
+kind: Pipeline
+metadata: {{name: {name}}}
+spec:
+  intent: exploratory
+  workloads: [answer]
+  targets: [{{name: local, kind: host}}]
+  variants:
+    - {{name: before, env: {{COUNT: {}, SEED: '1', SLOW: '0', SLOW99: '0', NOISE: '{noise}'}}}}
+    - {{name: after, env: {{COUNT: {}, SEED: '2', SLOW: '{slow}', SLOW99: '{slow_p99}', NOISE: '{noise}'}}}}
+  placement: alternate
+  comparison:
+    baseline: {{target: local, variant: before}}
+    candidate: {{target: local, variant: after}}
+    variable_under_test: runtime_version
+  trials: {{count: 8, retry_budget: 0}}
+  gates:
+    - {{name: latency, budget_pct: {budget}, looks: [0.5, 0.5]}}
+",
+        count("before"),
+        count("after")
+    )
+}
+
+fn acknowledgement(expires: &str) -> String {
+    format!(
+        "apiVersion: assay.dev/v1alpha1
+kind: Acknowledgement
+metadata: {{name: slower}}
+spec:
+  case: answer.local.after
+  metric: p50_us
+  accepts_pct: 12
+  pull_request: 40
+  reason: the new allocator is safer
+  approver: owner
+  expires: \"{expires}\"
+"
+    )
+}
+
+/// Four runs, judged by the rules of `main`; `tail` was made on a branch that lets ten times as much pass.
+fn judged() -> &'static Fixture {
+    static JUDGED: OnceLock<Fixture> = OnceLock::new();
+    JUDGED.get_or_init(|| {
+        let fixture = Fixture::shared();
+        fixture.indicator("answer", &script(SCRIPT), METRICS);
+        let workload = fixture.repo().join("workloads/answer/workload.yaml");
+        let text = fs::read_to_string(&workload).expect("a workload");
+        write_file(&workload, text.replace("    - {path: speed, unit: MB/s, better: higher}\n", "").as_bytes());
+        for (name, planted) in RUNS {
+            fixture.write(&format!("pipelines/{name}.yaml"), &pipeline(&fixture, name, &planted, 5));
+        }
+        fixture.commit("a comparison of what is made up");
+        let branch = |name: &str, path: &str, text: &str| {
+            fixture.git(&["checkout", "--quiet", "-b", name, "main"]);
+            fixture.write(path, text);
+            fixture.commit(name);
+            fixture.git(&["checkout", "--quiet", "main"]);
+        };
+        branch("accepting", "pipelines/acks/slower.yaml", &acknowledgement("2100-01-01T00:00:00Z"));
+        branch("expired", "pipelines/acks/slower.yaml", &acknowledgement("2020-01-01T00:00:00Z"));
+        branch("lenient", "pipelines/tail.yaml", &pipeline(&fixture, "tail", &RUNS[2].1, 50));
+        for (name, _) in RUNS {
+            let commit = if name == "tail" { "lenient" } else { "main" };
+            run(&fixture, name, name, commit);
+        }
+        fixture
+    })
+}
+
+fn run(fixture: &Fixture, name: &str, run_id: &str, commit: &str) {
+    fixture.assay(&["run", &format!("pipelines/{name}.yaml"), "--commit", commit, "--run-id", run_id]).success();
+}
+
+/// Judges a run as that pull request's.
+fn gate(fixture: &Fixture, run: &str, pull: u32, more: &[&str]) -> Ran {
+    let pull = pull.to_string();
+    fixture.assay(&[&["gate", run, "--pull", &pull], more].concat())
+}
+
+/// The verdict of the one gate.
+fn verdict(fixture: &Fixture, run: &str, pull: u32, baseline: &str, exit: i32) -> Value {
+    let ran = gate(fixture, run, pull, &["--baseline", baseline, "--json"]).exits(exit);
+    ran.json()[0]["verdict"].clone()
+}
+
+fn outcomes(verdict: &Value) -> Vec<(&str, &str)> {
+    let metrics = verdict["metrics"].as_array().expect("metrics");
+    metrics
+        .iter()
+        .map(|metric| (metric["metric"].as_str().expect("a name"), metric["outcome"].as_str().expect("an outcome")))
+        .collect()
+}
+
+#[test]
+fn the_same_passes_and_a_tenth_slower_blocks() {
+    let fixture = judged();
+    let same = verdict(fixture, "same", 1, "main", 0);
+    assert_eq!(outcomes(&same), [("p50_us", "unchanged"), ("p99_us", "unchanged")]);
+    let slow = verdict(fixture, "slow", 2, "main", 40);
+    assert_eq!((&slow["outcome"], &slow["blocks"], &slow["unit"]), (&json!("regressed"), &json!(true), &json!("launch")));
+    assert_eq!(outcomes(&slow), [("p50_us", "regressed"), ("p99_us", "regressed")]);
+    let ratio = slow["metrics"][0]["change"]["ratio"].as_f64().expect("a ratio");
+    assert!((1.08..1.12).contains(&ratio), "{ratio}");
+}
+
+/// The candidate's own branch would let it pass: it is judged by the branch that it is merged into, and the attempt is shown.
+#[test]
+fn a_slower_tail_is_told_as_the_tail_and_by_the_rules_of_the_target_branch() {
+    let fixture = judged();
+    let tail = verdict(fixture, "tail", 3, "main", 40);
+    assert_eq!(outcomes(&tail), [("p50_us", "unchanged"), ("p99_us", "regressed")]);
+    assert_eq!(tail["policy_changes"], json!([{"what": "budget_pct", "baseline": "5", "candidate": "50"}]));
+    let lenient = verdict(fixture, "tail", 4, "lenient", 0);
+    assert_eq!(lenient["policy_changes"], json!([]));
+}
+
+#[test]
+fn what_cannot_be_told_is_inconclusive_and_says_what_it_takes() {
+    let fixture = judged();
+    let noisy = verdict(fixture, "noisy", 5, "main", 41);
+    assert_eq!(outcomes(&noisy), [("p50_us", "inconclusive"), ("p99_us", "inconclusive")]);
+    assert_eq!(noisy["metrics"][0]["reason"]["code"], "underpowered");
+    assert_eq!(noisy["blocks"], false);
+}
+
+#[test]
+fn an_acknowledgement_of_the_target_branch_lets_one_metric_of_one_pull_request_pass() {
+    let fixture = judged();
+    let accepted = verdict(fixture, "slow", 40, "accepting", 40);
+    let metric = |place: usize| &accepted["metrics"][place];
+    assert_eq!((&metric(0)["acknowledged"], &metric(0)["reason"]["code"]), (&json!("pipelines/acks/slower.yaml"), &json!("acknowledged")));
+    assert_eq!(metric(1)["acknowledged"], Value::Null, "the tail was not accepted");
+    assert_eq!(accepted["reasons"].as_array().map(Vec::len), Some(1));
+    let other = verdict(fixture, "slow", 41, "accepting", 40);
+    assert_eq!((&other["acknowledgements"][0]["applies"], other["reasons"].as_array().map(Vec::len)), (&json!(false), Some(2)));
+    let expired = verdict(fixture, "slow", 40, "expired", 40);
+    assert_eq!(expired["metrics"][0]["reason"]["code"], "acknowledgement_expired");
+}
+
+#[test]
+fn judging_again_is_no_free_draw() {
+    let fixture = judged();
+    let first = verdict(fixture, "same", 6, "main", 0);
+    assert_eq!((&first["sequence"]["look"], first["metrics"][0]["pairs"].as_array().map(Vec::len)), (&json!(1), Some(8)));
+    let again = gate(fixture, "same", 6, &["--baseline", "main"]).success();
+    assert!(again.stderr.contains("run `same` was judged before: verdict 1 about `pr-6` stands"), "{}", again.stderr);
+    run(fixture, "same", "same-again", "main");
+    let second = verdict(fixture, "same-again", 6, "main", 0);
+    assert_eq!((&second["sequence"]["look"], second["metrics"][0]["pairs"].as_array().map(Vec::len)), (&json!(2), Some(16)));
+    assert_eq!(second["sequence"]["earlier"].as_array().map(Vec::len), Some(1));
+    // The third look of two: the last verdict stands, and the run is not judged.
+    run(fixture, "same", "same-at-last", "main");
+    let third = gate(fixture, "same-at-last", 6, &["--baseline", "main"]).success();
+    assert!(third.stderr.contains("verdict 2 about `pr-6` stands, and run `same-at-last` is not judged"), "{}", third.stderr);
+    // A removed verdict would hide what was spent.
+    let verdicts = fixture.store().join("gates/pr-6");
+    fs::remove_file(verdicts.join("000001")).expect("removed");
+    gate(fixture, "same-at-last", 6, &["--baseline", "main"]).refuses(20, "verdict_missing");
+}
+
+#[test]
+fn a_verdict_is_decided_again_to_the_byte() {
+    let fixture = judged();
+    let folder = fixture.root().join("verdicts");
+    gate(fixture, "tail", 7, &["--baseline", "main", "--to", &folder.display().to_string()]).exits(40);
+    let files = files_under(&folder.join("latency"));
+    let names: Vec<_> = files.iter().filter_map(|path| path.file_name()?.to_str()).collect();
+    assert_eq!(names, ["check.json", "comment.md", "junit.xml", "report.html", "verdict.json", "verdict.sigstore.json"]);
+    let file = folder.join("latency/verdict.json");
+    let replay = |name: &str| fixture.assay(&["gate", "--replay", name]);
+    insta::assert_snapshot!(fixture.shown(&replay(&file.display().to_string())), @r"
+    ");
+    let bytes = fs::read(&file).expect("a verdict");
+    let text = String::from_utf8(bytes.clone()).expect("JSON");
+    let forged = text.replacen(r#""outcome":"regressed""#, r#""outcome":"unchanged""#, 1);
+    write_file(&file, forged.as_bytes());
+    replay(&file.display().to_string()).refuses(20, "subject_digest_mismatch");
+    replay(&format!("sha256:{}", "0".repeat(64))).refuses(2, "no_such_verdict");
+}
+
+#[test]
+fn evidence_of_strangers_is_refused_unless_it_is_asked_for() {
+    let fixture = judged();
+    let stranger = Fixture::without_keys();
+    let store = fixture.store().display().to_string();
+    let policy = fixture.repo().join("pipelines/slow.yaml").display().to_string();
+    let judge = |more: &[&str]| {
+        let arguments = ["gate", "slow", "--pull", "8", "--store", &store, "--policy", &policy, "--json"];
+        stranger.assay(&[arguments.as_slice(), more].concat())
+    };
+    assert_eq!(stranger.assay(&["keys", "init", "--scrypt-n", "32768"]).code, 0);
+    judge(&[]).refuses(20, "unknown_key");
+    let verdict = judge(&["--unestablished"]).exits(40).json()[0]["verdict"].clone();
+    assert_eq!(verdict["runs"][0]["established"], false);
+    assert_eq!(verdict["policy"]["path"], "slow.yaml", "no path of this machine");
+}
+
+#[test]
+fn what_cannot_be_judged_is_named() {
+    let fixture = judged();
+    gate(fixture, "absent", 9, &["--baseline", "main"]).refuses(2, "no_such_run");
+    gate(fixture, "same", 9, &["--baseline", "nowhere"]).refuses(2, "git");
+    gate(fixture, "same", 9, &["--baseline", "main", "--gate", "other"]).refuses(2, "no_gate");
+    let empty: PathBuf = fixture.root().join("empty.yaml");
+    let text = fs::read_to_string(fixture.repo().join("pipelines/same.yaml")).expect("a pipeline");
+    let (before, _) = text.split_once("  gates:").expect("gates");
+    write_file(&empty, before.as_bytes());
+    gate(fixture, "same", 9, &["--policy", &empty.display().to_string()]).refuses(2, "no_gate");
+}
