@@ -172,7 +172,10 @@ fn an_acknowledgement_of_the_target_branch_lets_one_metric_of_one_pull_request_p
     let fixture = judged();
     let accepted = verdict(fixture, "slow", 40, "accepting", 40);
     let metric = |place: usize| &accepted["metrics"][place];
-    assert_eq!((&metric(0)["acknowledged"], &metric(0)["reason"]["code"]), (&json!("pipelines/acks/slower.yaml"), &json!("acknowledged")));
+    assert_eq!(
+        (&metric(0)["acknowledged"], &metric(0)["reason"]["code"]),
+        (&json!("pipelines/acks/slower.yaml"), &json!("acknowledged"))
+    );
     assert_eq!(metric(1)["acknowledged"], Value::Null, "the tail was not accepted");
     assert_eq!(accepted["reasons"].as_array().map(Vec::len), Some(1));
     let other = verdict(fixture, "slow", 41, "accepting", 40);
