@@ -392,6 +392,23 @@ fn both_sides_are_told_by_shape_and_every_picture_says_what_it_shows() {
 }
 
 #[test]
+fn a_pair_without_a_ratio_is_shown_without_one() {
+    let mut model = fixture::model();
+    let metric = model.metric("itl_ms_p99");
+    metric.change = None;
+    metric.floor = None;
+    for pair in &mut metric.pairs {
+        (pair.baseline, pair.candidate) = (0.0, 0.0);
+    }
+    let html = model.report().html();
+    check_balance(&html).expect("well formed");
+    assert!(html.contains("There is no ratio to hold against the budget."));
+    assert!(!html.contains("NaN") && !html.contains("inf<"));
+    model.metric("itl_ms_p99").pairs.clear();
+    assert!(model.report().html().contains("No pair has a value on both sides, so there is nothing to draw."));
+}
+
+#[test]
 fn many_pairs_are_thinned_and_not_joined() {
     let mut model = fixture::model();
     let pairs = &mut model.metric("itl_ms_p99").pairs;
@@ -422,6 +439,20 @@ fn a_thousand_metrics_keep_every_size() {
     assert!(report.terminal(100, false).lines().count() < 200);
     assert!(report.terminal(100, false).contains("and 950 more metrics, in the page"));
     assert_eq!(report.junit().matches("<testcase ").count(), 1_002);
+}
+
+#[test]
+fn texts_of_any_length_keep_every_size() {
+    let mut model = fixture::many(1_000);
+    for metric in &mut model.verdict.metrics {
+        metric.metric = "'".repeat(10_000);
+        metric.reason = Some(Reason::new("underpowered", "@'".repeat(10_000)));
+    }
+    let report = model.report();
+    assert!(report.html().len() < 2_000_000, "{}", report.html().len());
+    let comment = report.markdown(LIMIT);
+    assert!(comment.len() <= LIMIT && comment.contains("assay gate --replay"), "{}", comment.len());
+    assert!(report.terminal(100, false).len() < 300_000, "{}", report.terminal(100, false).len());
 }
 
 #[test]
