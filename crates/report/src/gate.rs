@@ -55,7 +55,7 @@ pub struct Inputs<'a> {
     pub signed_by: Option<&'a SignedBy>,
     /// Name and digest of the trust policy that the signatures were verified under; absent where the signers are not established.
     pub trust_policy: Option<(String, Digest)>,
-    /// Judged runs whose signers are not established.
+    /// Judged runs whose signers are not established, besides those of which the verdict says so.
     pub unestablished: &'a [RunId],
     /// The verdicts of the same pull request before this one, oldest first.
     pub earlier: &'a [Earlier],
@@ -126,6 +126,8 @@ pub(crate) struct CheckLine {
     pub(crate) name: String,
     pub(crate) subject: String,
     pub(crate) passed: bool,
+    /// Whether it blocks by itself where it did not hold; else it leaves the verdict inconclusive.
+    pub(crate) blocks: bool,
     pub(crate) detail: String,
 }
 
@@ -184,7 +186,13 @@ impl Report {
 
 impl CheckLine {
     fn of(check: &assay_manifest::Check) -> Self {
-        Self { name: clean(&check.name), subject: clean(&check.subject), passed: check.passed, detail: clean(&check.detail) }
+        Self {
+            name: clean(&check.name),
+            subject: clean(&check.subject),
+            passed: check.passed,
+            blocks: check.blocks,
+            detail: clean(&check.detail),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Acknowledgements, and what each did: changes that people accepted beforehand.
 
-use assay_manifest::{Acknowledgement, MetricVerdict, Verdict};
+use assay_manifest::{Acknowledgement, Better, CaseId, MetricVerdict, Outcome, Verdict};
 
 use crate::number::{level, percent};
 use crate::text::{clean, counted};
@@ -22,6 +22,8 @@ pub(crate) enum Did {
     Used,
     /// There was no regression for it to accept.
     Unused,
+    /// It is of another change than the one that was judged.
+    Elsewhere,
 }
 
 impl Did {
@@ -31,6 +33,7 @@ impl Did {
             Self::Expired => "expired",
             Self::Used => "used",
             Self::Unused => "unused",
+            Self::Elsewhere => "of another change",
         }
     }
 }
@@ -40,77 +43,91 @@ impl Did {
 pub(crate) struct Accepted {
     pub(crate) path: String,
     pub(crate) metric: String,
+    /// The case and the point that it is about: `chat.vllm.patched at c8`.
+    pub(crate) place: String,
+    /// The pull request or the commits whose change it accepts.
+    pub(crate) of: String,
     /// The largest change for the worse that it accepts.
     pub(crate) accepts: String,
     pub(crate) reason: String,
     pub(crate) approver: String,
     pub(crate) expires: String,
     pub(crate) did: Did,
-    /// The same in a sentence, with the metrics that it was about.
+    /// To which metrics, or why to none.
     pub(crate) effect: String,
 }
 
 /// The acknowledgements, those first that did not let a regression pass; else in the verdict's order.
 pub(crate) fn all(verdict: &Verdict) -> Vec<Accepted> {
-    let mut all: Vec<Accepted> = (0..verdict.acknowledgements.len()).filter_map(|place| Accepted::of(verdict, place)).collect();
+    let mut all: Vec<Accepted> = verdict.acknowledgements.iter().map(|accepted| Accepted::of(verdict, accepted)).collect();
     all.sort_by_key(|accepted| accepted.did);
     all
 }
 
 impl Accepted {
-    fn of(verdict: &Verdict, place: usize) -> Option<Self> {
-        let accepted = verdict.acknowledgements.get(place)?;
-        let mut effects: Vec<(Did, &MetricVerdict)> = verdict
-            .metrics
-            .iter()
-            .filter(|metric| verdict.acknowledgements.iter().position(|other| is_about(other, metric)) == Some(place))
-            .filter_map(|metric| Some((effect_on(metric)?, metric)))
-            .collect();
+    fn of(verdict: &Verdict, accepted: &Acknowledgement) -> Self {
+        let regressed = verdict.metrics.iter().filter(|metric| metric.outcome == Outcome::Regressed);
+        let about = regressed.filter(|metric| is_about(accepted, metric, verdict));
+        let mut effects: Vec<(Did, &MetricVerdict)> =
+            about.map(|metric| (effect_on(accepted, metric, verdict), metric)).collect();
         effects.sort_by_key(|(did, _)| *did);
         let is_over = accepted.expires <= verdict.judged_on;
-        let effect = if effects.is_empty() { unused(is_over).to_owned() } else { in_words(&effects) };
-        Some(Self {
+        let (did, effect) = match effects.first() {
+            Some((did, _)) => (*did, in_words(&effects)),
+            None if !accepted.applies => (Did::Elsewhere, "what was judged is another change".to_owned()),
+            None if is_over => (Did::Expired, "nothing regressed that it was about".to_owned()),
+            None => (Did::Unused, "nothing regressed that it is about".to_owned()),
+        };
+        let point = accepted.point.as_ref().map_or_else(|| "every point".to_owned(), ToString::to_string);
+        Self {
             path: clean(&accepted.path),
             metric: clean(&accepted.metric),
+            place: format!("{} at {point}", accepted.case),
+            of: clean(&accepted.of),
             accepts: level(accepted.accepts),
             reason: clean(&accepted.reason),
             approver: clean(&accepted.approver),
             expires: accepted.expires.to_seconds(),
-            did: effects.first().map_or(if is_over { Did::Expired } else { Did::Unused }, |(did, _)| *did),
+            did,
             effect,
-        })
+        }
     }
 }
 
-/// Whether it is about that metric, by its name alone or with workload and point before it. Of several, the first counts.
-fn is_about(accepted: &Acknowledgement, metric: &MetricVerdict) -> bool {
-    accepted.metric == metric.metric || accepted.metric == format!("{}/{}/{}", metric.workload, metric.point_id, metric.metric)
+/// Whether it is about that metric of the candidate, and of the change that was judged.
+fn is_about(accepted: &Acknowledgement, metric: &MetricVerdict, verdict: &Verdict) -> bool {
+    let candidate = &verdict.comparison.candidate;
+    accepted.applies
+        && accepted.metric == metric.metric
+        && accepted.case == CaseId::of(&metric.workload, &candidate.target, &candidate.variant)
+        && accepted.point.as_ref().is_none_or(|point| *point == metric.point_id)
 }
 
-/// What the acknowledgement of a metric did to it; nothing where it did not regress.
-fn effect_on(metric: &MetricVerdict) -> Option<Did> {
-    if metric.acknowledged.is_some() {
-        return Some(Did::Used);
+/// What it did to a metric that regressed and that it is about.
+fn effect_on(accepted: &Acknowledgement, metric: &MetricVerdict, verdict: &Verdict) -> Did {
+    let ratio = metric.change.as_ref().map_or(1.0, |change| change.ratio);
+    let worse = if metric.better == Better::Lower { ratio } else { 1.0 / ratio } - 1.0;
+    if metric.acknowledged.as_ref() == Some(&accepted.path) {
+        Did::Used
+    } else if accepted.expires <= verdict.judged_on {
+        Did::Expired
+    } else if worse > accepted.accepts {
+        Did::Beyond
+    } else {
+        Did::Used
     }
-    match metric.reason.as_ref()?.code.as_str() {
-        "beyond_acknowledgement" => Some(Did::Beyond),
-        "acknowledgement_expired" => Some(Did::Expired),
-        _ => None,
-    }
 }
 
-fn unused(is_over: bool) -> &'static str {
-    if is_over { "expired; nothing regressed that it was about" } else { "unused; nothing regressed that it is about" }
-}
-
-/// `used: ttft_ms_p99 of chat at c64 (12 %)`, for each thing that it did.
+/// The metrics that it did something to, as `ttft_ms_p99 of chat at c64 (12 %)`; where it did several things, each but the first by its word.
 fn in_words(effects: &[(Did, &MetricVerdict)]) -> String {
     let kinds = [Did::Beyond, Did::Expired, Did::Used].into_iter().filter_map(|kind| {
         let of_kind: Vec<_> = effects.iter().filter(|(did, _)| *did == kind).map(|(_, metric)| *metric).collect();
         let named: Vec<String> = of_kind.iter().take(MAX_METRICS).map(|metric| change_of(metric)).collect();
         let more = of_kind.len().saturating_sub(MAX_METRICS);
         let more = if more > 0 { format!(" and {}", counted(more as u64, "more metric")) } else { String::new() };
-        (!named.is_empty()).then(|| format!("{}: {}{more}", kind.as_str(), named.join(", ")))
+        let word =
+            if effects.first().is_some_and(|(first, _)| *first == kind) { String::new() } else { format!("{}: ", kind.as_str()) };
+        (!named.is_empty()).then(|| format!("{word}{}{more}", named.join(", ")))
     });
     kinds.collect::<Vec<_>>().join("; ")
 }

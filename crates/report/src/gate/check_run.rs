@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 
 use super::Report;
 use super::pieces::within;
+use super::row::Row;
+use crate::text::counted;
 
 /// What GitHub takes as a summary and as a text, in characters; bytes are never fewer.
 const MAX_OUTPUT: usize = 65_535;
@@ -39,8 +41,12 @@ impl Report {
 
     /// `Regressed, and it blocks: 1 of 12 metrics`: no name, because a title is shown in places that escape nothing.
     fn title(&self) -> String {
-        let same =
-            self.primary.iter().filter(|row| row.found.outcome == self.outcome && row.found.acknowledged.is_none()).count();
-        format!("{}: {same} of {}", self.headline(), crate::text::counted(self.primary.len() as u64, "metric"))
+        let is_such = |row: &&Row| row.found.outcome == self.outcome && row.found.acknowledged.is_none();
+        let metrics = counted(self.primary.len() as u64, "metric");
+        match (self.primary.iter().filter(is_such).count(), self.checks.iter().filter(|check| !check.passed).count()) {
+            (0, 0) => format!("{}: {metrics}", self.headline()),
+            (0, failed) => format!("{}: {} failed", self.headline(), counted(failed as u64, "check")),
+            (some, _) => format!("{}: {some} of {metrics}", self.headline()),
+        }
     }
 }

@@ -4,7 +4,7 @@
 
 use assay_manifest::{Better, Change, TrialPair};
 
-use super::row::Row;
+use super::row::{ABSENT, Row};
 use crate::html::axis::Axis;
 use crate::html::figure::{grid, labels};
 use crate::html::plot::{pc, px};
@@ -152,6 +152,16 @@ impl Scale {
     fn at(&self, value: f64) -> String {
         pc(self.axis.at(value))
     }
+
+    /// A text about no change, above or below it; beside it where the picture's edge is near.
+    fn label(&self, page: &mut Writer, y: &str, text: &str) {
+        let anchor = match self.axis.at(0.0) {
+            ..20.0 => "start",
+            80.0.. => "end",
+            _ => "middle",
+        };
+        page.leaf("text", &[("class", "side"), ("x", &self.at(0.0)), ("y", y), ("text-anchor", anchor)], text);
+    }
 }
 
 fn in_percent(ratio: f64) -> f64 {
@@ -176,11 +186,9 @@ fn effect(page: &mut Writer, row: &Row, budget: f64) {
             upright(page, "floor", &scale.at(end));
         }
         interval(page, &scale, change);
-        let label =
-            |page: &mut Writer, x: &str, y: &str, text: &str| page.leaf("text", &[("class", "side"), ("x", x), ("y", y)], text);
-        label(page, &scale.at(0.0), "13", &format!("budget {}", level(budget)));
+        scale.label(page, "13", &format!("budget {}", level(budget)));
         if scale.floor.is_some() {
-            label(page, &scale.at(0.0), "98", &format!("┆ floor {} ┆", row.floor));
+            scale.label(page, "98", &format!("┆ floor {} ┆", row.floor));
         }
     });
     page.element("div", &[("aria-hidden", "true")], |page| labels(page, &scale.axis));
@@ -242,13 +250,19 @@ fn data(page: &mut Writer, row: &Row) {
                         let [run, round] = [pair.run + 1, pair.index + 1].map(|number| number.to_string());
                         let [baseline, candidate] =
                             [pair.baseline, pair.candidate].map(|value| significant(row.unit.convert(value), None));
-                        let ratio = significant(pair.candidate / pair.baseline, None);
+                        let ratio = ratio_text(pair);
                         page.element("tr", &[], |page| cells(page, "td", &[&run, &round, &baseline, &candidate, &ratio]));
                     }
                 });
             });
         });
     });
+}
+
+/// The ratio of a pair; absent where there is none, because the baseline is 0.
+fn ratio_text(pair: &TrialPair) -> String {
+    let ratio = pair.candidate / pair.baseline;
+    if ratio.is_finite() { significant(ratio, None) } else { ABSENT.to_owned() }
 }
 
 fn cells(page: &mut Writer, tag: &'static str, texts: &[&str]) {

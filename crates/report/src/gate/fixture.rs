@@ -2,8 +2,9 @@
 //! unchanged one, and one that is reported only.
 
 use assay_manifest::{
-    Acknowledgement, Better, Change, Check, Comparison, Digest, FloorSource, GatePolicy, InputRef, Instant, Isolation, JudgedRun,
-    Kind, MetricVerdict, Name, NoiseFloor, Outcome, PairUnit, Placement, Reason, Role, RunId, Sequence, Side, TrialPair, Verdict,
+    Acknowledgement, Better, CaseId, Change, Check, Comparison, Digest, FloorSource, GatePolicy, InputRef, Instant, Isolation,
+    JudgedRun, Kind, MetricVerdict, Name, NoiseFloor, Outcome, PairUnit, Placement, Reason, Role, RunId, Sequence, Side,
+    TrialPair, Verdict,
 };
 
 use crate::SignedBy;
@@ -148,12 +149,16 @@ fn metrics() -> Vec<MetricVerdict> {
     ]
 }
 
-fn acknowledgement(metric: &str, accepts: f64, file: &str, expires: &str) -> Acknowledgement {
+fn acknowledgement(metric: &str, point: Option<&str>, accepts: f64, file: &str, expires: &str) -> Acknowledgement {
     Acknowledgement {
         path: format!("pipelines/acks/{file}.yaml"),
         digest: Digest::of(file.as_bytes()),
+        case: CaseId::of(&name("chat"), &name("vllm"), &name("patched")),
+        point: point.map(|point| point.parse().expect("a point")),
         metric: metric.to_owned(),
         accepts,
+        of: "pull request 17".to_owned(),
+        applies: true,
         reason: "answers are longer by design".to_owned(),
         approver: "perf-owners".to_owned(),
         expires: at(expires),
@@ -181,7 +186,9 @@ pub(crate) fn model() -> Model {
         summary: InputRef { kind: Kind::Summary, manifest: digest, bundle: digest },
         plan_digest: Digest::of(b"plan"),
         commit: Some("4f1c2d9e8b7a6f5e4d3c2b1a09f8e7d6c5b4a392".to_owned()),
-        files_digest: Digest::of(b"files"),
+        tree: "8d2b6c1f0e9a7b5c3d4e2f1a0b9c8d7e6f5a4b3c".to_owned(),
+        signers: vec!["ci".to_owned()],
+        established: true,
     };
     let side = |variant| Side { target: name("vllm"), variant: name(variant) };
     let regressed = "`ttft_ms_p99` of chat at c64 changed by +12.1 %, beyond the budget of 5.0 %";
@@ -200,6 +207,9 @@ pub(crate) fn model() -> Model {
             budget: 0.05,
             metrics: Vec::new(),
             block_on_inconclusive: false,
+            slo: true,
+            max_error_rate: Some(0.01),
+            max_output_drift: None,
         },
         comparison: Comparison {
             baseline: side("main"),
@@ -212,21 +222,24 @@ pub(crate) fn model() -> Model {
         unit: PairUnit::Pair,
         runs: vec![run],
         learned: Some(Digest::of(b"learned")),
-        sequence: Sequence { look: 2, earlier: vec![Digest::of(b"the first")] },
+        sequence: Sequence { subject: name("pr-17"), look: 2, earlier: vec![Digest::of(b"the first")] },
         judged_on: at("2026-11-20T12:00:00.000000000Z"),
         acknowledgements: vec![
-            acknowledgement("chat/c8/e2e_ms_p99", 0.10, "longer-answers", later),
-            acknowledgement("tpot_ms_p50", 0.08, "slower-decoding", later),
-            acknowledgement("itl_ms_p99", 0.02, "old", "2026-11-01T00:00:00.000000000Z"),
+            acknowledgement("e2e_ms_p99", Some("c8"), 0.10, "longer-answers", later),
+            acknowledgement("tpot_ms_p50", None, 0.08, "slower-decoding", later),
+            acknowledgement("itl_ms_p99", None, 0.02, "old", "2026-11-01T00:00:00.000000000Z"),
         ],
+        policy_changes: Vec::new(),
         differences: Vec::new(),
         checks: vec![Check {
             name: "validity".to_owned(),
             subject: "run pull-17-b".to_owned(),
             passed: true,
+            blocks: false,
             detail: "every planned trial counts".to_owned(),
         }],
         metrics: metrics(),
+        files: Vec::new(),
     };
     let signature = SignedBy {
         stage: Role::Gate,

@@ -26,7 +26,7 @@ struct Case {
 impl Report {
     /// The verdict as JUnit XML: a suite for each workload and one for the checks. A regression is a failure of the type `regression`, unless
     /// it is acknowledged. What is inconclusive is skipped, or a failure of the type `inconclusive` where the rules block on it. Metrics
-    /// that are reported only are skipped.
+    /// that are reported only are skipped. A check that blocks by itself is a failure of the type `check`.
     ///
     /// Properties of a case: `ratio`, `ci_low`, `ci_high` (candidate over baseline), `p` (one-sided, for the worse), `p_adjusted` (for the
     /// family), `q` (what this look may spend), `n` (pairs), `more_pairs`, `outcome`, `primary` and `acknowledged`; of a suite: `gate`,
@@ -108,12 +108,16 @@ impl Report {
 
     /// The checks, and that something was judged at all: a file without a test case reads as success.
     fn gate_cases(&self) -> Vec<Case> {
-        let failed = |kind: &'static str, message: String| {
-            if self.blocks { Result::Failed(kind, message) } else { Result::Skipped(message) }
+        let inconclusive = |message: String| {
+            if self.blocks_on_inconclusive { Result::Failed("inconclusive", message) } else { Result::Skipped(message) }
         };
         let mut cases: Vec<Case> = Vec::new();
         for check in &self.checks {
-            let result = if check.passed { Result::Passed } else { failed("check", check.detail.clone()) };
+            let result = match (check.passed, check.blocks) {
+                (true, _) => Result::Passed,
+                (false, true) => Result::Failed("check", check.detail.clone()),
+                (false, false) => inconclusive(check.detail.clone()),
+            };
             cases.push(Case {
                 class: format!("check.{}", check.name),
                 name: check.subject.clone(),
@@ -121,7 +125,7 @@ impl Report {
                 properties: Vec::new(),
             });
         }
-        let judged = if self.primary.is_empty() { failed("inconclusive", self.sentence.clone()) } else { Result::Passed };
+        let judged = if self.primary.is_empty() { inconclusive(self.sentence.clone()) } else { Result::Passed };
         let name = "something was judged".to_owned();
         cases.push(Case { class: "gate".to_owned(), name, result: judged, properties: Vec::new() });
         cases

@@ -75,11 +75,13 @@ impl Report {
     fn accepted_lines(&self) -> Vec<String> {
         let line = |one: &super::acceptance::Accepted| {
             format!(
-                "| {} | {} | {} | {} | {} | {} | {} | {} |\n",
+                "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n",
                 one.did.as_str(),
                 code(&one.metric),
+                escape(&one.place),
                 one.accepts,
                 prose(&one.effect),
+                escape(&one.of),
                 escape(&one.reason),
                 escape(&one.approver),
                 one.expires,
@@ -110,8 +112,8 @@ impl Report {
     }
 }
 
-const ACCEPTED: &str = "| | metric | accepts | what it did | why | approved by | until | file |\n\
-                        | --- | --- | ---: | --- | --- | --- | --- | --- |\n";
+const ACCEPTED: &str = "| | metric | at | accepts | what it did | of | why | approved by | until | file |\n\
+                        | --- | --- | --- | ---: | --- | --- | --- | --- | --- | --- |\n";
 const EARLIER: &str =
     "| | outcome | gate | look | commit | judged on | verdict |\n| ---: | --- | --- | ---: | --- | --- | --- |\n";
 

@@ -45,7 +45,9 @@ fn regressed(verdict: &Verdict, primary: &[Row]) -> String {
     let others = rows.count();
     let others =
         if others > 0 { format!(", and {} regressed too", counted(others as u64, "other metric")) } else { String::new() };
-    format!("{} changed by {}, beyond the budget of {}{others}", worst.name(), worst.change_text(), level(verdict.policy.budget))
+    let budget = level(verdict.policy.budget);
+    let not_accepted = in_brackets(&worst.reason);
+    format!("{} changed by {}, beyond the budget of {budget}{not_accepted}{others}", worst.name(), worst.change_text())
 }
 
 fn inconclusive(verdict: &Verdict, primary: &[Row]) -> String {
@@ -53,8 +55,11 @@ fn inconclusive(verdict: &Verdict, primary: &[Row]) -> String {
     let Some(first) = rows.next() else { return first_reason(verdict) };
     let others = rows.count();
     let others = if others > 0 { format!(", nor {}", counted(others as u64, "other metric")) } else { String::new() };
-    let why = if first.reason.is_empty() { String::new() } else { format!(" ({})", first.reason) };
-    format!("{} cannot be told{why}{others}", first.name())
+    format!("{} cannot be told{}{others}", first.name(), in_brackets(&first.reason))
+}
+
+fn in_brackets(why: &str) -> String {
+    if why.is_empty() { String::new() } else { format!(" ({why})") }
 }
 
 fn improved(primary: &[Row]) -> String {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use assay_manifest::{Comparison, JudgedRun, PairUnit, Placement, Side};
+use assay_manifest::{Comparison, Difference, JudgedRun, PairUnit, Placement, Side};
 
 use super::row::Row;
 use super::{Inputs, fine_print, short_commit};
@@ -17,7 +17,7 @@ const CONFOUNDED: &str = "confounded_with_placement";
 pub(crate) fn items(inputs: &Inputs<'_>, primary: &[Row]) -> Vec<StripItem> {
     let always =
         [compared(inputs), signed(inputs), pairs(inputs, primary), look(inputs), differences(inputs), confounding(inputs)];
-    always.into_iter().chain([checks(inputs), runs(inputs), rules(inputs)]).collect()
+    always.into_iter().chain([checks(inputs), runs(inputs), rules(inputs), own_rules(inputs)]).collect()
 }
 
 fn compared(inputs: &Inputs<'_>) -> StripItem {
@@ -70,7 +70,8 @@ fn look(inputs: &Inputs<'_>) -> StripItem {
     let (look, looks) = (verdict.sequence.look, verdict.policy.looks.len());
     let headline = if looks == 1 { "the only look".to_owned() } else { format!("{look} of {looks}") };
     let share = format!(
-        "it may spend {} of q = {}: {}",
+        "of {}; it may spend {} of q = {}: {}",
+        verdict.sequence.subject,
         level(fine_print::share_of_look(verdict)),
         level(verdict.policy.q),
         level(fine_print::q_of_look(verdict))
@@ -82,14 +83,17 @@ fn look(inputs: &Inputs<'_>) -> StripItem {
 
 fn differences(inputs: &Inputs<'_>) -> StripItem {
     let found = &inputs.verdict.differences;
-    let details = found.iter().map(|difference| {
-        clean(&format!("{}: baseline {}, candidate {}", difference.what, difference.baseline, difference.candidate))
-    });
     let headline = match found.len() {
         0 => "none besides the variable under test".to_owned(),
         some => format!("the sides differ in {} besides", counted(some as u64, "fact")),
     };
+    let details = found.iter().map(|difference| two_sides(difference, "baseline", "candidate"));
     StripItem::new("Differences", !found.is_empty(), headline, details.collect())
+}
+
+fn two_sides(difference: &Difference, one: &str, other: &str) -> String {
+    let Difference { what, baseline, candidate } = difference;
+    clean(&format!("{what}: {one} {baseline}, {other} {candidate}"))
 }
 
 /// Whether the machine could as well have made the difference. A verdict says so of metrics that changed only.
@@ -123,15 +127,16 @@ fn runs(inputs: &Inputs<'_>) -> StripItem {
     };
     let detail = |run: &JudgedRun| {
         let commit = run.commit.as_deref().map_or_else(|| "unknown".to_owned(), short_commit);
-        let doubt = if is_established(inputs, run) { "" } else { "; signers not established" };
-        format!("{}, commit {commit}{doubt}", run.run_id)
+        let doubt = if is_established(inputs, run) { "" } else { ", not established" };
+        let signers = if run.signers.is_empty() { "nobody".to_owned() } else { run.signers.join(", ") };
+        clean(&format!("{}, commit {commit}, signed by {signers}{doubt}", run.run_id))
     };
     StripItem::new("Runs", doubtful > 0, headline, runs.iter().map(detail).collect())
 }
 
 /// Whether it is known who signed a run.
 fn is_established(inputs: &Inputs<'_>, run: &JudgedRun) -> bool {
-    !inputs.unestablished.contains(&run.run_id)
+    run.established && !inputs.unestablished.contains(&run.run_id)
 }
 
 fn rules(inputs: &Inputs<'_>) -> StripItem {
@@ -141,7 +146,23 @@ fn rules(inputs: &Inputs<'_>) -> StripItem {
         Some(commit) => format!("`{}` at commit {}", policy.path, short_commit(commit)),
         None => format!("`{}`, read as a plain file", policy.path),
     };
-    let details = vec![clean(&from), clean(&policy.digest.to_string())];
+    let absolute = [
+        policy.slo.then(|| "SLOs have to be met".to_owned()),
+        policy.max_error_rate.map(|share| format!("at most {} of requests may fail", level(share))),
+        policy.max_output_drift.map(|share| format!("output lengths may differ by {}", level(share))),
+    ];
+    let details = [clean(&from), policy.digest.to_string()].into_iter().chain(absolute.into_iter().flatten()).collect();
     let headline = format!("budget {}, q {}, {blocks}", level(policy.budget), level(policy.q));
     StripItem::new("Rules", policy.commit.is_none(), headline, details)
+}
+
+/// Whether the candidate would have been judged otherwise by the rules that it brings: those have no say.
+fn own_rules(inputs: &Inputs<'_>) -> StripItem {
+    let changes = &inputs.verdict.policy_changes;
+    let headline = match changes.len() {
+        0 => "the candidate brings no other rules".to_owned(),
+        some => format!("the candidate's own rules differ in {}, and were not used", counted(some as u64, "fact")),
+    };
+    let details = changes.iter().map(|change| two_sides(change, "judged by", "its own"));
+    StripItem::new("Rule changes", !changes.is_empty(), headline, details.collect())
 }

@@ -95,16 +95,18 @@ fn number(page: &mut Writer, value: &str, beneath: &str) {
 
 /// The acknowledgements, and what each did.
 pub(crate) fn accepted(page: &mut Writer, accepted: &[Accepted]) {
-    let columns = ["", "metric", "accepts", "what it did", "why", "approved by", "until", "file"].map(|title| (title, false));
+    let columns =
+        ["", "metric", "at", "accepts", "what it did", "of", "why", "approved by", "until", "file"].map(|title| (title, false));
     table(page, &columns, |page| {
         for one in accepted.iter().take(MAX_ACCEPTED) {
             page.element("tr", &[], |page| {
                 let class = if matches!(one.did, Did::Beyond | Did::Expired) { "caution" } else { "" };
                 page.element("th", &[("scope", "row"), ("class", class)], |page| page.leaf("strong", &[], one.did.as_str()));
-                page.leaf("td", &[], &one.metric);
-                page.leaf("td", &[], &one.accepts);
+                for text in [&one.metric, &one.place, &one.accepts] {
+                    page.leaf("td", &[], text);
+                }
                 page.element("td", &[], |page| page.prose(&one.effect));
-                for text in [&one.reason, &one.approver, &one.expires, &one.path] {
+                for text in [&one.of, &one.reason, &one.approver, &one.expires, &one.path] {
                     page.leaf("td", &[], text);
                 }
             });

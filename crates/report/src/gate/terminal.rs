@@ -72,8 +72,12 @@ impl Screen {
         self.title("Acknowledgements");
         for one in accepted.iter().take(MAX_LINES) {
             let paint = if matches!(one.did, Did::Beyond | Did::Expired) { Paint::Caution } else { Paint::Plain };
-            self.paragraph(INDENT, &format!("`{}` accepts {} of `{}`: {}", one.path, one.accepts, one.metric, one.effect), paint);
-            let why = format!("{} (approved by {}, until {})", one.reason, one.approver, one.expires);
+            self.paragraph(
+                INDENT,
+                &format!("`{}` accepts {} of `{}`; {}: {}", one.path, one.accepts, one.metric, one.did.as_str(), one.effect),
+                paint,
+            );
+            let why = format!("{}; {}; {} (approved by {}, until {})", one.place, one.of, one.reason, one.approver, one.expires);
             self.paragraph("    ", &why, Paint::Faint);
         }
         self.more(accepted.len(), "acknowledgement");

@@ -1,6 +1,6 @@
 //! What holds of all renderings of a verdict together.
 
-use assay_manifest::{MetricVerdict, Outcome, Reason};
+use assay_manifest::{Acknowledgement, Difference, MetricVerdict, Outcome, Reason};
 use proptest::prelude::*;
 
 use super::fixture::{self, Model};
@@ -18,23 +18,25 @@ fn a_terminal_says_it_all() {
     regression passed as acknowledged; 13 to 14 pairs; the smallest change for the worse that every metric would have shown
     is 17 %.
 
-      Compared     vllm.patched against vllm.main
-                   what differs on purpose: runtime version
-      Signed       by ci, trusted by `trust/main.yaml`
-                   key SHA256:7Qm2
-    ! Pairs        13 to 14 of each metric, 1 missing
-                   the unit of inference is the adjacent pair of trials · both sides were up together · a pair is missing
-                   where a side has no valid trial, or no value
-      Look         2 of 3
-                   it may spend 30 % of q = 5 %: 1.5 % · 1 verdict of this sequence came before it
-      Differences  none besides the variable under test
-      Confounding  no change is explained by placement
-      Checks       the only check held
-      Runs         1 run judged
-                   pull-17-b, commit 4f1c2d9e8b7a
-      Rules        budget 5 %, q 5 %, inconclusive does not block
-                   `pipelines/pull-request.yaml` at commit 0a1b2c3d4e5f ·
-                   sha256:823412d1eacb67956220e532959f0104603057c88704863ca38e7cd188fda812
+      Compared      vllm.patched against vllm.main
+                    what differs on purpose: runtime version
+      Signed        by ci, trusted by `trust/main.yaml`
+                    key SHA256:7Qm2
+    ! Pairs         13 to 14 of each metric, 1 missing
+                    the unit of inference is the adjacent pair of trials · both sides were up together · a pair is missing
+                    where a side has no valid trial, or no value
+      Look          2 of 3
+                    of pr-17; it may spend 30 % of q = 5 %: 1.5 % · 1 verdict of this sequence came before it
+      Differences   none besides the variable under test
+      Confounding   no change is explained by placement
+      Checks        the only check held
+      Runs          1 run judged
+                    pull-17-b, commit 4f1c2d9e8b7a, signed by ci
+      Rules         budget 5 %, q 5 %, inconclusive does not block
+                    `pipelines/pull-request.yaml` at commit 0a1b2c3d4e5f ·
+                    sha256:823412d1eacb67956220e532959f0104603057c88704863ca38e7cd188fda812 · SLOs have to be met · at most
+                    1 % of requests may fail
+      Rule changes  the candidate brings no other rules
 
     Primary metrics
       metric               verdict        change          baseline  candidate     pairs  would  adjusted    floor
@@ -60,12 +62,15 @@ fn a_terminal_says_it_all() {
       chat at c64        beyond 4 × budget  [+33, +48]        ms         ms                          history
 
     Acknowledgements
-      `pipelines/acks/old.yaml` accepts 2 % of `itl_ms_p99`: expired; nothing regressed that it was about
-        answers are longer by design (approved by perf-owners, until 2026-11-01T00:00:00Z)
-      `pipelines/acks/longer-answers.yaml` accepts 10 % of `chat/c8/e2e_ms_p99`: used: `e2e_ms_p99` of chat at c8 (8.9 %)
-        answers are longer by design (approved by perf-owners, until 2027-01-01T00:00:00Z)
-      `pipelines/acks/slower-decoding.yaml` accepts 8 % of `tpot_ms_p50`: unused; nothing regressed that it is about
-        answers are longer by design (approved by perf-owners, until 2027-01-01T00:00:00Z)
+      `pipelines/acks/old.yaml` accepts 2 % of `itl_ms_p99`; expired: nothing regressed that it was about
+        chat.vllm.patched at every point; pull request 17; answers are longer by design (approved by perf-owners, until
+        2026-11-01T00:00:00Z)
+      `pipelines/acks/longer-answers.yaml` accepts 10 % of `e2e_ms_p99`; used: `e2e_ms_p99` of chat at c8 (8.9 %)
+        chat.vllm.patched at c8; pull request 17; answers are longer by design (approved by perf-owners, until
+        2027-01-01T00:00:00Z)
+      `pipelines/acks/slower-decoding.yaml` accepts 8 % of `tpot_ms_p50`; unused: nothing regressed that it is about
+        chat.vllm.patched at every point; pull request 17; answers are longer by design (approved by perf-owners, until
+        2027-01-01T00:00:00Z)
 
     Earlier verdicts of this pull request
       1. pull-request inconclusive, look 1, commit 000000000000, 2026-11-19T09:30:00Z
@@ -109,12 +114,13 @@ fn a_comment_says_what_changed_and_where_the_evidence_is() {
     | Compared | vllm.patched against vllm.main | what differs on purpose: runtime version |
     | Signed | by ci, trusted by `trust/main.yaml` | key SHA256:7Qm2 |
     | Pairs | ⚠ 13 to 14 of each metric, 1 missing | the unit of inference is the adjacent pair of trials<br>both sides were up together<br>a pair is missing where a side has no valid trial, or no value |
-    | Look | 2 of 3 | it may spend 30 % of q = 5 %: 1.5 %<br>1 verdict of this sequence came before it |
+    | Look | 2 of 3 | of pr-17; it may spend 30 % of q = 5 %: 1.5 %<br>1 verdict of this sequence came before it |
     | Differences | none besides the variable under test |  |
     | Confounding | no change is explained by placement |  |
     | Checks | the only check held |  |
-    | Runs | 1 run judged | pull-17-b, commit 4f1c2d9e8b7a |
-    | Rules | budget 5 %, q 5 %, inconclusive does not block | `pipelines/pull-request.yaml` at commit 0a1b2c3d4e5f<br>sha256:823412d1eacb67956220e532959f0104603057c88704863ca38e7cd188fda812 |
+    | Runs | 1 run judged | pull-17-b, commit 4f1c2d9e8b7a, signed by ci |
+    | Rules | budget 5 %, q 5 %, inconclusive does not block | `pipelines/pull-request.yaml` at commit 0a1b2c3d4e5f<br>sha256:823412d1eacb67956220e532959f0104603057c88704863ca38e7cd188fda812<br>SLOs have to be met<br>at most 1 % of requests may fail |
+    | Rule changes | the candidate brings no other rules |  |
 
     ### Where the evidence is
 
@@ -143,11 +149,11 @@ fn a_comment_says_what_changed_and_where_the_evidence_is() {
 
     <details><summary>Acknowledgements (3)</summary>
 
-    | | metric | accepts | what it did | why | approved by | until | file |
-    | --- | --- | ---: | --- | --- | --- | --- | --- |
-    | expired | `itl_ms_p99` | 2 % | expired; nothing regressed that it was about | answers are longer by design | perf-owners | 2026-11-01T00:00:00Z | `pipelines/acks/old.yaml` |
-    | used | `chat/c8/e2e_ms_p99` | 10 % | used: `e2e_ms_p99` of chat at c8 (8.9 %) | answers are longer by design | perf-owners | 2027-01-01T00:00:00Z | `pipelines/acks/longer-answers.yaml` |
-    | unused | `tpot_ms_p50` | 8 % | unused; nothing regressed that it is about | answers are longer by design | perf-owners | 2027-01-01T00:00:00Z | `pipelines/acks/slower-decoding.yaml` |
+    | | metric | at | accepts | what it did | of | why | approved by | until | file |
+    | --- | --- | --- | ---: | --- | --- | --- | --- | --- | --- |
+    | expired | `itl_ms_p99` | chat.vllm.patched at every point | 2 % | nothing regressed that it was about | pull request 17 | answers are longer by design | perf-owners | 2026-11-01T00:00:00Z | `pipelines/acks/old.yaml` |
+    | used | `e2e_ms_p99` | chat.vllm.patched at c8 | 10 % | `e2e_ms_p99` of chat at c8 (8.9 %) | pull request 17 | answers are longer by design | perf-owners | 2027-01-01T00:00:00Z | `pipelines/acks/longer-answers.yaml` |
+    | unused | `tpot_ms_p50` | chat.vllm.patched at every point | 8 % | nothing regressed that it is about | pull request 17 | answers are longer by design | perf-owners | 2027-01-01T00:00:00Z | `pipelines/acks/slower-decoding.yaml` |
 
     </details>
 
@@ -255,7 +261,22 @@ fn a_failed_check_is_the_reason_where_no_metric_is() {
     let report = model.report();
     insta::assert_snapshot!(report.sentence(), @"Inconclusive, which does not block: run pull-17-b: some planned trials have no valid attempt; 14 pairs; the smallest change for the worse that every metric would have shown is 6.6 %.");
     assert!(report.junit().contains("<testcase classname=\"check.validity\" name=\"run pull-17-b\"><skipped"));
-    assert!(report.terminal(100, false).contains("! Checks       1 of 1 check failed"));
+    assert!(report.terminal(100, false).contains("! Checks        1 of 1 check failed"));
+}
+
+#[test]
+fn a_check_that_blocks_by_itself_fails() {
+    let mut model = fixture::model();
+    model.come_to(Outcome::Regressed, &[Outcome::Unchanged]);
+    let check = &mut model.verdict.checks[0];
+    (check.passed, check.blocks, check.detail) = (false, true, "2.1 % of requests failed; 1 % may".to_owned());
+    model.verdict.reasons = vec![Reason::new("error_rate", "chat at c64: 2.1 % of requests failed; 1 % may")];
+    let report = model.report();
+    insta::assert_snapshot!(report.sentence(), @"Regressed, and it blocks: chat at c64: 2.1 % of requests failed; 1 % may; 14 pairs; the smallest change for the worse that every metric would have shown is 6.6 %.");
+    assert!(report.junit().contains("<failure type=\"check\""));
+    let check = report.check_run();
+    assert_eq!(check["conclusion"], "failure");
+    assert_eq!(check["output"]["title"], "Regressed, and it blocks: 1 check failed");
 }
 
 #[test]
@@ -294,15 +315,20 @@ fn an_acknowledged_regression_passes_and_is_told() {
 #[test]
 fn an_acknowledgement_that_did_not_suffice_says_why() {
     let mut model = fixture::model();
-    let metric = model.metric("e2e_ms_p99");
-    metric.acknowledged = None;
-    metric.reason = Some(Reason::new("beyond_acknowledgement", "`a.yaml` accepts 5.0 %, and this is 8.9 %"));
+    model.metric("e2e_ms_p99").acknowledged = None;
+    let like = |model: &Model| model.verdict.acknowledgements[0].clone();
+    model.verdict.acknowledgements[0].accepts = 0.05;
+    let expired = Acknowledgement { expires: model.verdict.judged_on, accepts: 0.5, ..like(&model) };
+    let elsewhere = Acknowledgement { applies: false, ..like(&model) };
+    model.verdict.acknowledgements.extend([expired, elsewhere]);
     let report = model.report();
-    let effects: Vec<_> = report.accepted.iter().map(|one| one.effect.as_str()).collect();
+    let effects: Vec<_> = report.accepted.iter().map(|one| format!("{}: {}", one.did.as_str(), one.effect)).collect();
     insta::assert_snapshot!(effects.join("\n"), @r"
     beyond: `e2e_ms_p99` of chat at c8 (8.9 %)
-    expired; nothing regressed that it was about
-    unused; nothing regressed that it is about
+    expired: nothing regressed that it was about
+    expired: `e2e_ms_p99` of chat at c8 (8.9 %)
+    unused: nothing regressed that it is about
+    of another change: what was judged is another change
     ");
 }
 
@@ -317,10 +343,10 @@ fn the_strip_stops_a_careful_reader_where_it_should() {
     model.unestablished = vec![model.verdict.runs[0].run_id.clone()];
     model.verdict.policy.commit = None;
     let fact = |text: &str| text.to_owned();
-    model.verdict.differences =
-        vec![assay_manifest::Difference { what: fact("driver"), baseline: fact("570"), candidate: fact("575") }];
+    model.verdict.differences = vec![Difference { what: fact("driver"), baseline: fact("570"), candidate: fact("575") }];
+    model.verdict.policy_changes = vec![Difference { what: fact("budget"), baseline: fact("5 %"), candidate: fact("50 %") }];
     model.metric("itl_ms_p99").reason = Some(Reason::new("confounded_with_placement", "the sides ran on different hosts"));
-    assert_eq!(cautions(&model), ["Signed", "Pairs", "Differences", "Confounding", "Runs", "Rules"]);
+    assert_eq!(cautions(&model), ["Signed", "Pairs", "Differences", "Confounding", "Runs", "Rules", "Rule changes"]);
 }
 
 #[test]
@@ -392,6 +418,23 @@ fn both_sides_are_told_by_shape_and_every_picture_says_what_it_shows() {
 }
 
 #[test]
+fn a_pair_without_a_ratio_is_shown_without_one() {
+    let mut model = fixture::model();
+    let metric = model.metric("itl_ms_p99");
+    metric.change = None;
+    metric.floor = None;
+    for pair in &mut metric.pairs {
+        (pair.baseline, pair.candidate) = (0.0, 0.0);
+    }
+    let html = model.report().html();
+    check_balance(&html).expect("well formed");
+    assert!(html.contains("There is no ratio to hold against the budget."));
+    assert!(!html.contains("NaN") && !html.contains("inf<"));
+    model.metric("itl_ms_p99").pairs.clear();
+    assert!(model.report().html().contains("No pair has a value on both sides, so there is nothing to draw."));
+}
+
+#[test]
 fn many_pairs_are_thinned_and_not_joined() {
     let mut model = fixture::model();
     let pairs = &mut model.metric("itl_ms_p99").pairs;
@@ -425,6 +468,20 @@ fn a_thousand_metrics_keep_every_size() {
 }
 
 #[test]
+fn texts_of_any_length_keep_every_size() {
+    let mut model = fixture::many(1_000);
+    for metric in &mut model.verdict.metrics {
+        metric.metric = "'".repeat(10_000);
+        metric.reason = Some(Reason::new("underpowered", "@'".repeat(10_000)));
+    }
+    let report = model.report();
+    assert!(report.html().len() < 2_000_000, "{}", report.html().len());
+    let comment = report.markdown(LIMIT);
+    assert!(comment.len() <= LIMIT && comment.contains("assay gate --replay"), "{}", comment.len());
+    assert!(report.terminal(100, false).len() < 300_000, "{}", report.terminal(100, false).len());
+}
+
+#[test]
 fn a_limit_too_small_for_the_sentence_still_says_the_outcome() {
     let report = fixture::model().report();
     assert_eq!(report.markdown(9), "Regressed");
@@ -445,10 +502,14 @@ fn infected(text: &str) -> Model {
     verdict.comparison.other = Some(own());
     for run in &mut verdict.runs {
         run.commit = Some(own());
+        run.tree = own();
+        run.signers = vec![own()];
     }
-    verdict.differences = vec![assay_manifest::Difference { what: own(), baseline: own(), candidate: own() }];
+    verdict.differences = vec![Difference { what: own(), baseline: own(), candidate: own() }];
+    verdict.policy_changes = verdict.differences.clone();
     for accepted in &mut verdict.acknowledgements {
-        (accepted.path, accepted.metric, accepted.reason, accepted.approver) = (own(), own(), own(), own());
+        (accepted.path, accepted.metric, accepted.of) = (own(), own(), own());
+        (accepted.reason, accepted.approver) = (own(), own());
     }
     for check in &mut verdict.checks {
         (check.name, check.subject, check.detail, check.passed) = (own(), own(), own(), false);
