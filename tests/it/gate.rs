@@ -15,7 +15,7 @@ use crate::support::{Fixture, Ran, files_under, script, write_file};
 const SCRIPT: &str = r#"n=$(cat "$COUNT" 2>/dev/null || echo 0)
 n=$((n + 1))
 echo "$n" > "$COUNT"
-draw() { echo $((((n * 7919 + SEED * 104729 + $1 * 15485863) * 1103515245 + 12345) % 2147483648 / 65536 % 2001 - 1000)); }
+draw() { echo $((((n * 7919 + SEED * 104729 + $1 * 31) * 1103515245 + 12345) % 2147483648 / 65536 % 2001 - 1000)); }
 value() { v=$(($1 * (1000 + $2))); echo $((v + v / 1000 * NOISE / 1000 * $(draw "$1"))); }
 echo "{\"name\": \"answer\", \"component\": \"fixture\", \"@parameters\": {}, \"@result\": {\"p50_us\": $(value 1000 "$SLOW"), \"p99_us\": $(value 4000 "$SLOW99")}}""#;
 
@@ -180,7 +180,9 @@ fn an_acknowledgement_of_the_target_branch_lets_one_metric_of_one_pull_request_p
     assert_eq!(accepted["reasons"].as_array().map(Vec::len), Some(1));
     let other = verdict(fixture, "slow", 41, "accepting", 40);
     assert_eq!((&other["acknowledgements"][0]["applies"], other["reasons"].as_array().map(Vec::len)), (&json!(false), Some(2)));
+    // What people accept is no evidence: the same look is decided again with what they accept now.
     let expired = verdict(fixture, "slow", 40, "expired", 40);
+    assert_eq!((&expired["sequence"]["look"], expired["sequence"]["earlier"].as_array().map(Vec::len)), (&json!(1), Some(1)));
     assert_eq!(expired["metrics"][0]["reason"]["code"], "acknowledgement_expired");
 }
 
@@ -190,7 +192,7 @@ fn judging_again_is_no_free_draw() {
     let first = verdict(fixture, "same", 6, "main", 0);
     assert_eq!((&first["sequence"]["look"], first["metrics"][0]["pairs"].as_array().map(Vec::len)), (&json!(1), Some(8)));
     let again = gate(fixture, "same", 6, &["--baseline", "main"]).success();
-    assert!(again.stderr.contains("run `same` was judged before: verdict 1 about `pr-6` stands"), "{}", again.stderr);
+    assert!(again.stderr.contains("run `same` was judged before\nverdict 1 about `pr-6` stands"), "{}", again.stderr);
     run(fixture, "same", "same-again", "main");
     let second = verdict(fixture, "same-again", 6, "main", 0);
     assert_eq!((&second["sequence"]["look"], second["metrics"][0]["pairs"].as_array().map(Vec::len)), (&json!(2), Some(16)));
@@ -198,7 +200,7 @@ fn judging_again_is_no_free_draw() {
     // The third look of two: the last verdict stands, and the run is not judged.
     run(fixture, "same", "same-at-last", "main");
     let third = gate(fixture, "same-at-last", 6, &["--baseline", "main"]).success();
-    assert!(third.stderr.contains("verdict 2 about `pr-6` stands, and run `same-at-last` is not judged"), "{}", third.stderr);
+    assert!(third.stderr.contains("run `same-at-last` is not judged\nverdict 2 about `pr-6` stands"), "{}", third.stderr);
     // A removed verdict would hide what was spent.
     let verdicts = fixture.store().join("gates/pr-6");
     fs::remove_file(verdicts.join("000001")).expect("removed");
@@ -216,6 +218,14 @@ fn a_verdict_is_decided_again_to_the_byte() {
     let file = folder.join("latency/verdict.json");
     let replay = |name: &str| fixture.assay(&["gate", "--replay", name]);
     insta::assert_snapshot!(fixture.shown(&replay(&file.display().to_string())), @r"
+    exit code 0
+    ----- stdout -----
+    verdict sha256:[DIGEST]
+      ok  signed by local-gate
+      ok  1 run verified
+      ok  1 file of rules
+      ok  decided again: regressed, with the same bytes
+    ----- stderr: nothing -----
     ");
     let bytes = fs::read(&file).expect("a verdict");
     let text = String::from_utf8(bytes.clone()).expect("JSON");

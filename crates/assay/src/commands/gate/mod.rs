@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use assay_envelope::{TestResult, Trust};
 use assay_gate::{Question, judge};
-use assay_manifest::{Digest, InputRef, Instant, Manifest, Name, Outcome, Role, Sequence};
+use assay_manifest::{Acknowledgement, Digest, InputRef, Manifest, Name, Outcome, Role, RunId, Sequence, Verdict};
 use assay_runner::{Config, KeyRing, LocalKeys};
 use assay_spec as spec;
 use assay_stage::{Clock, Exit, Failure, seal_with};
@@ -78,6 +78,15 @@ struct Asked<'a> {
     subject: &'a Name,
     place: &'a Where,
     unestablished: bool,
+}
+
+/// Which runs are judged, and as which look.
+struct Draw {
+    /// Those of the verdict before.
+    runs: Vec<RunId>,
+    look: u32,
+    /// Whether the candidate's trials are new evidence.
+    is_new: bool,
 }
 
 /// A gate's verdict, and all that there are about the same subject, oldest first.
@@ -186,11 +195,16 @@ impl Asked<'_> {
         for _ in 0..MAX_TRIES {
             let mut all = verdicts_about(store, self.subject, &trust)?;
             let earlier = self.of_this_sequence(&all)?;
-            if let Some(standing) = self.standing(&earlier)? {
-                return Ok(self.decided(standing, all));
+            let acknowledgements = self.acknowledgements()?;
+            let draw = self.draw(&earlier)?;
+            if let Some(standing) =
+                earlier.last().filter(|last| !draw.is_new && accepts_the_same(last.verdict(), &acknowledgements))
+            {
+                output::talk(format!("verdict {} about `{}` stands", standing.number, self.subject));
+                return Ok(self.decided(standing.clone(), all));
             }
             let number = all.last().map_or(1, |last| last.number + 1);
-            let reference = self.judge(&earlier, store, keys)?;
+            let reference = self.judge(&earlier, &draw, acknowledgements, store, keys)?;
             if append(store, self.subject, number, reference)? {
                 all = verdicts_about(store, self.subject, &trust)?;
                 let verdict = all.iter().find(|known| known.reference == reference).cloned();
@@ -220,45 +234,60 @@ impl Asked<'_> {
         Ok(all.iter().filter(same).cloned().collect())
     }
 
-    /// The verdict that stands: of this very run, or the last one where no look is left.
-    fn standing(&self, earlier: &[Known]) -> Result<Option<Known>, Failure> {
-        let summary = self.candidate.summary()?;
-        let run = self.candidate.run_id();
-        if let Some(known) = earlier.iter().find(|known| known.has_judged(run, &summary)) {
-            output::talk(format!("run `{run}` was judged before: verdict {} about `{}` stands", known.number, self.subject));
-            return Ok(Some(known.clone()));
+    /// Which runs are judged, as which look.
+    fn draw(&self, earlier: &[Known]) -> Result<Draw, Failure> {
+        let (run, looks) = (self.candidate.run_id(), self.gate.looks.len());
+        let Some(last) = earlier.last().map(Known::verdict) else {
+            return Ok(Draw { runs: Vec::new(), look: 1, is_new: true });
+        };
+        let runs: Vec<RunId> = last.runs.iter().map(|judged| judged.run_id.clone()).collect();
+        let look = last.sequence.look;
+        if runs.contains(run) {
+            output::talk(format!("run `{run}` was judged before"));
+            return Ok(Draw { runs, look, is_new: false });
         }
-        let Some(last) = earlier.last().filter(|_| earlier.len() >= self.gate.looks.len()) else { return Ok(None) };
-        let text = format!(
-            "the gate `{}` allows {} of this tree, and had {}: verdict {} about `{}` stands, and run `{run}` is not judged",
-            self.gate.name,
-            assay_report::counted(self.gate.looks.len() as u64, "look"),
-            if earlier.len() == 1 { "it".to_owned() } else { "them".to_owned() },
-            last.number,
-            self.subject,
-        );
-        output::talk(text);
-        Ok(Some(last.clone()))
+        if look as usize >= looks {
+            let allowed = assay_report::counted(looks as u64, "look");
+            let had = if looks == 1 { "it" } else { "them" };
+            output::talk(format!("`{}` allows {allowed} at this tree, and had {had}: run `{run}` is not judged", self.gate.name));
+            return Ok(Draw { runs, look, is_new: false });
+        }
+        Ok(Draw { runs, look: look + 1, is_new: true })
     }
 
-    fn judge(&self, earlier: &[Known], store: &Store, keys: &KeyRing) -> Result<InputRef, Failure> {
+    fn acknowledgements(&self) -> Result<Vec<Acknowledgement>, Failure> {
+        let about = About { subject: self.subject, commit: self.candidate.commit() };
+        self.rules.acknowledgements(&|_, accepted| about.is_of(accepted))
+    }
+
+    fn judge(
+        &self,
+        earlier: &[Known],
+        draw: &Draw,
+        acknowledgements: Vec<Acknowledgement>,
+        store: &Store,
+        keys: &KeyRing,
+    ) -> Result<InputRef, Failure> {
         let mut evidence = Vec::new();
-        for judged in earlier.last().iter().flat_map(|known| &known.verdict().runs) {
-            evidence.push(Evidence::open(self.place, judged.run_id.as_str(), self.unestablished)?);
+        for run in draw.runs.iter().filter(|run| *run != self.candidate.run_id()) {
+            evidence.push(Evidence::open(self.place, run.as_str(), self.unestablished)?);
         }
         let mut runs = evidence.iter().map(Evidence::as_run).collect::<Result<Vec<_>, _>>()?;
-        runs.push(self.candidate.as_run()?);
-        let about = About { subject: self.subject, commit: self.candidate.commit() };
+        if draw.is_new {
+            runs.push(self.candidate.as_run()?);
+        } else if let Some(place) = draw.runs.iter().position(|run| run == self.candidate.run_id()) {
+            runs.insert(place, self.candidate.as_run()?);
+        }
         let question = Question {
             gate: &self.gate.name,
             policy: self.rules.policy(&self.gate),
             sequence: Sequence {
                 subject: self.subject.clone(),
-                look: u32::try_from(earlier.len()).unwrap_or(u32::MAX).saturating_add(1),
+                look: draw.look,
                 earlier: earlier.iter().map(|known| known.reference.manifest).collect(),
             },
-            acknowledgements: self.rules.acknowledgements(&|_, accepted| about.is_of(accepted))?,
-            judged_on: judged_on(),
+            acknowledgements,
+            judged_on: Clock.now(),
             learned: None,
             policy_changes: self.policy_changes()?,
             files: self.rules.files().map(rules::RuleFile::artifact).collect(),
@@ -286,13 +315,16 @@ fn policy_changes(rules: &Rules, gate: &spec::Gate, candidate: &Evidence) -> Res
     Ok(changes(gate, gates(&own)?.iter().find(|own| own.name == gate.name)))
 }
 
-/// The date that expiries are compared with.
-fn judged_on() -> Instant {
-    Clock.now()
+/// Whether a verdict was made with these acknowledgements, and each of them expires no earlier than it did then: what people accept is no
+/// evidence, so the same evidence is decided again with it.
+fn accepts_the_same(verdict: &Verdict, now: &[Acknowledgement]) -> bool {
+    let today = Clock.now();
+    let expired_since = |accepted: &Acknowledgement| verdict.judged_on < accepted.expires && accepted.expires <= today;
+    verdict.acknowledgements == now && !now.iter().any(expired_since)
 }
 
 /// The verdict as a manifest: made from the Summaries of its runs and the verdicts before it.
-fn manifest_of(question: &Question<'_>, earlier: Vec<InputRef>) -> Result<Manifest<assay_manifest::Verdict>, Failure> {
+fn manifest_of(question: &Question<'_>, earlier: Vec<InputRef>) -> Result<Manifest<Verdict>, Failure> {
     let verdict = judge(question).map_err(|refusal| {
         Failure::usage("not_judged", refusal.to_string()).hint("see `comparison` and `gates` of the pipeline")
     })?;

@@ -55,7 +55,7 @@ pub(crate) fn replay(name: &str, place: &Where) -> Result<Exit, Failure> {
     let count = |count: usize, what: &str| assay_report::counted(count as u64, what);
     output::line(format!("  ok  {} verified", count(verdict.runs.len(), "run")));
     output::line(format!("  ok  {} of rules", count(verdict.files.len(), "file")));
-    output::line(format!("  ok  decided again: {}, with the same {} bytes", verdict.outcome, now.len()));
+    output::line(format!("  ok  decided again: {}, with the same bytes", verdict.outcome));
     Ok(Exit::Done)
 }
 

@@ -1,7 +1,7 @@
 //! The verdicts about one subject, such as a pull request: found in the store, in one order, none of them ever replaced.
 
 use assay_envelope::{Expect, MAX_BUNDLE_BYTES, PublicKey, Trust, TrustedSigner, verify};
-use assay_manifest::{Body as _, Digest, InputRef, Kind, MAX_MANIFEST_BYTES, Manifest, Name, Role, RunId, Verdict};
+use assay_manifest::{Body as _, Digest, InputRef, Kind, MAX_MANIFEST_BYTES, Manifest, Name, Role, Verdict};
 use assay_stage::{Accepted, Failure, Layout};
 use assay_store::{Created, Store};
 
@@ -21,11 +21,6 @@ pub(crate) struct Known {
 impl Known {
     pub(crate) fn verdict(&self) -> &Verdict {
         &self.manifest.body
-    }
-
-    /// Whether it judged this run, alone or with others.
-    pub(crate) fn has_judged(&self, run: &RunId, summary: &InputRef) -> bool {
-        self.verdict().runs.iter().any(|judged| judged.run_id == *run && judged.summary == *summary)
     }
 }
 
