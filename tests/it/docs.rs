@@ -127,6 +127,21 @@ fn benchmarking_an_endpoint_is_followed_to_its_end() {
     assert_eq!(fixture.leftovers(), [""; 0]);
 }
 
+/// The page's commands say themselves with which exit code a gate ends.
+#[test]
+fn gating_is_followed_to_its_end() {
+    let fixture = Fixture::new();
+    let mut reader = Reader::new(&fixture);
+    let blocks = blocks(include_str!("../../docs/gates.md"));
+    assert!(blocks.len() >= 7, "the page has its steps");
+    for block in &blocks {
+        reader.follow(block);
+    }
+    assert!(reader.folder.join("my-gate/verdicts/latency/report.html").is_file());
+    drop(reader);
+    assert_eq!(fixture.leftovers(), [""; 0]);
+}
+
 /// Only the port is another than the page's here too.
 #[test]
 fn stores_are_served_and_fetched_as_the_page_says() {

@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 
+use crate::stand_in::{Identity, StandIn};
 use crate::support::{Fixture, Ran, files_under, script, write_file};
 
 /// Draws two numbers of -1000 to 1000 from a count, and reports a median and a tail of 1,000 and 4,000 ms, changed and stirred as the
@@ -263,4 +264,50 @@ fn what_cannot_be_judged_is_named() {
     let (before, _) = text.split_once("  gates:").expect("gates");
     write_file(&empty, before.as_bytes());
     gate(fixture, "same", 9, &["--policy", &empty.display().to_string()]).refuses(2, "no_gate");
+}
+
+/// What a forge's token may be: it must not be seen anywhere.
+const TOKEN: &str = "ghs_0123456789abcdef";
+
+/// Somebody who opens a pull request.
+const AUTHOR: Identity = Identity::User("somebody");
+
+#[test]
+fn a_verdict_is_posted_once_and_edited_in_place() {
+    let fixture = judged();
+    let forge = StandIn::start(Identity::Workflow);
+    forge.accept_only(TOKEN);
+    let commit = "5".repeat(40);
+    let pull = forge.pull_at(AUTHOR, &commit);
+    let folder = fixture.root().join("posted");
+    let said = |arguments: &[&str]| {
+        let mut command = fixture.command(&crate::support::binary("assay"));
+        command.args(["forge"]).args(arguments).args(["--repository", "example/project", "--api", &forge.url()]);
+        let ran = Ran::of(command.env("ASSAY_FORGE_TOKEN", TOKEN).output().expect("it runs"));
+        assert!(!ran.stdout.contains(TOKEN) && !ran.stderr.contains(TOKEN));
+        ran
+    };
+    let found = said(&["pull", "--commit", &commit]).success();
+    assert_eq!(found.stdout.trim(), pull.to_string());
+    let post = |baseline: &str| {
+        gate(fixture, "slow", 40, &["--baseline", baseline, "--to", &folder.display().to_string()]);
+        let [comment, check] = ["comment.md", "check.json"].map(|name| folder.join("latency").join(name).display().to_string());
+        said(&["post", "--pull", &pull.to_string(), "--comment", &comment, "--commit", &commit, "--check", &check])
+            .success()
+            .stdout
+    };
+    let kinds =
+        |said: &str| said.lines().map(|line| line.split_whitespace().take(2).collect::<Vec<_>>().join(" ")).collect::<Vec<_>>();
+    assert_eq!(kinds(&post("main")), ["comment created", "check created"]);
+    assert_eq!(kinds(&post("main")), ["comment unchanged", "check unchanged"]);
+    assert_eq!(kinds(&post("accepting")), ["comment updated", "check updated"]);
+    let [(author, comment)] = forge.comments(pull).try_into().expect("one comment");
+    assert_eq!(author, "github-actions[bot]");
+    assert!(comment.starts_with("<!-- assay:gate -->") && comment.contains("acknowledged"), "{comment}");
+    let checks = forge.checks();
+    assert_eq!((checks.len(), &checks[0]["conclusion"], &checks[0]["head_sha"]), (1, &json!("failure"), &json!(commit)));
+    assert_eq!(said(&["pull", "--commit", &"6".repeat(40)]).exits(30).error().as_deref(), Some("forge"));
+    let without =
+        fixture.assay(&["forge", "pull", "--repository", "example/project", "--api", &forge.url(), "--commit", &commit]);
+    without.refuses(2, "no_token");
 }

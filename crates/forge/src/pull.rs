@@ -24,7 +24,8 @@ impl Forge {
     /// Who runs a workflow for a fork learns only the commit. Nothing that its author wrote is asked: the forge itself knows.
     pub fn pull_of(&self, repository: &Repository, commit: &CommitSha) -> Result<u64, ForgeError> {
         let about = About { what: format!("the pull request of `{commit}`"), permission: "pull-requests: read" };
-        let path = format!("/repos/{repository}/commits/{commit}/pulls?per_page=100");
+        // The list by commit leaves out commits of forks, so all open ones are asked for theirs.
+        let path = format!("/repos/{repository}/pulls?state=open&sort=updated&direction=desc&per_page=100");
         let commit = commit.to_string();
         let mut numbers = Vec::new();
         self.search(&path, &about, |page: Vec<Listed>| {

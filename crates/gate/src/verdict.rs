@@ -269,7 +269,7 @@ fn reason(why: Why, judged: &Judged, rules: &Rules) -> Reason {
     let must_find = percent(2.0 * rules.budget);
     match why {
         Why::NotComparable => {
-            Reason::new("not_comparable", "no pair has a value above zero on both sides, so there is no ratio to judge")
+            Reason::new("not_comparable", "not every pair has a value above zero on both sides, so there is no ratio to judge")
         }
         Why::Underpowered => {
             let found = judged.detectable.map_or_else(

@@ -23,6 +23,7 @@ mod unit;
 pub use assay_manifest::Address;
 pub use inputs::{Inputs, SignedBy, Verified};
 pub use lineage::shell_word;
+pub use markdown::escape as escape_markdown;
 pub use model::{Report, commonest_reason, none_counts};
 pub use number::{bytes, duration, percent, significant};
 pub use text::counted;

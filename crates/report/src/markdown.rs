@@ -34,7 +34,7 @@ impl Report {
 const BREAK: &str = "&#8203;";
 
 /// `text` as plain text of Markdown: every character that could begin markup is escaped.
-pub(crate) fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();
     while let Some(character) = rest.next() {

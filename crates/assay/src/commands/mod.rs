@@ -12,6 +12,7 @@ mod fetch;
 mod forge;
 mod gate;
 mod generate;
+mod init;
 mod keys;
 mod lay;
 mod logs;
@@ -74,6 +75,8 @@ pub(crate) enum Command {
     Bootstrap(bootstrap::Bootstrap),
     /// Commit a run's published folder to a branch, which only grows
     Push(push::Push),
+    /// Write the workflows that gate pull requests into a repository
+    Init(init::Init),
     /// Check definitions: all problems of all files in one go
     Validate(validate::Validate),
     /// Show what a pipeline would run: cases, points, trials and how long
@@ -121,6 +124,7 @@ impl Command {
             Self::Render(command) => command.run(),
             Self::Bootstrap(command) => command.run(),
             Self::Push(command) => command.run(),
+            Self::Init(command) => command.run(),
             Self::Validate(command) => command.run(),
             Self::Plan(command) => command.run(),
             Self::Runs(command) => command.run(),

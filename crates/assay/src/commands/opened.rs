@@ -49,16 +49,20 @@ impl Where {
     /// established.
     pub(crate) fn open_of_strangers(&self, run_id: &RunId) -> Result<Opened, Failure> {
         match self.open(run_id.as_str()) {
-            Err(failure) if failure.code == "unknown_key" && self.trust.is_empty() => {}
-            opened => return opened,
+            Err(failure) if failure.code == "unknown_key" && self.trust.is_empty() => self.open_unestablished(run_id),
+            opened => opened,
         }
+    }
+
+    /// The run as one whose signers nobody knows: it is in one piece, and no more is known.
+    pub(crate) fn open_unestablished(&self, run_id: &RunId) -> Result<Opened, Failure> {
         let uri = self.store_uri()?;
         let store = Store::open_existing(&uri)?;
         let head = head_of_run(&store, run_id)?;
         let blobs = StoreBlobs(store);
         let trust = nobody(&keys_beside_run(&blobs, &head)?);
         let chain = walk(&blobs, &head, &trust)?;
-        let trusted_by = "nobody: the configured root does not know who signed".to_owned();
+        let trusted_by = "nobody: it is not known who signed".to_owned();
         Ok(Opened { chain, head, blobs: Box::new(blobs), strangers: Vec::new(), trust, trusted_by, store: Some(uri) })
     }
 

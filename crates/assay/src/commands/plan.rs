@@ -36,6 +36,9 @@ pub(crate) struct Plan {
     /// Print one JSON document
     #[arg(long)]
     json: bool,
+    /// Print Markdown, for a pull request's comment
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
 }
 
 /// How long the trials will take.
@@ -77,6 +80,8 @@ impl Plan {
         let time = Time::of(closure, &cases, &workloads, self.before(closure, &cases)?);
         if self.json {
             print_json(closure, &cases, &trials, &workloads, &time)?;
+        } else if self.markdown {
+            output::line(markdown(closure, &cases, &trials, &workloads, &time));
         } else {
             print(closure, &cases, &trials, &workloads, &time);
         }
@@ -199,6 +204,42 @@ fn print(closure: &Closure, cases: &[Case], trials: &[PlannedTrial], workloads: 
     let first: Vec<_> = trials.iter().take(6).map(|trial| trial.trial_id.as_str()).collect();
     output::line(format!("order     {}", order_digest(trials)));
     output::line(format!("          {}{}", first.join(", "), if trials.len() > first.len() { ", ..." } else { "" }));
+}
+
+/// The plan as a comment: what reviewers of definitions want to know. Names are the definitions', so they are plain; texts are escaped.
+fn markdown(closure: &Closure, cases: &[Case], trials: &[PlannedTrial], workloads: &[Outlined], time: &Time) -> String {
+    let points: usize = cases.iter().map(|case| case.points.len()).sum();
+    let spec = &closure.pipeline.spec;
+    let mut lines = vec![
+        format!(
+            "**{}** would run {} at {} of {}: {} of each, intent {}.",
+            closure.pipeline.name,
+            counted(trials.len() as u64, "trial"),
+            counted(points as u64, "point"),
+            counted(cases.len() as u64, "case"),
+            spec.trials.count,
+            spec.intent
+        ),
+        String::new(),
+    ];
+    lines.extend(time.lines().into_iter().map(|line| format!("- {line}")));
+    lines.extend([String::new(), "| case | points |".to_owned(), "| --- | --- |".to_owned()]);
+    for case in cases.iter().take(SHOWN) {
+        let shown: Vec<_> = case.points.iter().take(12).map(|point| format!("`{}`", point.point_id)).collect();
+        let more = case.points.len().saturating_sub(shown.len());
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        lines.push(format!("| `{}` | {}{more} |", case.case_id, shown.join(" ")));
+    }
+    if cases.len() > SHOWN {
+        lines.extend([String::new(), format!("And {}.", counted((cases.len() - SHOWN) as u64, "more case"))]);
+    }
+    lines.extend([String::new(), "| workload | digest | not pinned |".to_owned(), "| --- | --- | --- |".to_owned()]);
+    for workload in workloads.iter().take(SHOWN) {
+        let unpinned: Vec<_> = workload.unpinned.iter().map(|what| assay_report::escape_markdown(what)).collect();
+        let unpinned = if unpinned.is_empty() { "nothing".to_owned() } else { unpinned.join(", ") };
+        lines.push(format!("| `{}` | `{}` | {unpinned} |", workload.name, workload.digest.short()));
+    }
+    lines.join("\n")
 }
 
 /// A length of time as people say it.

@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use assay_report::counted;
-use assay_spec::{ClosureError, Problem, closure, validate};
+use assay_spec::{ClosureError, Definition, Problem, closure, validate};
 use assay_stage::{Exit, Failure};
 
 use crate::output;
@@ -31,7 +31,8 @@ impl Validate {
         let read: BTreeMap<String, Vec<u8>> =
             files.iter().map(|path| Ok((path.display().to_string(), read_definition(path)?))).collect::<Result<_, Failure>>()?;
         let mut problems = validate(read.iter().map(|(path, bytes)| (path.as_str(), bytes.as_slice())));
-        problems.extend(read.keys().filter(|path| is_pipeline(path)).flat_map(|path| closure_problems(path)));
+        let pipelines = read.iter().filter(|(path, bytes)| is_pipeline(path, bytes));
+        problems.extend(pipelines.flat_map(|(path, _)| closure_problems(path)));
         problems.sort_by(|a, b| (&a.file, a.line, a.column, &a.message).cmp(&(&b.file, b.line, b.column, &b.message)));
         problems.dedup();
         if self.json {
@@ -100,9 +101,11 @@ fn definitions(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     Ok(found)
 }
 
-/// Whether a file lies where pipelines lie, so that what it names can be found beside that folder.
-fn is_pipeline(path: &str) -> bool {
-    Path::new(path).parent().is_some_and(|folder| folder.ends_with("pipelines"))
+/// Whether a file is a pipeline, and lies where pipelines lie, so that what it names can be found beside that folder. A trust policy may
+/// lie there too.
+fn is_pipeline(path: &str, bytes: &[u8]) -> bool {
+    let is_other = matches!(Definition::parse(path, bytes), Ok(definition) if !matches!(definition, Definition::Pipeline(_)));
+    Path::new(path).parent().is_some_and(|folder| folder.ends_with("pipelines")) && !is_other
 }
 
 /// The problems of the queries that a pipeline publishes with.

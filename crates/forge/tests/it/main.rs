@@ -4,6 +4,7 @@ mod check;
 mod comment;
 mod failures;
 mod issue;
+mod pull;
 mod stand_in;
 
 use std::sync::{Arc, Mutex};

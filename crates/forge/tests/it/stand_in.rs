@@ -193,6 +193,15 @@ impl StandIn {
         number
     }
 
+    /// Somebody opens a pull request whose head is this commit.
+    pub(crate) fn pull_at(&self, identity: Identity, commit: &str) -> u64 {
+        let number = self.pull_by(identity, "a change");
+        for issue in self.state().issues.iter_mut().filter(|issue| issue["number"] == number) {
+            issue["head"] = json!({ "sha": commit });
+        }
+        number
+    }
+
     /// Somebody closes an issue.
     pub(crate) fn close(&self, number: u64) {
         for issue in self.state().issues.iter_mut().filter(|issue| issue["number"] == number) {
@@ -369,6 +378,7 @@ impl State {
             ("POST", ["issues", number, "comments"]) => Reply::made(self.add_comment(identity, id(number), &text(&body["body"]))),
             ("PATCH", ["issues", "comments", comment]) => self.edit_comment(id(comment), body),
             ("GET", ["issues"]) => self.page(asked, &self.open_issues(asked), None),
+            ("GET", ["pulls"]) => self.page(asked, &self.open_pulls(), None),
             ("POST", ["issues"]) => Reply::made(self.add_issue(identity, body)),
             ("GET", ["commits", sha, "check-runs"]) => self.page(asked, &self.checks_of(asked, sha), Some("check_runs")),
             ("POST", ["check-runs"]) => Reply::made(self.add_check(identity, body)),
@@ -438,6 +448,11 @@ impl State {
         let has_label =
             |issue: &Value| issue["labels"].as_array().is_some_and(|labels| labels.iter().any(|one| one["name"] == label));
         self.issues.iter().filter(|issue| issue["state"] == "open" && has_label(issue)).cloned().collect()
+    }
+
+    fn open_pulls(&self) -> Vec<Value> {
+        let pulls = self.issues.iter().filter(|issue| issue["state"] == "open" && issue["head"].is_object());
+        pulls.cloned().collect()
     }
 
     fn add_issue(&mut self, by: Identity, wanted: &Value) -> Value {

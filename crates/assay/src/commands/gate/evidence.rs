@@ -22,11 +22,10 @@ struct Documents<'a> {
 impl Evidence {
     /// Opens a run and verifies its chain. Whose signers nobody knows is refused unless somebody asked for it.
     pub(crate) fn open(place: &Where, run: &str, unestablished: bool) -> Result<Self, Failure> {
-        let opened = if unestablished {
-            let name: RunId = run.parse().map_err(|error| no_run(run).because(&error))?;
-            place.open_of_strangers(&name)?
-        } else {
-            place.open(run)?
+        let name: RunId = run.parse().map_err(|error| no_run(run).because(&error))?;
+        let opened = match place.open(run) {
+            Err(failure) if failure.code == "unknown_key" && unestablished => place.open_unestablished(&name)?,
+            opened => opened?,
         };
         if !opened.chain.is_established() && !unestablished {
             return Err(Failure::new(

@@ -47,6 +47,9 @@ pub(crate) struct Gate {
     /// The pull request that is judged, by its number: its verdicts are one sequence
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000_000))]
     pull: Option<u32>,
+    /// The commit that has to have been measured; any if left out
+    #[arg(long, value_name = "SHA")]
+    commit: Option<String>,
     /// Write the verdict and its reports into this folder, one folder a gate
     #[arg(long, value_name = "FOLDER")]
     to: Option<PathBuf>,
@@ -54,7 +57,7 @@ pub(crate) struct Gate {
     #[arg(long)]
     unestablished: bool,
     /// Decide again what a verdict decided, from what it names, and compare every byte
-    #[arg(long, value_name = "VERDICT", conflicts_with_all = ["run", "baseline", "policy", "gate", "pull", "to", "unestablished"])]
+    #[arg(long, value_name = "VERDICT", conflicts_with_all = ["run", "baseline", "policy", "gate", "pull", "commit", "to", "unestablished"])]
     replay: Option<String>,
     #[command(flatten)]
     place: Where,
@@ -106,6 +109,11 @@ impl Gate {
         let from = self.from()?;
         let place = self.place_trusting(&from)?;
         let candidate = Evidence::open(&place, run, self.unestablished)?;
+        if let Some(commit) = self.commit.as_deref().filter(|commit| candidate.commit() != Some(commit)) {
+            let found = candidate.commit().unwrap_or("no commit");
+            let message = format!("run `{run}` measured {found}, and {commit} was to be judged");
+            return Err(Failure::verification("other_commit", message));
+        }
         let rules = rules_for(&from, &candidate)?;
         let subject = self.subject(&candidate)?;
         let store = Store::open(&place.store_uri()?)?;
