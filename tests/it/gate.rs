@@ -65,16 +65,16 @@ spec:
     )
 }
 
-fn acknowledgement(expires: &str) -> String {
+fn acknowledgement(pull: u32, expires: &str) -> String {
     format!(
         "apiVersion: assay.dev/v1alpha1
 kind: Acknowledgement
-metadata: {{name: slower}}
+metadata: {{name: slower-{pull}}}
 spec:
   case: answer.local.after
   metric: p50_us
   accepts_pct: 12
-  pull_request: 40
+  pull_request: {pull}
   reason: the new allocator is safer
   approver: owner
   expires: \"{expires}\"
@@ -95,15 +95,18 @@ fn judged() -> &'static Fixture {
             fixture.write(&format!("pipelines/{name}.yaml"), &pipeline(&fixture, name, &planted, 5));
         }
         fixture.commit("a comparison of what is made up");
-        let branch = |name: &str, path: &str, text: &str| {
+        let branch = |name: &str, files: &[(&str, String)]| {
             fixture.git(&["checkout", "--quiet", "-b", name, "main"]);
-            fixture.write(path, text);
+            files.iter().for_each(|(path, text)| fixture.write(path, text));
             fixture.commit(name);
             fixture.git(&["checkout", "--quiet", "main"]);
         };
-        branch("accepting", "pipelines/acks/slower.yaml", &acknowledgement("2100-01-01T00:00:00Z"));
-        branch("expired", "pipelines/acks/slower.yaml", &acknowledgement("2020-01-01T00:00:00Z"));
-        branch("lenient", "pipelines/tail.yaml", &pipeline(&fixture, "tail", &RUNS[2].1, 50));
+        let later = "2100-01-01T00:00:00Z";
+        let accepted = [40, 42].map(|pull| acknowledgement(pull, later));
+        let [one, other] = accepted;
+        branch("accepting", &[("pipelines/acks/slower.yaml", one), ("pipelines/acks/slower-too.yaml", other)]);
+        branch("expired", &[("pipelines/acks/slower.yaml", acknowledgement(40, "2020-01-01T00:00:00Z"))]);
+        branch("lenient", &[("pipelines/tail.yaml", pipeline(&fixture, "tail", &RUNS[2].1, 50))]);
         for (name, _) in RUNS {
             let commit = if name == "tail" { "lenient" } else { "main" };
             run(&fixture, name, name, commit);
@@ -290,7 +293,7 @@ fn a_verdict_is_posted_once_and_edited_in_place() {
     let found = said(&["pull", "--commit", &commit]).success();
     assert_eq!(found.stdout.trim(), pull.to_string());
     let post = |baseline: &str| {
-        gate(fixture, "slow", 40, &["--baseline", baseline, "--to", &folder.display().to_string()]);
+        gate(fixture, "slow", 42, &["--baseline", baseline, "--to", &folder.display().to_string()]);
         let [comment, check] = ["comment.md", "check.json"].map(|name| folder.join("latency").join(name).display().to_string());
         said(&["post", "--pull", &pull.to_string(), "--comment", &comment, "--commit", &commit, "--check", &check])
             .success()

@@ -21,7 +21,6 @@ mod serving;
 mod stores;
 // The forge that posting is tried on.
 #[path = "../../crates/forge/tests/it/stand_in.rs"]
-#[expect(dead_code, reason = "what the tests of posting alone ask of it")]
 mod stand_in;
 mod support;
 mod tamper;

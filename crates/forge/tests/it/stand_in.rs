@@ -471,7 +471,7 @@ impl State {
 
     /// The checks of a commit under a name, the newest first.
     fn checks_of(&self, asked: &Asked, sha: &str) -> Vec<Value> {
-        let name = query(asked, "check_name").unwrap_or_default().replace("%20", " ").replace("%2F", "/");
+        let name = query(asked, "check_name").unwrap_or_default().replace("%20", " ").replace("%2F", "/").replace("%3A", ":");
         self.checks.iter().rev().filter(|check| check["head_sha"] == sha && check["name"] == name.as_str()).cloned().collect()
     }
 
