@@ -87,13 +87,7 @@ fn judged() -> &'static Fixture {
     static JUDGED: OnceLock<Fixture> = OnceLock::new();
     JUDGED.get_or_init(|| {
         let fixture = Fixture::shared();
-        fixture.indicator("answer", &script(SCRIPT), METRICS);
-        let workload = fixture.repo().join("workloads/answer/workload.yaml");
-        let text = fs::read_to_string(&workload).expect("a workload");
-        write_file(&workload, text.replace("    - {path: speed, unit: MB/s, better: higher}\n", "").as_bytes());
-        for (name, planted) in RUNS {
-            fixture.write(&format!("pipelines/{name}.yaml"), &pipeline(&fixture, name, &planted, 5));
-        }
+        made_up(&fixture, &RUNS.map(|(name, _)| name));
         fixture.commit("a comparison of what is made up");
         let branch = |name: &str, files: &[(&str, String)]| {
             fixture.git(&["checkout", "--quiet", "-b", name, "main"]);
@@ -113,6 +107,17 @@ fn judged() -> &'static Fixture {
         }
         fixture
     })
+}
+
+/// Writes the workload, and the pipelines of these names.
+pub(crate) fn made_up(fixture: &Fixture, names: &[&str]) {
+    fixture.indicator("answer", &script(SCRIPT), METRICS);
+    let workload = fixture.repo().join("workloads/answer/workload.yaml");
+    let text = fs::read_to_string(&workload).expect("a workload");
+    write_file(&workload, text.replace("    - {path: speed, unit: MB/s, better: higher}\n", "").as_bytes());
+    for (name, planted) in RUNS.iter().filter(|(name, _)| names.contains(name)) {
+        fixture.write(&format!("pipelines/{name}.yaml"), &pipeline(fixture, name, planted, 5));
+    }
 }
 
 fn run(fixture: &Fixture, name: &str, run_id: &str, commit: &str) {
@@ -270,10 +275,10 @@ fn what_cannot_be_judged_is_named() {
 }
 
 /// What a forge's token may be: it must not be seen anywhere.
-const TOKEN: &str = "ghs_0123456789abcdef";
+pub(crate) const TOKEN: &str = "ghs_0123456789abcdef";
 
 /// Somebody who opens a pull request.
-const AUTHOR: Identity = Identity::User("somebody");
+pub(crate) const AUTHOR: Identity = Identity::User("somebody");
 
 #[test]
 fn a_verdict_is_posted_once_and_edited_in_place() {

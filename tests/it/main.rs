@@ -26,3 +26,4 @@ mod support;
 mod tamper;
 mod trust;
 mod warehouse;
+mod workflows;

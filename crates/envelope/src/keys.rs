@@ -115,7 +115,8 @@ fn read_pem(text: &str, labels: &[&'static str; 2]) -> Result<Zeroizing<Vec<u8>>
     if text.len() > MAX_KEY_BYTES {
         return Err(KeyError::TooLarge(text.len()));
     }
-    let (label, bytes) = pem::decode_vec(text.as_bytes()).map_err(KeyError::NotPem)?;
+    // Blank lines around it come and go where a key is copied, as into a secret of a CI.
+    let (label, bytes) = pem::decode_vec(text.trim().as_bytes()).map_err(KeyError::NotPem)?;
     let bytes = Zeroizing::new(bytes);
     if labels.contains(&label) { Ok(bytes) } else { Err(KeyError::WrongLabel { found: quoted(label), expected: labels[0] }) }
 }
