@@ -91,7 +91,9 @@ fn judged() -> &'static Fixture {
         fixture.commit("a comparison of what is made up");
         let branch = |name: &str, files: &[(&str, String)]| {
             fixture.git(&["checkout", "--quiet", "-b", name, "main"]);
-            files.iter().for_each(|(path, text)| fixture.write(path, text));
+            for (path, text) in files {
+                fixture.write(path, text);
+            }
             fixture.commit(name);
             fixture.git(&["checkout", "--quiet", "main"]);
         };
@@ -318,4 +320,21 @@ fn a_verdict_is_posted_once_and_edited_in_place() {
     let without =
         fixture.assay(&["forge", "pull", "--repository", "example/project", "--api", &forge.url(), "--commit", &commit]);
     without.refuses(2, "no_token");
+}
+
+#[test]
+fn runs_are_compared_and_followed_without_deciding_anything() {
+    let fixture = judged();
+    let compared = fixture.assay(&["compare", "same", "slow", "--json"]).success().json();
+    let metrics = compared["metrics"].as_array().expect("metrics");
+    let slower = metrics.iter().find(|metric| metric["case"] == "answer.local.after" && metric["metric"] == "p50_us");
+    let ratio = slower.and_then(|metric| metric["ratio"].as_f64()).expect("a ratio");
+    assert!((1.08..1.12).contains(&ratio), "{ratio}");
+    fixture.assay(&["compare", "same", "absent"]).refuses(2, "no_such_run");
+    let history = fixture.assay(&["history", "p99_us", "--case", "answer.local.after", "--json"]).success().json();
+    let runs = history[0]["runs"].as_array().expect("runs");
+    assert!(runs.len() >= 4 && history.as_array().map(Vec::len) == Some(1), "{history}");
+    fixture.assay(&["history", "p99_u's"]).refuses(2, "no_history");
+    let shown = fixture.assay(&["history"]).success();
+    assert!(shown.stdout.contains("answer.local.before default p50_us, us, lower is better"), "{}", shown.stdout);
 }

@@ -261,7 +261,7 @@ mod tests {
                 (format!("local-{role}"), vec![role])
             );
         }
-        assert_eq!(policy.signers.len(), Role::RUN.len());
+        assert_eq!(policy.signers.len(), Role::LOCAL.len());
     }
 
     #[test]
@@ -273,7 +273,8 @@ mod tests {
             assert_eq!(ring.public(role), Ok(&public));
             assert_eq!(ring.signer(role).expect("a signer").public_key(), &public);
         }
-        assert_eq!(ring.public(Role::Gate).expect_err("no stage of a run").message, "no key of `gate` was unlocked");
+        let of_a_run = keys.unlock(&Role::RUN, b"open").expect("the right password");
+        assert_eq!(of_a_run.public(Role::Gate).expect_err("no stage of a run").message, "no key of `gate` was unlocked");
     }
 
     #[test]
@@ -296,7 +297,7 @@ mod tests {
 
         assert_eq!(init_keys(&config, b"open", ScryptCost::Cheap), Ok(vec![Role::Plan]));
         let names = signers(&config);
-        assert_eq!(names.len(), Role::RUN.len() + 2);
+        assert_eq!(names.len(), Role::LOCAL.len() + 2);
         assert!(names.contains(&"colleague".to_owned()) && names.contains(&"local-plan".to_owned()));
         assert!(names.last().expect("the new key").starts_with("local-plan-"), "{names:?}");
         LocalKeys::of(&config).unlock(&Role::LOCAL, b"open").expect("all of them");
@@ -319,9 +320,9 @@ mod tests {
             let runs = [(); 3].map(|()| scope.spawn(|| init_keys(&config, b"", ScryptCost::Cheap).expect("keys").len()));
             runs.into_iter().map(|run| run.join().expect("no panic")).sum()
         });
-        assert_eq!(made, Role::RUN.len());
+        assert_eq!(made, Role::LOCAL.len());
         let keys = LocalKeys::of(&config);
-        let ring = keys.unlock(&Role::RUN, b"").expect("unlocked");
+        let ring = keys.unlock(&Role::LOCAL, b"").expect("unlocked");
         assert!(keys.public_keys().expect("public keys").iter().all(|(role, key)| ring.public(*role) == Ok(key)));
     }
 

@@ -5,6 +5,7 @@ mod bench;
 mod bootstrap;
 mod cancel;
 mod cluster;
+mod compare;
 mod drive;
 mod estimate;
 mod export;
@@ -12,6 +13,7 @@ mod fetch;
 mod forge;
 mod gate;
 mod generate;
+mod history;
 mod init;
 mod keys;
 mod lay;
@@ -26,6 +28,7 @@ mod render;
 mod run;
 mod runs;
 mod schema;
+mod series;
 mod serve;
 mod show;
 mod status;
@@ -49,6 +52,10 @@ pub(crate) enum Command {
     Verify(verify::Verify),
     /// Decide whether the candidate of a run got worse
     Gate(gate::Gate),
+    /// Put two runs side by side, metric by metric
+    Compare(compare::Compare),
+    /// Show a metric from run to run, and where its level moved
+    History(history::History),
     /// Post results to a forge: a pull request's comment, a commit's check, an issue
     Forge(forge::Forge),
     /// Walk a number back to the raw samples, the workload and the commit it came from
@@ -111,6 +118,8 @@ impl Command {
             Self::Bench(command) => command.run(),
             Self::Verify(command) => command.run(),
             Self::Gate(command) => command.run(),
+            Self::Compare(command) => command.run(),
+            Self::History(command) => command.run(),
             Self::Forge(command) => command.run(),
             Self::Trace(command) => command.run(),
             Self::Query(command) => command.run(),

@@ -42,8 +42,8 @@ pub(crate) struct Gate {
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
     /// The gate to judge by; every gate of the pipeline if left out
-    #[arg(long, value_name = "NAME")]
-    gate: Option<Name>,
+    #[arg(long = "gate", value_name = "NAME")]
+    name: Option<Name>,
     /// The pull request that is judged, by its number: its verdicts are one sequence
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000_000))]
     pull: Option<u32>,
@@ -57,7 +57,7 @@ pub(crate) struct Gate {
     #[arg(long)]
     unestablished: bool,
     /// Decide again what a verdict decided, from what it names, and compare every byte
-    #[arg(long, value_name = "VERDICT", conflicts_with_all = ["run", "baseline", "policy", "gate", "pull", "commit", "to", "unestablished"])]
+    #[arg(long, value_name = "VERDICT", conflicts_with_all = ["run", "baseline", "policy", "name", "pull", "commit", "to", "unestablished"])]
     replay: Option<String>,
     #[command(flatten)]
     place: Where,
@@ -68,7 +68,7 @@ pub(crate) struct Gate {
 
 /// Where rules come from.
 enum From {
-    Branch(Branch),
+    Branch(Box<Branch>),
     File(PathBuf),
     Run,
 }
@@ -136,8 +136,8 @@ impl Gate {
     fn from(&self) -> Result<From, Failure> {
         match (&self.policy, &self.baseline) {
             (Some(path), _) => Ok(From::File(path.clone())),
-            (None, Some(rev)) => Branch::at(rev).map(From::Branch),
-            (None, None) => Ok(Branch::at("origin/HEAD").map_or(From::Run, From::Branch)),
+            (None, Some(rev)) => Ok(From::Branch(Box::new(Branch::at(rev)?))),
+            (None, None) => Ok(Branch::at("origin/HEAD").map_or(From::Run, |branch| From::Branch(Box::new(branch)))),
         }
     }
 
@@ -155,13 +155,13 @@ impl Gate {
     fn gates(&self, rules: &Rules) -> Result<Vec<spec::Gate>, Failure> {
         let mut all = gates(&rules.pipeline)?;
         let names: Vec<_> = all.iter().map(|gate| gate.name.to_string()).collect();
-        if let Some(named) = &self.gate {
+        if let Some(named) = &self.name {
             all.retain(|gate| gate.name == *named);
         }
         if all.is_empty() {
             let file = &rules.pipeline.path;
             let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-            let message = match &self.gate {
+            let message = match &self.name {
                 Some(named) => format!("`{file}` has no gate `{named}`; its gates: {known}"),
                 None => format!("`{file}` has no `gates`, so nothing says how to judge"),
             };
@@ -207,7 +207,7 @@ impl Asked<'_> {
             let mut all = verdicts_about(store, self.subject, &trust)?;
             let earlier = self.of_this_sequence(&all)?;
             let acknowledgements = self.acknowledgements()?;
-            let draw = self.draw(&earlier)?;
+            let draw = self.draw(&earlier);
             if let Some(standing) =
                 earlier.last().filter(|last| !draw.is_new && accepts_the_same(last.verdict(), &acknowledgements))
             {
@@ -246,24 +246,24 @@ impl Asked<'_> {
     }
 
     /// Which runs are judged, as which look.
-    fn draw(&self, earlier: &[Known]) -> Result<Draw, Failure> {
+    fn draw(&self, earlier: &[Known]) -> Draw {
         let (run, looks) = (self.candidate.run_id(), self.gate.looks.len());
         let Some(last) = earlier.last().map(Known::verdict) else {
-            return Ok(Draw { runs: Vec::new(), look: 1, is_new: true });
+            return Draw { runs: Vec::new(), look: 1, is_new: true };
         };
         let runs: Vec<RunId> = last.runs.iter().map(|judged| judged.run_id.clone()).collect();
         let look = last.sequence.look;
         if runs.contains(run) {
             output::talk(format!("run `{run}` was judged before"));
-            return Ok(Draw { runs, look, is_new: false });
+            return Draw { runs, look, is_new: false };
         }
         if look as usize >= looks {
             let allowed = assay_report::counted(looks as u64, "look");
             let had = if looks == 1 { "it" } else { "them" };
             output::talk(format!("`{}` allows {allowed} at this tree, and had {had}: run `{run}` is not judged", self.gate.name));
-            return Ok(Draw { runs, look, is_new: false });
+            return Draw { runs, look, is_new: false };
         }
-        Ok(Draw { runs, look: look + 1, is_new: true })
+        Draw { runs, look: look + 1, is_new: true }
     }
 
     fn acknowledgements(&self) -> Result<Vec<Acknowledgement>, Failure> {

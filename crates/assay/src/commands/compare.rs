@@ -1,0 +1,180 @@
+//! `assay compare`: two runs side by side, which decides nothing.
+
+use assay_manifest::{Better, MetricSummary, PointSummary, Summary};
+use assay_report::{counted, significant};
+use assay_stage::{Exit, Failure};
+use assay_stats::{Alternative, Samples, benjamini_hochberg, hodges_lehmann, mann_whitney};
+use serde_json::json;
+
+use crate::commands::opened::{Opened, Where};
+use crate::output;
+
+/// The level of intervals.
+const LEVEL: f64 = 0.95;
+
+/// Compares two runs, metric by metric. Their trials are not paired: what differs between two days may be the machine. To decide, compare
+/// both in one run, and judge that with `assay gate`.
+#[derive(clap::Args)]
+pub(crate) struct Compare {
+    /// The run that is compared against
+    #[arg(value_name = "A")]
+    baseline: String,
+    /// The run that is looked at
+    #[arg(value_name = "B")]
+    candidate: String,
+    #[command(flatten)]
+    place: Where,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// A metric of a point in both runs.
+struct Row {
+    case: String,
+    point: String,
+    metric: String,
+    unit: String,
+    better: Option<Better>,
+    medians: [f64; 2],
+    trials: [usize; 2],
+    /// The ratio of Hodges and Lehmann and its interval, or why there is none.
+    ratio: Result<(f64, Option<[f64; 2]>), String>,
+    p: Option<f64>,
+    adjusted: f64,
+}
+
+impl Compare {
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        let opened = [self.place.open(&self.baseline)?, self.place.open(&self.candidate)?];
+        let [baseline, candidate] = [summary(&opened[0])?, summary(&opened[1])?];
+        let (mut rows, left_out) = rows(baseline, candidate);
+        let adjusted = benjamini_hochberg(&rows.iter().map(|row| row.p.unwrap_or(1.0)).collect::<Vec<_>>());
+        rows.iter_mut().zip(adjusted).for_each(|(row, adjusted)| row.adjusted = adjusted);
+        if self.json {
+            let rows: Vec<_> = rows.iter().map(Row::json).collect();
+            output::json(
+                &json!({"baseline": self.baseline, "candidate": self.candidate, "metrics": rows, "left_out": left_out}),
+            )?;
+        } else {
+            show(&self.baseline, &self.candidate, &rows, &left_out);
+        }
+        let established = opened.iter().all(|opened| opened.chain.is_established());
+        Ok(if established { Exit::Done } else { Exit::Unestablished })
+    }
+}
+
+fn summary(opened: &Opened) -> Result<&Summary, Failure> {
+    let summary = opened.chain.one::<Summary>().map(|summary| &summary.body);
+    summary.ok_or_else(|| Failure::usage("no_summary", format!("run `{}` has no Summary yet", opened.chain.run_id)))
+}
+
+/// The metrics that both report of the same work, and what is left out.
+fn rows(baseline: &Summary, candidate: &Summary) -> (Vec<Row>, Vec<String>) {
+    let (mut rows, mut left_out) = (Vec::new(), Vec::new());
+    for point in &candidate.points {
+        let same = |other: &&PointSummary| other.case_id == point.case_id && other.point_id == point.point_id;
+        let name = format!("{} at {}", point.case_id, point.point_id);
+        match baseline.points.iter().find(same) {
+            None => left_out.push(format!("{name}: the other run has no such point")),
+            Some(other) if other.workload_spec_digest != point.workload_spec_digest => {
+                left_out.push(format!("{name}: the workload is another, so no number is comparable"));
+            }
+            Some(other) => {
+                let both = point
+                    .metrics
+                    .iter()
+                    .filter_map(|metric| Some((other.metrics.iter().find(|other| other.metric == metric.metric)?, metric)));
+                rows.extend(both.filter_map(|(before, now)| row(point, before, now)));
+            }
+        }
+    }
+    (rows, left_out)
+}
+
+fn row(point: &PointSummary, before: &MetricSummary, now: &MetricSummary) -> Option<Row> {
+    let samples = |metric: &MetricSummary| {
+        let values: Vec<f64> = metric.trials.iter().map(|trial| trial.value).collect();
+        Samples::new(&values).ok()
+    };
+    let (baseline, candidate) = (samples(before)?, samples(now)?);
+    let ratio = hodges_lehmann::ratio(&candidate, &baseline, LEVEL).map_err(|why| why.to_string());
+    Some(Row {
+        case: point.case_id.to_string(),
+        point: point.point_id.to_string(),
+        metric: now.metric.clone(),
+        unit: now.unit.clone(),
+        better: now.better,
+        medians: [baseline.median(), candidate.median()],
+        trials: [baseline.len(), candidate.len()],
+        ratio: ratio.map(|shift| (shift.estimate, shift.interval.ok().map(|interval| [interval.low, interval.high]))),
+        p: mann_whitney(&candidate, &baseline, Alternative::TwoSided).ok().map(|tested| tested.p),
+        adjusted: 1.0,
+    })
+}
+
+impl Row {
+    fn json(&self) -> serde_json::Value {
+        let (ratio, interval) = self.ratio.as_ref().map_or((None, None), |(ratio, interval)| (Some(*ratio), *interval));
+        json!({
+            "case": self.case,
+            "point": self.point,
+            "metric": self.metric,
+            "unit": self.unit,
+            "better": self.better,
+            "baseline_median": self.medians[0],
+            "candidate_median": self.medians[1],
+            "trials": self.trials,
+            "ratio": ratio,
+            "low": interval.map(|[low, _]| low),
+            "high": interval.map(|[_, high]| high),
+            "no_ratio": self.ratio.as_ref().err(),
+            "p": self.p,
+            "p_adjusted": self.adjusted,
+        })
+    }
+
+    fn line(&self) -> String {
+        let change = match &self.ratio {
+            Ok((ratio, Some([low, high]))) => {
+                format!("{:+.1} % [{:+.1}, {:+.1}]", percent(*ratio), percent(*low), percent(*high))
+            }
+            Ok((ratio, None)) => format!("{:+.1} %", percent(*ratio)),
+            Err(_) => "no ratio".to_owned(),
+        };
+        let medians = self.medians.map(|median| significant(median, None));
+        let trials = format!("{} / {}", self.trials[0], self.trials[1]);
+        let p = self.p.map_or_else(|| "-".to_owned(), |_| format!("{:.3}", self.adjusted));
+        format!("  {:<32} {:>10} {:>10} {:<8} {change:<26} {p:>6}  {trials}", self.metric, medians[0], medians[1], self.unit)
+    }
+}
+
+fn percent(ratio: f64) -> f64 {
+    (ratio - 1.0) * 100.0
+}
+
+fn show(baseline: &str, candidate: &str, rows: &[Row], left_out: &[String]) {
+    let mut place = None;
+    for row in rows {
+        if place != Some((&row.case, &row.point)) {
+            output::line(format!("{} at {}", row.case, row.point));
+            output::line(format!(
+                "  {:<32} {:>10} {:>10} {:<8} {:<26} {:>6}  TRIALS",
+                "METRIC", "A", "B", "UNIT", "CHANGE, 95 %", "ADJ. P"
+            ));
+            place = Some((&row.case, &row.point));
+        }
+        output::line(row.line());
+    }
+    for what in left_out {
+        output::line(format!("left out: {what}"));
+    }
+    let tests = rows.iter().filter(|row| row.p.is_some()).count();
+    output::talk(format!(
+        "\nA is {baseline}, B is {candidate}; B over A. Ratio of Hodges and Lehmann; two-sided Mann-Whitney, adjusted for {}.",
+        counted(tests as u64, "test")
+    ));
+    output::talk(
+        "The trials of two runs are not paired: the machine may have made the difference. To decide, measure both in one run.",
+    );
+}

@@ -1,0 +1,155 @@
+//! Metrics from run to run, as the warehouse has them: what a history is made of.
+
+use assay_lake::{Cell, Lake, Limits, Query, Reading};
+use assay_manifest::Better;
+use assay_stage::{Exit, Failure};
+use assay_store::{Scratch, Store};
+use assay_verify::lake_failure;
+
+use crate::commands::opened::Where;
+use crate::commands::subjects::signed_summaries;
+use crate::output;
+
+/// What the files that are read may take on disk beside the store, in bytes.
+const MAX_SCRATCH_BYTES: u64 = 64 << 30;
+
+/// A metric at a point of a case, run by run, oldest first.
+#[derive(Clone, Debug)]
+pub(crate) struct Series {
+    pub(crate) case: String,
+    pub(crate) point: String,
+    pub(crate) metric: String,
+    pub(crate) unit: String,
+    pub(crate) better: Option<Better>,
+    pub(crate) primary: bool,
+    /// The runs of the newest workload: others did other work, and no number of theirs is comparable.
+    pub(crate) runs: Vec<Of>,
+    /// Runs of other workloads, which are left out.
+    pub(crate) other_work: usize,
+}
+
+/// What a run has of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Of {
+    pub(crate) run: String,
+    /// The median over the run's trials.
+    pub(crate) value: f64,
+    /// When its first attempt began, in nanoseconds since 1970.
+    pub(crate) started: i64,
+    pub(crate) commit: Option<String>,
+    workload: String,
+    /// Hardware and software that it was measured on, by the digests of their rows.
+    pub(crate) hardware: String,
+    pub(crate) software: String,
+}
+
+/// Which series are asked for; all where nothing is named.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Asked<'a> {
+    pub(crate) metric: Option<&'a str>,
+    pub(crate) case: Option<&'a str>,
+    pub(crate) point: Option<&'a str>,
+}
+
+/// The series of a store's warehouse, by case, point and metric. Every file that is read is named by a signed Summary.
+pub(crate) fn series(place: &Where, asked: &Asked<'_>) -> Result<Vec<Series>, Failure> {
+    let failure = |error| lake_failure(error, Exit::Usage);
+    let store = Store::open_existing(&place.store_uri()?)?;
+    let lake = Lake::open(&store).map_err(failure)?;
+    let signed = signed_summaries(&store, &place.trust)?;
+    let snapshot = lake.latest().map_err(failure)?;
+    if snapshot.is_empty() {
+        return Err(Failure::usage("no_warehouse", format!("the store `{}` has no warehouse yet", store.uri()))
+            .hint("the first published run makes it"));
+    }
+    let query = Query::parse(&sql(asked)).map_err(failure)?;
+    let scratch = Scratch::new(MAX_SCRATCH_BYTES)?;
+    let reading = Reading::trusted(&lake, &snapshot, &signed.subjects, &query, &scratch).map_err(failure)?;
+    let result = reading.ask(&query, Limits::default()).map_err(failure)?;
+    if !signed.is_established {
+        output::talk("internally consistent; signer not established");
+    }
+    let mut all: Vec<Series> = Vec::new();
+    for row in &result.rows {
+        let Some((head, of)) = read(row) else { continue };
+        match all.last_mut().filter(|last| (&last.case, &last.point, &last.metric) == (&head.case, &head.point, &head.metric)) {
+            Some(series) => series.runs.push(of),
+            None => all.push(Series { runs: vec![of], ..head }),
+        }
+    }
+    for series in &mut all {
+        let newest = series.runs.last().map(|of| of.workload.clone()).unwrap_or_default();
+        let before = series.runs.len();
+        series.runs.retain(|of| of.workload == newest);
+        series.other_work = before - series.runs.len();
+    }
+    Ok(all)
+}
+
+fn sql(asked: &Asked<'_>) -> String {
+    let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
+    let conditions = [("metric", asked.metric), ("benchmark_case_id", asked.case), ("point_id", asked.point)];
+    let conditions: String =
+        conditions.iter().filter_map(|(column, text)| Some(format!(" AND {column} = {}", quoted((*text)?)))).collect();
+    format!(
+        "SELECT benchmark_case_id, point_id, metric, unit, better, primary, run_id, value, started_unix_ns, git_commit, \
+         workload_spec_digest, hardware_topology_key, software_version_key FROM outcomes \
+         WHERE statistic = 'median' AND trial_id IS NULL AND value IS NOT NULL AND valid{conditions} \
+         ORDER BY benchmark_case_id, point_id, metric, started_unix_ns, run_id"
+    )
+}
+
+/// A row as a series of its own and what the run has of it; none where it is not what was asked for.
+fn read(row: &[Cell]) -> Option<(Series, Of)> {
+    let text = |place: usize| if let Some(Cell::Text(text)) = row.get(place) { Some(text.clone()) } else { None };
+    let (Some(Cell::Bool(primary)), Some(Cell::Float(value))) = (row.get(5), row.get(7)) else { return None };
+    let started = if let Some(Cell::Int(started)) = row.get(8) { *started } else { 0 };
+    let head = Series {
+        case: text(0)?,
+        point: text(1)?,
+        metric: text(2)?,
+        unit: text(3)?,
+        better: text(4).and_then(|better| better.parse().ok()),
+        primary: *primary,
+        runs: Vec::new(),
+        other_work: 0,
+    };
+    let of = Of {
+        run: text(6)?,
+        value: *value,
+        started,
+        commit: text(9),
+        workload: text(10)?,
+        hardware: text(11)?,
+        software: text(12)?,
+    };
+    Some((head, of))
+}
+
+#[cfg(test)]
+impl Of {
+    /// One that was measured on this hardware.
+    pub(crate) fn made_up(run: &str, value: f64, hardware: &str) -> Self {
+        Self {
+            run: run.to_owned(),
+            value,
+            started: 0,
+            commit: None,
+            workload: "work".to_owned(),
+            hardware: hardware.to_owned(),
+            software: "software".to_owned(),
+        }
+    }
+}
+
+impl Series {
+    /// The values, oldest first.
+    pub(crate) fn values(&self) -> Vec<f64> {
+        self.runs.iter().map(|of| of.value).collect()
+    }
+
+    /// What it is, in words.
+    pub(crate) fn in_words(&self) -> String {
+        format!("`{}` of {} at {}", self.metric, self.case, self.point)
+    }
+}
