@@ -201,6 +201,42 @@ fn a_slower_pull_request_is_measured_judged_and_told_so() {
     assert_eq!(fixture.leftovers(), [""; 0]);
 }
 
+/// The steps of a night: what they say of a history that is too short is nothing, and an issue is opened once.
+#[test]
+fn a_night_is_run_pushed_looked_at_and_told() {
+    let mut fixture = Fixture::bare();
+    made_up(&fixture, &["slow"]);
+    let pipeline = fixture.repo().join("pipelines/slow.yaml");
+    let text = fs::read_to_string(&pipeline).expect("a pipeline");
+    fixture.write("pipelines/slow.yaml", &format!("{text}  publish: {{branch: published}}\n"));
+    fixture.assay(&["init", "--nightly", "pipelines/slow.yaml"]).success();
+    fixture.commit("nightly");
+    fixture.git(&["clone", "--quiet", "--bare", ".", "../origin.git"]);
+    let keys = fixture.config().display().to_string();
+    fixture.unset("ASSAY_CONFIG");
+    let forge = StandIn::start(Identity::Workflow);
+    let night = Machine::new(&fixture, "night", "assay-nightly.yaml", "main").with(&[
+        ("ASSAY_STORE", "evidence"),
+        ("ASSAY_CONFIG", &keys),
+        ("COSIGN_PASSWORD", ""),
+        ("RUN", "nightly-1-1"),
+        ("TOKEN", "none"),
+        ("ASSAY_FORGE_TOKEN", TOKEN),
+        ("GITHUB_API_URL", &forge.url()),
+    ]);
+    night.step("Run").success();
+    night.step("Push the numbers").success();
+    assert!(fixture.git(&["--git-dir", "../origin.git", "branch", "--list", "published"]).contains("published"));
+    night.step("Look at the history").success();
+    let issue = night.temp.join("issue.md");
+    assert!(!issue.exists(), "one night is no history");
+    fs::write(&issue, "The level moved.\n").expect("an issue");
+    for _ in 0..2 {
+        night.step("Open or update the issue").success();
+    }
+    assert_eq!(forge.issues().len(), 1);
+}
+
 #[test]
 fn init_overwrites_nothing_that_differs() {
     let fixture = Fixture::bare();

@@ -93,9 +93,8 @@ fn owner(path: &str) -> Option<Identity> {
         ("warehouse", _, Some(_)) => Role::Publish,
         ("ceilings", _, None) => Role::Provision,
         // Whoever copies a run writes what all of its stages have written.
-        ("fetched", _, None) => return Some(Identity::Run),
-        // A gate judges runs that are over, in the place of a person.
-        ("gates", _, Some(_)) => return Some(Identity::Run),
+        // A gate judges runs that are over, likewise in the place of a person.
+        ("fetched", _, None) | ("gates", _, Some(_)) => return Some(Identity::Run),
         _ => return None,
     };
     Some(Identity::Role(role))

@@ -98,7 +98,7 @@ fn row(point: &PointSummary, before: &MetricSummary, now: &MetricSummary) -> Opt
         Samples::new(&values).ok()
     };
     let (baseline, candidate) = (samples(before)?, samples(now)?);
-    let ratio = hodges_lehmann::ratio(&candidate, &baseline, LEVEL).map_err(|why| why.to_string());
+    let ratio = hodges_lehmann::ratio(&baseline, &candidate, LEVEL).map_err(|why| why.to_string());
     Some(Row {
         case: point.case_id.to_string(),
         point: point.point_id.to_string(),
