@@ -2,6 +2,7 @@
 //! thousands of simulated repetitions, so each is made once.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use assay_stats::{Curve, lone_threshold};
 
@@ -10,7 +11,29 @@ use crate::rule::BOUND_ALPHA;
 /// The curves of a family, made as they are asked for.
 pub(crate) struct Curves {
     threshold: f64,
-    known: BTreeMap<usize, Option<Curve>>,
+    known: BTreeMap<usize, Option<Arc<Curve>>>,
+}
+
+/// A curve is a function of the number of pairs and the bits of the threshold, and takes a tenth of a second: whoever judges one family after
+/// another, as a calibration does, makes each once.
+static MADE: LazyLock<Mutex<BTreeMap<(usize, u64), Option<Arc<Curve>>>>> = LazyLock::new(Mutex::default);
+
+/// The most curves that are kept: more than the designs of any calibration.
+const MAX_MADE: usize = 500;
+
+fn made(pairs: usize, threshold: f64) -> Option<Arc<Curve>> {
+    let key = (pairs, threshold.to_bits());
+    let there = || MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = there().get(&key) {
+        return known.clone();
+    }
+    // Made without the lock: two threads may make the same one, and no one waits.
+    let curve = Curve::of(pairs, threshold, BOUND_ALPHA).map(Arc::new);
+    let mut kept = there();
+    if kept.len() < MAX_MADE {
+        kept.insert(key, curve.clone());
+    }
+    curve
 }
 
 impl Curves {
@@ -26,7 +49,8 @@ impl Curves {
 
     /// The curve of so many pairs; absent where they are too few for any effect.
     pub(crate) fn of(&mut self, pairs: usize) -> Option<&Curve> {
-        self.known.entry(pairs).or_insert_with(|| Curve::of(pairs, self.threshold, BOUND_ALPHA)).as_ref()
+        let threshold = self.threshold;
+        self.known.entry(pairs).or_insert_with(|| made(pairs, threshold)).as_deref()
     }
 
     /// The fewest pairs from `fewest` to `most` whose curve `suffices`. More pairs find smaller effects but for the steps of discrete

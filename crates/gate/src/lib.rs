@@ -2,11 +2,12 @@
 //!
 //! Everything here is pure: a verdict is a function of what it names, so whoever has that can make it again, to the byte.
 //! [`rule`] holds the statistics of one family of metrics, [`sizing`] how many pairs it takes, [`evidence`] what a run's signed manifests
-//! say of both sides, `checks` what one run can break by itself, and [`verdict`] puts them together.
+//! say of both sides, `checks` what one run can break by itself, [`history`] how a run lies to those before it, and [`verdict`] puts them together.
 
 mod checks;
 mod curves;
 pub mod evidence;
+pub mod history;
 pub mod rule;
 pub mod sizing;
 pub mod verdict;

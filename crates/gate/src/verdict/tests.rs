@@ -321,3 +321,42 @@ fn the_same_question_has_the_same_bytes() {
     let [one, other] = [(); 2].map(|()| canonical_json(&verdict_of(&rounds(0.93), |_| {})).expect("canonical"));
     assert_eq!(one, other);
 }
+
+/// Normal noise from a counter (splitmix64, the sum of twelve uniform numbers less six), so that every gate has noise of its own.
+fn noise(counter: u64) -> f64 {
+    let uniform = |place: u64| {
+        let mut z = (counter * 12 + place).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+    };
+    (0..12).map(uniform).sum::<f64>() - 6.0
+}
+
+/// The gate so many of two hundred times over equal sides with a noise of three percent, the candidate `ratio` times the baseline.
+fn two_hundred(ratio: f64, budget: f64) -> [usize; 4] {
+    let mut found = [0; 4];
+    for gate in 0..200_u64 {
+        let value = |side: u64, pair: u64| 200_000.0 * (1.0 + 0.03 * noise((gate * 2 + side) * 20 + pair));
+        let pairs: Vec<[f64; 2]> = (0..20).map(|pair| [value(0, pair), ratio * value(1, pair)]).collect();
+        let outcome = verdict_of(&pairs, |question| question.policy.budget = budget).outcome;
+        found[Outcome::ALL.iter().position(|known| *known == outcome).expect("an outcome")] += 1;
+    }
+    found
+}
+
+/// These check the wiring from manifests to outcome; the rate of false alarms is measured by the calibration.
+#[test]
+fn two_hundred_gates_of_equal_sides_give_the_alarms_of_their_seeds() {
+    let [improved, unchanged, inconclusive, regressed] = two_hundred(1.0, 0.05);
+    assert_eq!([improved, unchanged, inconclusive, regressed], [0, 200, 0, 0]);
+    // With next to no budget the test alone decides, at 2.5 % a side.
+    let [improved, _, _, regressed] = two_hundred(1.0, 1e-6);
+    assert_eq!([improved, regressed], [0, 5]);
+}
+
+#[test]
+fn two_hundred_gates_of_a_tenth_less_find_it() {
+    let [improved, unchanged, _, regressed] = two_hundred(0.9, 0.05);
+    assert_eq!((improved, unchanged, regressed), (0, 0, 200));
+}

@@ -1,10 +1,12 @@
 //! `assay gate`: whether a candidate got worse, decided with known error rates, signed, and repeatable to the byte.
 
 mod evidence;
+mod history;
 mod replay;
 mod rules;
 mod sequence;
 mod show;
+mod top_up;
 
 use std::path::PathBuf;
 
@@ -23,6 +25,9 @@ use crate::commands::opened::Where;
 use crate::commands::run::make_missing_keys;
 use crate::output;
 
+/// The word that asks for a comparison with earlier runs, in the place of a branch.
+const HISTORY: &str = "history";
+
 /// How often somebody else may come first.
 const MAX_TRIES: u32 = 100;
 
@@ -35,8 +40,9 @@ pub(crate) struct Gate {
     /// The run to judge
     #[arg(value_name = "RUN", required_unless_present = "replay")]
     run: Option<String>,
-    /// The branch or commit whose rules decide: gates, acknowledgements, trust; `origin/HEAD` if left out
-    #[arg(long, value_name = "REV", conflicts_with = "policy")]
+    /// The branch or commit whose rules decide: gates, acknowledgements, trust; `origin/HEAD` if left out. `history` compares the run
+    /// with those before it, which never blocks
+    #[arg(long, value_name = "REV|history", conflicts_with = "policy")]
     baseline: Option<String>,
     /// Judge by the gates of this pipeline file, whatever any branch says; acknowledgements lie in `acks` beside it
     #[arg(long, value_name = "FILE")]
@@ -50,6 +56,9 @@ pub(crate) struct Gate {
     /// The commit that has to have been measured; any if left out
     #[arg(long, value_name = "SHA")]
     commit: Option<String>,
+    /// Where the verdict is inconclusive and a look is left, run the pipeline once more and judge both runs together
+    #[arg(long)]
+    top_up: bool,
     /// Write the verdict and its reports into this folder, one folder a gate
     #[arg(long, value_name = "FOLDER")]
     to: Option<PathBuf>,
@@ -57,7 +66,7 @@ pub(crate) struct Gate {
     #[arg(long)]
     unestablished: bool,
     /// Decide again what a verdict decided, from what it names, and compare every byte
-    #[arg(long, value_name = "VERDICT", conflicts_with_all = ["run", "baseline", "policy", "name", "pull", "commit", "to", "unestablished"])]
+    #[arg(long, value_name = "VERDICT", conflicts_with_all = ["run", "baseline", "policy", "name", "pull", "commit", "top_up", "to", "unestablished"])]
     replay: Option<String>,
     #[command(flatten)]
     place: Where,
@@ -106,31 +115,57 @@ impl Gate {
             return replay::replay(verdict, &self.place);
         }
         let run = self.run.as_deref().unwrap_or_default();
+        if self.baseline.as_deref() == Some(HISTORY) {
+            return self.against_history(run);
+        }
         let from = self.from()?;
         let place = self.place_trusting(&from)?;
-        let candidate = Evidence::open(&place, run, self.unestablished)?;
-        if let Some(commit) = self.commit.as_deref().filter(|commit| candidate.commit() != Some(commit)) {
-            let found = candidate.commit().unwrap_or("no commit");
-            let message = format!("run `{run}` measured {found}, and {commit} was to be judged");
-            return Err(Failure::verification("other_commit", message));
-        }
+        let mut candidate = Evidence::open(&place, run, self.unestablished)?;
+        self.check_commit(&candidate)?;
         let rules = rules_for(&from, &candidate)?;
         let subject = self.subject(&candidate)?;
         let store = Store::open(&place.store_uri()?)?;
-        let (config, password) = (Config::find()?, std::env::var_os("COSIGN_PASSWORD").unwrap_or_default());
-        // A machine that only judges may have no other key.
-        if LocalKeys::of(&config).missing().contains(&Role::Gate) {
-            make_missing_keys(&config, password.as_encoded_bytes())?;
-        }
-        let keys = LocalKeys::of(&config).unlock(&[Role::Gate], password.as_encoded_bytes())?;
-        let mut decided = Vec::new();
-        for gate in self.gates(&rules)? {
-            let unestablished = self.unestablished;
-            let asked = Asked { gate, rules: &rules, candidate: &candidate, subject: &subject, place: &place, unestablished };
-            decided.push(asked.decide(&store, &keys)?);
+        let keys = gate_key()?;
+        let mut decided = self.decide(&rules, &candidate, &subject, &place, &store, &keys)?;
+        while self.top_up && decided.iter().any(Decided::may_be_topped_up) {
+            let again = top_up::run_again(&candidate, &decided, &place)?;
+            candidate = Evidence::open(&place, &again, self.unestablished)?;
+            decided = self.decide(&rules, &candidate, &subject, &place, &store, &keys)?;
         }
         show::show(&decided, self.to.as_deref(), self.json, &place)?;
         Ok(decided.iter().map(|decided| exit_of(decided.verdict.verdict().outcome)).fold(Exit::Done, worse))
+    }
+
+    /// What every gate decides about the candidate.
+    fn decide(
+        &self,
+        rules: &Rules,
+        candidate: &Evidence,
+        subject: &Name,
+        place: &Where,
+        store: &Store,
+        keys: &KeyRing,
+    ) -> Result<Vec<Decided>, Failure> {
+        let asked = |gate| Asked { gate, rules, candidate, subject, place, unestablished: self.unestablished };
+        self.gates(rules)?.into_iter().map(|gate| asked(gate).decide(store, keys)).collect()
+    }
+
+    /// The rules are the run's own: nothing is at stake.
+    fn against_history(&self, run: &str) -> Result<Exit, Failure> {
+        let candidate = Evidence::open(&self.place, run, self.unestablished)?;
+        let all = gates(&candidate.own_pipeline()?)?;
+        let gate = match &self.name {
+            Some(_) => self.gates(&Rules::of_run(candidate.own_pipeline()?))?.into_iter().next(),
+            None => all.into_iter().next(),
+        };
+        history::judge(&candidate, gate.as_ref(), &self.place, self.json)
+    }
+
+    fn check_commit(&self, candidate: &Evidence) -> Result<(), Failure> {
+        let Some(wanted) = self.commit.as_deref().filter(|commit| candidate.commit() != Some(commit)) else { return Ok(()) };
+        let found = candidate.commit().unwrap_or("no commit");
+        let message = format!("run `{}` measured {found}, and {wanted} was to be judged", candidate.run_id());
+        Err(Failure::verification("other_commit", message))
     }
 
     fn from(&self) -> Result<From, Failure> {
@@ -178,6 +213,25 @@ impl Gate {
             None => format!("tree-{}", output::short(tree.trim_start_matches("sha256:"))),
         };
         name.parse().map_err(|error| Failure::unexpected("subject", "a subject has no name").because(&error))
+    }
+}
+
+/// The gate's key, made at first use.
+fn gate_key() -> Result<KeyRing, Failure> {
+    let (config, password) = (Config::find()?, std::env::var_os("COSIGN_PASSWORD").unwrap_or_default());
+    let keys = LocalKeys::of(&config);
+    // A machine that only judges may have no other key.
+    if keys.missing().contains(&Role::Gate) {
+        make_missing_keys(&config, password.as_encoded_bytes())?;
+    }
+    keys.unlock(&[Role::Gate], password.as_encoded_bytes())
+}
+
+impl Decided {
+    /// Whether more pairs may tell, and the policy has a look left for them.
+    fn may_be_topped_up(&self) -> bool {
+        let verdict = self.verdict.verdict();
+        verdict.outcome == Outcome::Inconclusive && (verdict.sequence.look as usize) < verdict.policy.looks.len()
     }
 }
 

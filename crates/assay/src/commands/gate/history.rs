@@ -1,0 +1,153 @@
+//! `assay gate RUN --baseline history`: a run against the runs before it, which never blocks.
+
+use assay_gate::history::{FEWEST_RUNS, Past, Prediction, Seen, against_history};
+use assay_gate::rule::{Learned, Rules as Family};
+use assay_manifest::{MetricSummary, PairUnit, PointSummary, Summary};
+use assay_report::{counted, percent, significant};
+use assay_spec as spec;
+use assay_stage::{Exit, Failure};
+use assay_stats::Noise;
+use serde_json::json;
+
+use crate::commands::gate::evidence::Evidence;
+use crate::commands::opened::Where;
+use crate::commands::series::{Asked, Series, series};
+use crate::output;
+
+/// The most pairs that a recommended design may have.
+const MOST_PAIRS: usize = 60;
+
+/// A metric of the run, and what the runs before it were.
+struct Followed<'a> {
+    point: &'a PointSummary,
+    metric: &'a MetricSummary,
+    past: Past,
+}
+
+/// Shows how a run lies to those before it: exit code 0, or 41 where something is worse than they explain.
+pub(super) fn judge(evidence: &Evidence, gate: Option<&spec::Gate>, place: &Where, as_json: bool) -> Result<Exit, Failure> {
+    let (q, budget) = gate.map_or((0.05, 0.05), |gate| (gate.q, gate.budget_pct / 100.0));
+    let summary = evidence.opened().chain.one::<Summary>().map(|summary| &summary.body);
+    let summary = summary.ok_or_else(|| Failure::unexpected("summary", "a run that was opened has no Summary"))?;
+    let history = series(place, &Asked::default())?;
+    let named = gate.map_or(&[][..], |gate| gate.metrics.as_slice());
+    let followed = followed(summary, &history, evidence.run_id().as_str(), named);
+    if followed.is_empty() {
+        return Err(Failure::usage("nothing_judged", "the run reports no primary metric with a direction that is better"));
+    }
+    let family: Vec<Past> = followed.iter().map(|followed| followed.past.clone()).collect();
+    let seen = against_history(&family, q, budget);
+    let is_worse = seen.iter().any(|seen| seen.is_worse);
+    if as_json {
+        output::json(&followed.iter().zip(&seen).map(|(followed, seen)| followed.json(seen)).collect::<Vec<_>>())?;
+    } else {
+        show(&followed, &seen, is_worse);
+        recommend(&followed, q, budget);
+    }
+    Ok(if is_worse { Exit::Inconclusive } else { Exit::Done })
+}
+
+fn followed<'a>(summary: &'a Summary, history: &[Series], run: &str, named: &[String]) -> Vec<Followed<'a>> {
+    let mut all = Vec::new();
+    for point in &summary.points {
+        let is_asked = |metric: &&MetricSummary| if named.is_empty() { metric.primary } else { named.contains(&metric.metric) };
+        for metric in point.metrics.iter().filter(is_asked) {
+            let Some(better) = metric.better else { continue };
+            let same = |series: &&Series| {
+                series.case == point.case_id.as_str() && series.point == point.point_id.as_str() && series.metric == metric.metric
+            };
+            let earlier = history.iter().find(same).map(|series| before(series, run)).unwrap_or_default();
+            all.push(Followed { point, metric, past: Past { better, value: metric.median, earlier } });
+        }
+    }
+    all
+}
+
+/// The values of the runs before `run`; of all others, where it is not in the tables.
+fn before(series: &Series, run: &str) -> Vec<f64> {
+    let own = series.runs.iter().find(|of| of.run == run).map_or(i64::MAX, |of| of.started);
+    series.runs.iter().filter(|of| of.run != run && of.started < own).map(|of| of.value).collect()
+}
+
+impl Followed<'_> {
+    fn json(&self, seen: &Seen) -> serde_json::Value {
+        let (interval, spread, false_alarms, not_predicted) = match &seen.prediction {
+            Prediction::Interval { low, high, spread, false_alarms, .. } => {
+                (Some([*low, *high]), Some(*spread), Some(*false_alarms), None)
+            }
+            Prediction::TooFew => (None, None, None, Some("too_few_runs")),
+            Prediction::NoRatio => (None, None, None, Some("no_ratio")),
+        };
+        json!({
+            "case": self.point.case_id,
+            "point": self.point.point_id,
+            "metric": self.metric.metric,
+            "unit": self.metric.unit,
+            "better": self.past.better,
+            "value": self.past.value,
+            "runs": seen.runs,
+            "interval": interval,
+            "spread": spread,
+            "false_alarms": false_alarms,
+            "not_predicted": not_predicted,
+            "p_adjusted": seen.adjusted,
+            "is_worse": seen.is_worse,
+        })
+    }
+
+    fn line(&self, seen: &Seen) -> String {
+        let predicted = match &seen.prediction {
+            Prediction::Interval { low, high, spread, false_alarms, .. } => format!(
+                "[{}, {}], {} between runs, {false_alarms} of {} cried wolf",
+                significant(*low, Some((*low, *high))),
+                significant(*high, Some((*low, *high))),
+                percent(*spread),
+                counted(seen.runs as u64, "run")
+            ),
+            Prediction::TooFew => {
+                format!("not predicted: {} are too few, {FEWEST_RUNS} are needed", counted(seen.runs as u64, "earlier run"))
+            }
+            Prediction::NoRatio => "not predicted: not every value is above zero".to_owned(),
+        };
+        let verdict = if seen.is_worse { "worse than history" } else { "as before" };
+        let value = significant(self.past.value, None);
+        let name = format!("{} of {} at {}", self.metric.metric, self.point.case_id, self.point.point_id);
+        let verdict = if matches!(seen.prediction, Prediction::Interval { .. }) { verdict } else { "unknown" };
+        format!("{verdict:<18} {name}: {value} {}; {predicted}", self.metric.unit)
+    }
+}
+
+fn show(followed: &[Followed<'_>], seen: &[Seen], is_worse: bool) {
+    let worst_first = |wanted: bool| followed.iter().zip(seen).filter(move |(_, seen)| seen.is_worse == wanted);
+    for (followed, seen) in worst_first(true).chain(worst_first(false)) {
+        output::line(followed.line(seen));
+    }
+    output::talk(format!(
+        "\nStudent's prediction interval on logarithms of per-run medians, one-sided, adjusted for {}.",
+        counted(seen.len() as u64, "metric")
+    ));
+    if is_worse {
+        output::talk(
+            "Worse than earlier runs explain. That is no regression yet: the machine may have changed since. History never blocks.",
+        );
+    }
+}
+
+/// The paired run that would decide, sized by the spread of this run's own trials.
+fn recommend(followed: &[Followed<'_>], q: f64, budget: f64) {
+    let learned = |followed: &Followed<'_>| {
+        let (cv, n) = (followed.metric.cv?, followed.metric.n.0);
+        // A pair's difference has the noise of two trials.
+        let noise = Noise { sd: cv * std::f64::consts::SQRT_2, freedom: (n as f64 - 1.0).max(1.0) };
+        Some(Learned { noise, launches: None })
+    };
+    let family: Vec<Option<Learned>> = followed.iter().map(learned).collect();
+    let rules = Family { q, budget, unit: PairUnit::Launch };
+    let how = match assay_gate::size(&family, &rules, MOST_PAIRS) {
+        Ok(size) => format!("about {} would find {}", counted(size.pairs as u64, "pair"), percent(2.0 * budget)),
+        Err(why) => why.to_string(),
+    };
+    output::talk(format!(
+        "To decide, measure both in one run: `comparison` with `placement: alternate`. By the spread of this run's trials, {how}."
+    ));
+}

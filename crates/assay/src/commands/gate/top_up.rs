@@ -1,0 +1,68 @@
+//! More pairs for a verdict that could not tell: the same pipeline at the same commit, once more.
+
+use std::process::Stdio;
+
+use assay_manifest::{RunId, Source};
+use assay_stage::{Exit, Failure};
+
+use crate::commands::gate::Decided;
+use crate::commands::gate::evidence::Evidence;
+use crate::commands::opened::Where;
+use crate::output;
+
+/// Runs the candidate's pipeline at its commit again, and gives the new run's name.
+pub(super) fn run_again(candidate: &Evidence, decided: &[Decided], place: &Where) -> Result<String, Failure> {
+    let source = candidate.opened().chain.one::<Source>().map(|source| &source.body);
+    let no_commit = || {
+        Failure::usage(
+            "no_commit",
+            format!("run `{}` was made from no commit, so it cannot be run once more", candidate.run_id()),
+        )
+        .hint("commit what is measured, run that, and judge it")
+    };
+    let source = source.ok_or_else(no_commit)?;
+    let commit = source.commit.as_deref().filter(|_| !source.dirty).ok_or_else(no_commit)?;
+    let look = decided.iter().map(|decided| decided.verdict.verdict().sequence.look).max().unwrap_or(1) + 1;
+    let run = name_of_look(candidate.run_id(), look)?;
+    output::talk(format!(
+        "inconclusive, and a look is left: running `{}` at {} once more, as `{run}`",
+        source.pipeline,
+        output::short(commit)
+    ));
+    let this = std::env::current_exe()
+        .map_err(|error| Failure::environment("binaries", "cannot find the running program").because(&error))?;
+    let mut command = std::process::Command::new(this);
+    command.args(["run", &source.pipeline, "--commit", commit, "--run-id", run.as_str(), "--no-push", "--store"]);
+    command.arg(place.store_uri()?).stdin(Stdio::null()).stdout(Stdio::null());
+    let ended = command.status().map_err(|error| Failure::environment("binaries", "cannot run `assay run`").because(&error))?;
+    match Exit::from_code(ended.code().unwrap_or(1)) {
+        Exit::Done | Exit::Unestablished => Ok(run.to_string()),
+        exit => Err(Failure::new(exit, "top_up", format!("the run `{run}` did not come to its end"))
+            .hint("the verdict before it stands; judge again when the run can be made")),
+    }
+}
+
+/// The name of a run for that look: that of the first with a number behind it, cut where it would be too long.
+fn name_of_look(first: &RunId, look: u32) -> Result<RunId, Failure> {
+    let name = first.as_str();
+    let stem = name.rsplit_once("-look-").filter(|(_, number)| number.parse::<u32>().is_ok()).map_or(name, |(stem, _)| stem);
+    let ending = format!("-look-{look}");
+    let stem: String = stem.chars().take(40 - ending.len()).collect();
+    let text = format!("{}{ending}", stem.trim_end_matches('-'));
+    text.parse().map_err(|error| Failure::unexpected("run_id", "a look has no name").because(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_are_named_after_the_first_run() {
+        let name = |first: &str, look: u32| name_of_look(&first.parse().expect("a name"), look).expect("a name").to_string();
+        assert_eq!(name("pr-17", 2), "pr-17-look-2");
+        assert_eq!(name("pr-17-look-2", 3), "pr-17-look-3");
+        assert_eq!(name("a-look-b", 2), "a-look-b-look-2");
+        let long = name(&"x".repeat(40), 2);
+        assert_eq!((long.len(), long.ends_with("-look-2")), (40, true));
+    }
+}

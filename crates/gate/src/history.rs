@@ -1,0 +1,187 @@
+//! A run against the runs before it. It never blocks: what changed between two days may be the machine, so a paired run has to decide.
+
+use assay_manifest::Better;
+use assay_stats::{Samples, benjamini_hochberg, student};
+
+use crate::rule::share;
+
+/// The fewest earlier runs that say anything about the next: below it the interval is wider than every change.
+pub const FEWEST_RUNS: usize = 5;
+
+/// A metric's value in a run, and in the runs before it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Past {
+    /// Which way is better.
+    pub better: Better,
+    /// The median over the run's trials.
+    pub value: f64,
+    /// The medians of earlier runs.
+    pub earlier: Vec<f64>,
+}
+
+/// How a value lies to the runs before it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Seen {
+    /// How many earlier runs there are.
+    pub runs: usize,
+    /// What they predict.
+    pub prediction: Prediction,
+    /// The probability of a value so much worse, adjusted for the family; 1 where nothing is predicted.
+    pub adjusted: f64,
+    /// Whether the value is worse than earlier runs explain, at the family's rate, and by more than the budget.
+    pub is_worse: bool,
+}
+
+/// What earlier runs predict of the next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Prediction {
+    /// Student's interval on logarithms of per-run medians (Hahn and Meeker, "Statistical Intervals", 1991, section 4.7).
+    Interval {
+        /// Its lower end, in the metric's unit.
+        low: f64,
+        /// Its upper end.
+        high: f64,
+        /// The geometric mean of the earlier runs.
+        middle: f64,
+        /// The standard deviation between runs, as a share.
+        spread: f64,
+        /// Earlier runs that their fellows would have called worse by the same rule: how often it cries wolf on this very history.
+        false_alarms: usize,
+    },
+    /// Too few runs.
+    TooFew,
+    /// A value without a logarithm.
+    NoRatio,
+}
+
+/// Compares a family of metrics with their histories: at rate `q`, beyond a `budget` as a share. The interval that is shown is the one of a
+/// lone metric of the family, two-sided at `1 - 2 q / m`.
+pub fn against_history(family: &[Past], q: f64, budget: f64) -> Vec<Seen> {
+    let level = q / family.len().max(1) as f64;
+    let tests: Vec<Option<Test>> = family.iter().map(Test::of).collect();
+    let adjusted = benjamini_hochberg(&tests.iter().map(|test| test.as_ref().map_or(1.0, |test| test.p)).collect::<Vec<_>>());
+    let seen = family.iter().zip(&tests).zip(adjusted);
+    seen.map(|((past, test), adjusted)| {
+        let prediction = match test {
+            Some(test) => test.prediction(past, level, budget),
+            None if past.earlier.len() < FEWEST_RUNS => Prediction::TooFew,
+            None => Prediction::NoRatio,
+        };
+        let is_worse = test.as_ref().is_some_and(|test| adjusted <= q && share(test.worse) > budget);
+        Seen { runs: past.earlier.len(), prediction, adjusted, is_worse }
+    })
+    .collect()
+}
+
+/// One metric by itself.
+struct Test {
+    mean: f64,
+    sd: f64,
+    /// The probability of so much worse.
+    p: f64,
+    /// How much worse than the mean of the earlier runs, as a logarithm of a ratio.
+    worse: f64,
+}
+
+impl Test {
+    fn of(past: &Past) -> Option<Self> {
+        if past.earlier.len() < FEWEST_RUNS {
+            return None;
+        }
+        let logs = Samples::new(&past.earlier).ok()?.logs().ok()?;
+        let value = Some(past.value).filter(|value| *value > 0.0 && value.is_finite()).map(libm::log)?;
+        let (mean, sd) = (logs.mean(), logs.sd()?);
+        let worse = if past.better == Better::Lower { value - mean } else { mean - value };
+        let n = past.earlier.len() as f64;
+        let error = sd * (1.0 + 1.0 / n).sqrt();
+        // Runs without any spread predict themselves exactly.
+        let p = match error {
+            error if error > 0.0 => student::upper(worse / error, n - 1.0),
+            _ if worse > 0.0 => 0.0,
+            _ => 1.0,
+        };
+        Some(Self { mean, sd, p, worse })
+    }
+
+    fn prediction(&self, past: &Past, level: f64, budget: f64) -> Prediction {
+        let n = past.earlier.len() as f64;
+        let half = student::quantile(1.0 - level, n - 1.0) * self.sd * (1.0 + 1.0 / n).sqrt();
+        Prediction::Interval {
+            low: libm::exp(self.mean - half),
+            high: libm::exp(self.mean + half),
+            middle: libm::exp(self.mean),
+            spread: share(self.sd),
+            false_alarms: false_alarms(past, level, budget),
+        }
+    }
+}
+
+/// How many of the earlier runs would have been called worse, each by the others.
+fn false_alarms(past: &Past, level: f64, budget: f64) -> usize {
+    let alarms = |place: usize| {
+        let mut earlier = past.earlier.clone();
+        let value = earlier.remove(place);
+        let test = Test::of(&Past { value, earlier, better: past.better });
+        test.is_some_and(|test| test.p <= level && share(test.worse) > budget)
+    };
+    (0..past.earlier.len()).filter(|place| alarms(*place)).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn past(value: f64, earlier: &[f64]) -> Past {
+        Past { better: Better::Lower, value, earlier: earlier.to_vec() }
+    }
+
+    /// Ten runs with a spread of about one percent.
+    const QUIET: [f64; 10] = [100.0, 101.0, 99.0, 100.5, 99.5, 101.5, 98.5, 100.2, 99.8, 100.0];
+
+    #[test]
+    fn what_earlier_runs_explain_is_not_told() {
+        let seen = against_history(&[past(101.0, &QUIET), past(112.0, &QUIET)], 0.05, 0.05);
+        assert_eq!(seen.iter().map(|seen| seen.is_worse).collect::<Vec<_>>(), [false, true]);
+        let Prediction::Interval { low, high, middle, spread, false_alarms } = &seen[1].prediction else { panic!("predicted") };
+        assert!((0.008..0.011).contains(spread) && (middle - 100.0).abs() < 0.1, "{spread} {middle}");
+        // Student's 97.5 % point with 9 degrees of freedom is 2.262.
+        let half = 2.2622 * libm::log1p(*spread) * 1.1_f64.sqrt();
+        assert!((high / middle - libm::exp(half)).abs() < 1e-4 && (low / middle - libm::exp(-half)).abs() < 1e-4);
+        assert_eq!(*false_alarms, 0);
+    }
+
+    #[test]
+    fn what_is_sure_but_small_is_within_the_budget() {
+        assert!(!against_history(&[past(104.0, &QUIET)], 0.05, 0.05)[0].is_worse);
+        assert!(against_history(&[past(104.0, &QUIET)], 0.05, 0.02)[0].is_worse);
+    }
+
+    #[test]
+    fn higher_is_better_turns_it() {
+        let turned = |value: f64| Past { better: Better::Higher, ..past(value, &QUIET) };
+        let seen = against_history(&[turned(88.0), turned(112.0)], 0.05, 0.05);
+        assert_eq!(seen.iter().map(|seen| seen.is_worse).collect::<Vec<_>>(), [true, false]);
+    }
+
+    #[test]
+    fn a_wild_history_says_how_often_it_cries_wolf() {
+        let mut wild = QUIET.to_vec();
+        wild[3] = 160.0;
+        let seen = against_history(&[past(112.0, &wild)], 0.05, 0.05);
+        let Prediction::Interval { false_alarms, .. } = &seen[0].prediction else { panic!("predicted") };
+        assert_eq!(
+            (*false_alarms, seen[0].is_worse),
+            (1, false),
+            "the wild run would have been told, and hides what comes after it"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_predicted_is_named_and_stays_in_the_family() {
+        let family = [past(112.0, &QUIET[..4]), past(0.0, &QUIET), past(112.0, &[100.0; 6])];
+        let seen = against_history(&family, 0.05, 0.05);
+        assert_eq!((&seen[0].prediction, &seen[1].prediction), (&Prediction::TooFew, &Prediction::NoRatio));
+        assert!(seen[2].is_worse, "runs without any spread predict themselves");
+        assert_eq!(seen[0].adjusted, 1.0);
+    }
+}
