@@ -447,7 +447,7 @@ fn keys_that_nobody_has_made() {
     exit code 2
     ----- stdout: nothing -----
     ----- stderr -----
-    error[no_keys]: there is no key for source, plan, provision, execute, collect, reduce, publish
+    error[no_keys]: there is no key for source, plan, provision, execute, collect, reduce, publish, gate
 
     hint: `assay keys init` makes them
     ");
@@ -525,7 +525,7 @@ fn commands_and_options_that_are_none() {
     ----- stderr -----
     error[unknown_kind]: there is no kind `Pipelin`
 
-    hint: the kinds are Pipeline, Workload, TrustPolicy, source, plan, environment, execution_part, recording, collection, summary, publication, run_end, checkpoint
+    hint: the kinds are Pipeline, Workload, TrustPolicy, Acknowledgement, source, plan, environment, execution_part, recording, collection, summary, publication, run_end, checkpoint, verdict
     ");
     says!(fixture, &["keys", "init", "--scrypt-n", "16"], @"
     exit code 2
@@ -556,8 +556,15 @@ fn output_that_nobody_reads_is_no_failure() {
 #[test]
 fn every_command_has_its_help() {
     let fixture = Fixture::bare();
-    let commands: [&[&str]; 24] = [
+    let commands: [&[&str]; 31] = [
         &[],
+        &["gate"],
+        &["compare"],
+        &["history"],
+        &["forge"],
+        &["forge", "post"],
+        &["forge", "pull"],
+        &["init"],
         &["run"],
         &["verify"],
         &["trace"],

@@ -69,6 +69,23 @@ fn foreign_verifiers_accept_every_bundle_and_refuse_another_manifest() {
     }
 }
 
+/// A verdict is about a commit too, which others' verifiers have to bear.
+#[test]
+fn foreign_verifiers_accept_a_verdict() {
+    let Some(folder) = std::env::var_os("ASSAY_TEST_FOREIGN").map(PathBuf::from) else {
+        println!("ASSAY_TEST_FOREIGN is not set: nothing foreign was checked");
+        return;
+    };
+    let (fixture, verdict) = crate::gate::verdict_folder(60);
+    let file = |name: &str| verdict.join(name);
+    let key = fixture.config().join("keys/gate.pub");
+    let triple = Triple { manifest: file("verdict.json"), bundle: file("verdict.sigstore.json"), key };
+    for verifier in verifiers(&folder) {
+        check(&verifier, &triple.manifest, &triple, 0);
+        check(&verifier, &file("junit.xml"), &triple, 1);
+    }
+}
+
 fn verifiers(folder: &Path) -> [Verifier; 3] {
     let verifiers = [
         ("npm @sigstore/verify", PathBuf::from("node"), folder.join("verify.mjs")),

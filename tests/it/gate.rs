@@ -132,6 +132,14 @@ fn gate(fixture: &Fixture, run: &str, pull: u32, more: &[&str]) -> Ran {
     fixture.assay(&[&["gate", run, "--pull", &pull], more].concat())
 }
 
+/// The folder of the verdict about the slower run.
+pub(crate) fn verdict_folder(pull: u32) -> (&'static Fixture, PathBuf) {
+    let fixture = judged();
+    let folder = fixture.root().join(format!("verdicts-{pull}"));
+    gate(fixture, "slow", pull, &["--baseline", "main", "--to", &folder.display().to_string()]).exits(40);
+    (fixture, folder.join("latency"))
+}
+
 /// The verdict of the one gate.
 fn verdict(fixture: &Fixture, run: &str, pull: u32, baseline: &str, exit: i32) -> Value {
     let ran = gate(fixture, run, pull, &["--baseline", baseline, "--json"]).exits(exit);
@@ -337,4 +345,62 @@ fn runs_are_compared_and_followed_without_deciding_anything() {
     fixture.assay(&["history", "p99_u's"]).refuses(2, "no_history");
     let shown = fixture.assay(&["history"]).success();
     assert!(shown.stdout.contains("answer.local.before default p50_us, us, lower is better"), "{}", shown.stdout);
+}
+
+/// A run alone, against those of the same case before it.
+#[test]
+fn history_tells_and_never_blocks() {
+    let fixture = Fixture::bare();
+    made_up(&fixture, &["same", "slow"]);
+    fixture.commit("a comparison of what is made up");
+    for number in 1..=5 {
+        run(&fixture, "same", &format!("night-{number}"), "main");
+    }
+    let against = |run: &str, more: &[&str]| fixture.assay(&[&["gate", run, "--baseline", "history"], more].concat());
+    let early = against("night-3", &["--json"]).success().json();
+    assert_eq!((&early[0]["not_predicted"], &early[0]["runs"]), (&json!("too_few_runs"), &json!(2)));
+    run(&fixture, "slow", "night-6", "main");
+    let found = against("night-6", &["--json"]).exits(41).json();
+    let of =
+        |case: &str| found.as_array().expect("metrics").iter().find(|metric| metric["case"] == case).expect("the metric").clone();
+    let (after, before) = (of("answer.local.after"), of("answer.local.before"));
+    assert_eq!((&after["is_worse"], &after["runs"], &before["is_worse"]), (&json!(true), &json!(5), &json!(false)));
+    let shown = against("night-6", &[]).exits(41);
+    assert!(shown.stdout.starts_with("worse than history p50_us of answer.local.after at default"), "{}", shown.stdout);
+    assert!(shown.stderr.contains("To decide, measure both in one run"), "{}", shown.stderr);
+    assert!(!fixture.store().join("gates").exists(), "nothing was decided");
+}
+
+/// An inconclusive verdict with a look left runs the pipeline once more and judges both runs together.
+#[test]
+fn a_top_up_spends_the_looks_that_are_left() {
+    let fixture = judged();
+    let topped = gate(fixture, "noisy", 50, &["--baseline", "main", "--top-up", "--json"]).exits(41);
+    assert!(topped.stderr.contains("once more, as `noisy-look-2`"), "{}", topped.stderr);
+    let verdict = topped.json()[0]["verdict"].clone();
+    assert_eq!((&verdict["sequence"]["look"], verdict["metrics"][0]["pairs"].as_array().map(Vec::len)), (&json!(2), Some(16)));
+    let again = gate(fixture, "noisy", 50, &["--baseline", "main", "--top-up"]).exits(41);
+    assert!(!again.stderr.contains("once more"), "no look is left: {}", again.stderr);
+}
+
+#[test]
+fn a_plan_says_beforehand_what_its_gate_can_find() {
+    let fixture = judged();
+    let plan = fixture.assay(&["plan", "pipelines/same.yaml"]).success();
+    let line = plan.stdout.lines().find(|line| line.starts_with("gate ")).expect("the gate's line");
+    assert!(
+        line.starts_with("gate      latency: 2 metrics; 8 pairs find a change of 10.0 % where a pair's noise is at most "),
+        "{line}"
+    );
+    let few = fixture.root().join("few/pipelines/few.yaml");
+    let text = fs::read_to_string(fixture.repo().join("pipelines/same.yaml")).expect("a pipeline");
+    write_file(&few, text.replace("count: 8", "count: 4").as_bytes());
+    crate::support::copy_folder(&fixture.repo().join("workloads"), &fixture.root().join("few/workloads"));
+    let folder = fixture.root().join("few");
+    let plan = fixture.assay_in(&folder, &["plan", "pipelines/few.yaml", "--repo", &folder.display().to_string()]).success();
+    assert!(
+        plan.stdout.contains("gate      latency: 2 metrics; 4 pairs can find nothing: 7 pairs are the fewest"),
+        "{}",
+        plan.stdout
+    );
 }

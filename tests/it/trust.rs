@@ -73,7 +73,7 @@ fn a_policy_establishes_its_signers() {
 fn a_pinned_key_establishes_itself_alone() {
     let reader = Reader::new();
     let keys = fingerprints();
-    assert_eq!(keys.len(), 7, "six stages and the source: {keys:?}");
+    assert_eq!(keys.len(), 8, "six stages, the source and the gate: {keys:?}");
     let all: Vec<_> = keys.iter().map(String::as_str).collect();
     reader.verify(&all).success();
     reader.verify(&all[..6]).refuses(20, "unknown_key");
@@ -134,6 +134,7 @@ fn keys_are_made_once() {
     collect    sha256:[DIGEST]  [ROOT]/config/keys/collect.pub
     reduce     sha256:[DIGEST]  [ROOT]/config/keys/reduce.pub
     publish    sha256:[DIGEST]  [ROOT]/config/keys/publish.pub
+    gate       sha256:[DIGEST]  [ROOT]/config/keys/gate.pub
     trust root [ROOT]/config/trust.yaml
     ----- stderr -----
     COSIGN_PASSWORD is not set: the keys are encrypted with an empty password
@@ -143,7 +144,7 @@ fn keys_are_made_once() {
         files.map(|path| (path.clone(), fs::read(&path).expect("a key or the trust root"))).collect()
     };
     let before = contents();
-    assert_eq!(before.len(), 7 * 2 + 1);
+    assert_eq!(before.len(), 8 * 2 + 1);
     let again = fixture.assay(&["keys", "init"]).success();
     assert_eq!(again.stdout, made.stdout);
     assert!(again.stderr.contains("every key is there already"), "{}", again.stderr);

@@ -13,5 +13,5 @@ pub mod sizing;
 pub mod verdict;
 
 pub use evidence::{Run, differences};
-pub use sizing::{CannotDecide, Size, size};
+pub use sizing::{CannotDecide, Design, Size, design, size};
 pub use verdict::{CONTRACT, History, Question, Refusal, judge};

@@ -89,6 +89,37 @@ pub fn size(family: &[Option<Learned>], rules: &Rules, most: usize) -> Result<Si
     Ok(size)
 }
 
+/// What a design of so many pairs can find in a family of so many metrics, before anything is known of its noise.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Design {
+    /// Even if all pairs point one way, no metric can be found: so many pairs are the fewest.
+    NeverFires {
+        /// The fewest pairs with which a lone metric can be found at all.
+        fewest: usize,
+    },
+    /// It finds twice the budget with a probability of 0.8 where the noise of a pair's difference is at most this.
+    FindsUpTo {
+        /// A standard deviation of logarithms of ratios: about a share.
+        noise: f64,
+    },
+}
+
+/// What `pairs` can find in a family of `tests`, where no floor has to be cleared.
+pub fn design(pairs: usize, tests: usize, rules: &Rules) -> Design {
+    let fewest = fewest_pairs(rules.q, tests) as usize;
+    let mut curves = Curves::new(rules.q, tests);
+    let Some(curve) = curves.of(pairs).filter(|_| pairs >= fewest) else { return Design::NeverFires { fewest } };
+    let limits = Limits { floor: 0.0, budget: rules.log_budget() };
+    let finds = |noise: f64| curve.detectable(noise, &limits) <= rules.must_find();
+    // What is needed grows with the noise, so the largest that suffices is halved in on.
+    let (mut enough, mut too_much) = (0.0_f64, 1.0_f64);
+    for _ in 0..30 {
+        let middle = f64::midpoint(enough, too_much);
+        if finds(middle) { enough = middle } else { too_much = middle }
+    }
+    if finds(enough) { Design::FindsUpTo { noise: enough } } else { Design::NeverFires { fewest } }
+}
+
 #[cfg(test)]
 mod tests {
     use assay_stats::Noise;
@@ -146,5 +177,20 @@ mod tests {
     fn what_is_unknown_is_counted() {
         let size = size(&[None, Some(learned(0.01))], &RULES, 40).expect("a size");
         assert_eq!((size.unknown, size.widest), (1, Some(1)));
+    }
+
+    #[test]
+    fn a_design_says_what_it_can_find_before_it_is_run() {
+        assert_eq!(design(10, 100, &RULES), Design::NeverFires { fewest: 11 });
+        let noise = |pairs: usize| match design(pairs, 100, &RULES) {
+            Design::FindsUpTo { noise } => noise,
+            Design::NeverFires { fewest } => panic!("fewest {fewest}"),
+        };
+        assert!(noise(14) < noise(20) && noise(20) < noise(30));
+        // What is said to be found is found by the sizing too, and a little more noise is not.
+        let sized =
+            |sd: f64| super::size(&vec![Some(Learned { noise: Noise { sd, freedom: 1e6 }, launches: None }); 100], &RULES, 60);
+        assert!(sized(noise(20) * 0.99).is_ok_and(|size| size.pairs <= 20));
+        assert!(sized(noise(20) * 1.05).is_ok_and(|size| size.pairs > 20));
     }
 }

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use assay_manifest::{Case, PlannedTrial, Point};
+use assay_gate::Design;
+use assay_gate::rule::Rules;
+use assay_manifest::{Case, PairUnit, PlannedTrial, Point};
 use assay_process::{Cancel, Spawner};
 use assay_report::counted;
 use assay_runner::{SourceSpec, default_store, read_source};
 use assay_schedule::{OrderRules, order_digest, order_trials};
-use assay_spec::{Closure, Serving, Work, Workload, expand};
+use assay_spec::{Closure, Gate, Serving, Work, Workload, expand};
 use assay_stage::{Exit, Failure};
 use assay_store::Store;
 use serde_json::json;
@@ -197,6 +199,7 @@ fn print(closure: &Closure, cases: &[Case], trials: &[PlannedTrial], workloads: 
     if cases.len() > SHOWN {
         output::line(format!("          and {}", counted((cases.len() - SHOWN) as u64, "more case")));
     }
+    gate_lines(closure, cases).into_iter().for_each(output::line);
     // What offers no load is one process.
     if workloads.iter().any(|workload| workload.serving.is_some()) {
         output::line(format!("shards    {}", spec.shards));
@@ -204,6 +207,43 @@ fn print(closure: &Closure, cases: &[Case], trials: &[PlannedTrial], workloads: 
     let first: Vec<_> = trials.iter().take(6).map(|trial| trial.trial_id.as_str()).collect();
     output::line(format!("order     {}", order_digest(trials)));
     output::line(format!("          {}{}", first.join(", "), if trials.len() > first.len() { ", ..." } else { "" }));
+}
+
+/// What each gate of a comparison can find with the planned pairs: whoever reads it knows before anything runs whether it can decide.
+fn gate_lines(closure: &Closure, cases: &[Case]) -> Vec<String> {
+    let spec = &closure.pipeline.spec;
+    let Some(comparison) = &spec.comparison else { return Vec::new() };
+    let baselines: Vec<&Case> = cases
+        .iter()
+        .filter(|case| case.target == comparison.baseline.target && case.variant == comparison.baseline.variant)
+        .collect();
+    let line = |gate: &Gate| {
+        let tests: usize = baselines.iter().map(|case| case.points.len() * judged_metrics(closure, case, gate)).sum();
+        let rules =
+            Rules { q: gate.q * gate.looks.first().unwrap_or(&1.0), budget: gate.budget_pct / 100.0, unit: PairUnit::Launch };
+        let found = match assay_gate::design(spec.trials.count as usize, tests, &rules) {
+            Design::NeverFires { fewest } => format!("can find nothing: {} are the fewest", counted(fewest as u64, "pair")),
+            Design::FindsUpTo { noise } => {
+                format!("find a change of {:.1} % where a pair's noise is at most {:.1} %", 2.0 * gate.budget_pct, noise * 100.0)
+            }
+        };
+        let (tests, pairs) = (counted(tests as u64, "metric"), counted(u64::from(spec.trials.count), "pair"));
+        format!("gate      {}: {tests}; {pairs} {found}", gate.name)
+    };
+    spec.gates.iter().map(line).collect()
+}
+
+/// How many metrics of each point of a case a gate judges.
+fn judged_metrics(closure: &Closure, case: &Case, gate: &Gate) -> usize {
+    let Some(workload) = closure.workloads.iter().find(|workload| workload.name == case.workload) else { return 0 };
+    let declared = || workload.spec.metrics.iter().filter(|metric| metric.primary).count();
+    match (&workload.spec.work, gate.metrics.len()) {
+        (_, named @ 1..) => named,
+        (Work::Serving(serving), 0) if workload.spec.metrics.is_empty() => {
+            assay_manifest::primary_by_default(!serving.slos.is_empty()).count()
+        }
+        _ => declared(),
+    }
 }
 
 /// The plan as a comment: what reviewers of definitions want to know. Names are the definitions', so they are plain; texts are escaped.
@@ -223,6 +263,7 @@ fn markdown(closure: &Closure, cases: &[Case], trials: &[PlannedTrial], workload
         String::new(),
     ];
     lines.extend(time.lines().into_iter().map(|line| format!("- {line}")));
+    lines.extend(gate_lines(closure, cases).into_iter().map(|line| format!("- {}", assay_report::escape_markdown(&line))));
     lines.extend([String::new(), "| case | points |".to_owned(), "| --- | --- |".to_owned()]);
     for case in cases.iter().take(SHOWN) {
         let shown: Vec<_> = case.points.iter().take(12).map(|point| format!("`{}`", point.point_id)).collect();

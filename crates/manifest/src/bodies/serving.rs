@@ -8,6 +8,12 @@ use serde::{Deserialize, Serialize};
 use crate::document::words;
 use crate::{Artifact, CaseId, Count, Digest, PinnedFile, PointId, TrialId};
 
+/// The metrics of serving that gates judge where the workload declares none; goodput only where there are SLOs.
+pub fn primary_by_default(has_slos: bool) -> impl Iterator<Item = &'static str> {
+    let always = ["ttft_ms_p50", "ttft_ms_p99", "tpot_ms_p50", "e2e_ms_p99", "request_throughput_per_s", "output_tokens_per_s"];
+    always.into_iter().chain(has_slos.then_some("goodput_requests_per_s"))
+}
+
 words!(
     /// What of an OpenAI-compatible endpoint is asked.
     ServingApi, "serving API",

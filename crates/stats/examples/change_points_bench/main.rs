@@ -34,9 +34,13 @@ const OTAVA_CURVE: [f64; 6] = [1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-8];
 const OUR_CURVE: [f64; 10] = [0.003, 0.01, 0.03, 0.07, 0.1, 0.2, 0.35, 0.6, 0.8, 0.97];
 
 fn main() {
+    if std::env::args().nth(1).as_deref() == Some("seconds") {
+        seconds();
+        return;
+    }
     let series = std::env::args().nth(1).map_or(Ok(2_000), |count| count.parse()).unwrap_or(0);
     if series == 0 {
-        println!("usage: change_points_bench [SERIES], a number of series from 1 on");
+        println!("usage: change_points_bench [SERIES | seconds], a number of series from 1 on");
         return;
     }
     unchanged(series);

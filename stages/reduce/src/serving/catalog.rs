@@ -100,9 +100,3 @@ pub(super) fn known() -> impl Iterator<Item = Known> {
     let latencies = latencies.chain(LATENESS).map(|(name, _)| lower(name, "ms"));
     latencies.chain(jitter).chain(RATES.iter().copied())
 }
-
-/// What gates judge where the workload declares nothing.
-pub(super) fn primary_by_default(name: &str, slos: bool) -> bool {
-    let always = ["ttft_ms_p50", "ttft_ms_p99", "tpot_ms_p50", "e2e_ms_p99", "request_throughput_per_s", "output_tokens_per_s"];
-    always.contains(&name) || (slos && name == "goodput_requests_per_s")
-}

@@ -342,8 +342,9 @@ fn reported(workload: &FrozenWorkload, work: &ServingWork, absent: &mut BTreeMap
             }
         }
     }
-    let by_default =
-        |known: &Known| workload.metrics.is_empty() && catalog::primary_by_default(known.name, !work.slos.is_empty());
+    let by_default = |known: &Known| {
+        workload.metrics.is_empty() && assay_manifest::primary_by_default(!work.slos.is_empty()).any(|name| name == known.name)
+    };
     let others = catalog::known().filter(|known| workload.metrics.iter().all(|metric| metric.path != known.name));
     wanted.extend(others.map(|known| Wanted { primary: by_default(&known), known, declared: None }));
     wanted
