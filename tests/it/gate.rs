@@ -102,6 +102,15 @@ fn judged() -> &'static Fixture {
         let [one, other] = accepted;
         branch("accepting", &[("pipelines/acks/slower.yaml", one), ("pipelines/acks/slower-too.yaml", other)]);
         branch("expired", &[("pipelines/acks/slower.yaml", acknowledgement(40, "2020-01-01T00:00:00Z"))]);
+        // Two ways to look faster: both sides the same, and the metric that is slower not of those that decide.
+        let sides = pipeline(&fixture, "slow", &RUNS[1].1, 5)
+            .replace("baseline: {target: local, variant: before}", "baseline: {target: local, variant: before2}");
+        let sides = sides.replace("    - {name: before,", "    - {name: before2,");
+        branch("other-sides", &[("pipelines/slow.yaml", sides)]);
+        let workload = fs::read_to_string(fixture.repo().join("workloads/answer/workload.yaml")).expect("a workload");
+        let less = workload
+            .replace("{path: p50_us, unit: us, better: lower}", "{path: p50_us, unit: us, better: lower, primary: false}");
+        branch("measures-less", &[("workloads/answer/workload.yaml", less)]);
         branch("lenient", &[("pipelines/tail.yaml", pipeline(&fixture, "tail", &RUNS[2].1, 50))]);
         for (name, _) in RUNS {
             let commit = if name == "tail" { "lenient" } else { "main" };
@@ -403,4 +412,20 @@ fn a_plan_says_beforehand_what_its_gate_can_find() {
         "{}",
         plan.stdout
     );
+}
+
+/// What is measured comes from the pull request: passing by measuring something else is no pass.
+#[test]
+fn a_pull_request_that_measures_less_does_not_pass() {
+    let fixture = judged();
+    run(fixture, "same", "less", "measures-less");
+    let less = verdict(fixture, "less", 70, "main", 41);
+    assert_eq!(less["definition_changes"][0]["what"], "workloads/answer/workload.yaml");
+    assert_eq!(less["reasons"][0]["code"], "definitions");
+    run(fixture, "slow", "sides", "other-sides");
+    let sides = verdict(fixture, "sides", 71, "main", 40);
+    let changed: Vec<_> =
+        sides["definition_changes"].as_array().expect("changes").iter().map(|change| change["what"].clone()).collect();
+    assert_eq!(changed, [json!("comparison"), json!("variants")]);
+    assert_eq!(verdict(fixture, "less", 72, "measures-less", 0)["definition_changes"], json!([]), "once it is merged it passes");
 }

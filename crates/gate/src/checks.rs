@@ -1,6 +1,6 @@
 //! Rules that one run can break by itself, without statistics: validity, SLOs, errors, output lengths.
 
-use assay_manifest::{Check, Comparison, GatePolicy, PointSummary, RunStatus, ServingPoint, Side, Summary};
+use assay_manifest::{Check, Comparison, Difference, GatePolicy, PointSummary, RunStatus, ServingPoint, Side, Summary};
 
 use crate::evidence::Run;
 
@@ -49,6 +49,25 @@ fn validity(run: &Run<'_>) -> Check {
             RunStatus::Failed => "no trial counts".to_owned(),
         },
     }
+}
+
+/// Whether what was measured is what the target branch would measure. Passing by measuring less is no pass; that more or other things were
+/// measured is no regression either.
+pub(crate) fn definitions(changes: &[Difference]) -> Option<Check> {
+    if changes.is_empty() {
+        return None;
+    }
+    let names: Vec<_> = changes.iter().map(|change| format!("`{}`", change.what)).collect();
+    Some(Check {
+        name: "definitions".to_owned(),
+        subject: "the run".to_owned(),
+        passed: false,
+        blocks: false,
+        detail: format!(
+            "it was measured by other definitions than the target branch's ({}): merge those first",
+            names.join(", ")
+        ),
+    })
 }
 
 fn blocking(name: &str, subject: &str, passed: bool, detail: String) -> Check {

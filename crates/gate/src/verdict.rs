@@ -8,7 +8,7 @@ use assay_manifest::{
 };
 use assay_stats::{Alternative, Curve, Limits, Samples, mann_whitney};
 
-use crate::checks::checks;
+use crate::checks::{checks, definitions};
 use crate::curves::Curves;
 use crate::evidence::{Compared, Run, compared, confounded, differences, unit};
 use crate::rule::{BOUND_ALPHA, Effect, Judged, Learned, Rules, Series, Why, judge_by, share};
@@ -38,6 +38,8 @@ pub struct Question<'a> {
     pub learned: Option<History>,
     /// How the candidate's own rules differ from these.
     pub policy_changes: Vec<Difference>,
+    /// What the candidate's definitions measure otherwise than those of the branch that it is to be merged into.
+    pub definition_changes: Vec<Difference>,
     /// The files that rules and acknowledgements were read from.
     pub files: Vec<Artifact>,
 }
@@ -126,7 +128,8 @@ pub fn judge(question: &Question<'_>) -> Result<Verdict, Refusal> {
         weaken(metric, confounded.as_deref(), &differences);
         acknowledge(metric, comparison, question);
     }
-    let checks: Vec<Check> = question.runs.iter().flat_map(|run| checks(run, comparison, &question.policy)).collect();
+    let of_runs = question.runs.iter().flat_map(|run| checks(run, comparison, &question.policy));
+    let checks: Vec<Check> = of_runs.chain(definitions(&question.definition_changes)).collect();
     let mut reasons = reasons(&metrics, &checks, question);
     let outcome = outcome(&metrics, &checks, &mut reasons);
     let blocks = outcome == Outcome::Regressed || (outcome == Outcome::Inconclusive && question.policy.block_on_inconclusive);
@@ -147,6 +150,7 @@ pub fn judge(question: &Question<'_>) -> Result<Verdict, Refusal> {
         judged_on: question.judged_on,
         acknowledgements: question.acknowledgements.clone(),
         policy_changes: question.policy_changes.clone(),
+        definition_changes: question.definition_changes.clone(),
         differences,
         checks,
         metrics,

@@ -945,6 +945,7 @@ fn verdict(summary: InputRef) -> Verdict {
             "expires": at(86_400_000),
         }],
         "policy_changes": [{"what": "budget_pct", "baseline": "5", "candidate": "20"}],
+        "definition_changes": [{"what": "trials", "baseline": "5 of each", "candidate": "2 of each"}],
         "differences": [{"what": "host.governor", "baseline": "performance", "candidate": "powersave"}],
         "checks": [{
             "name": "validity",

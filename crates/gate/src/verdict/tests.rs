@@ -109,6 +109,7 @@ fn question<'a>(gate: &'a Name, runs: Vec<Run<'a>>) -> Question<'a> {
         judged_on: at("2026-11-20T00:00:00.000000000Z"),
         learned: None,
         policy_changes: Vec::new(),
+        definition_changes: Vec::new(),
         files: Vec::new(),
     }
 }
@@ -257,6 +258,17 @@ fn what_one_run_can_show_blocks_by_itself() {
     let all =
         |policy: &mut GatePolicy| (policy.slo, policy.max_error_rate, policy.max_output_drift) = (true, Some(0.0), Some(0.01));
     assert_eq!(outcome(&sound, all), fine);
+}
+
+#[test]
+fn passing_by_other_definitions_is_no_pass_and_a_regression_stays_one() {
+    let changed = |question: &mut Question<'_>| {
+        question.definition_changes =
+            vec![Difference { what: "comparison".to_owned(), baseline: "a".to_owned(), candidate: "b".to_owned() }];
+    };
+    let same = verdict_of(&rounds(1.0), changed);
+    assert_eq!((same.outcome, same.reasons[0].code.as_str()), (Outcome::Inconclusive, "definitions"));
+    assert_eq!(verdict_of(&rounds(0.9), changed).outcome, Outcome::Regressed);
 }
 
 #[test]

@@ -300,6 +300,9 @@ pub struct Verdict {
     pub acknowledgements: Vec<Acknowledgement>,
     /// How the rules that the candidate itself brings differ from those that it was judged by.
     pub policy_changes: Vec<Difference>,
+    /// What the candidate's definitions measure otherwise than those of the branch that it is to be merged into: pipeline and workloads but for
+    /// the gates. Who may change what is measured could else pass by measuring less.
+    pub definition_changes: Vec<Difference>,
     /// What differs between the sides besides the variable under test.
     pub differences: Vec<Difference>,
     /// Absolute rules.

@@ -230,6 +230,7 @@ pub(crate) fn model() -> Model {
             acknowledgement("itl_ms_p99", None, 0.02, "old", "2026-11-01T00:00:00.000000000Z"),
         ],
         policy_changes: Vec::new(),
+        definition_changes: Vec::new(),
         differences: Vec::new(),
         checks: vec![Check {
             name: "validity".to_owned(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use assay_gate::Run;
-use assay_manifest::{Body as _, Environment, ExecutionPart, InputRef, Kind, Plan, RunId, Source, Summary};
+use assay_manifest::{Body as _, Digest, Environment, ExecutionPart, InputRef, Kind, Plan, RunId, Source, Summary};
 use assay_stage::{Exit, Failure};
 
 use crate::commands::gate::rules::{MAX_RULES_BYTES, RuleFile};
@@ -78,6 +78,11 @@ impl Evidence {
         let file = source.file(&source.pipeline).ok_or_else(lost)?;
         let bytes = self.0.blobs.get(&file.artifact.digest, MAX_RULES_BYTES)?.ok_or_else(lost)?;
         Ok(RuleFile { path: source.pipeline.clone(), bytes })
+    }
+
+    /// The digest of a file of its definitions.
+    pub(crate) fn digest_of(&self, path: &str) -> Option<Digest> {
+        Some(self.0.chain.one::<Source>()?.body.file(path)?.artifact.digest)
     }
 
     /// The run as the rule reads it.

@@ -19,7 +19,7 @@ use assay_stage::{Clock, Exit, Failure, seal_with};
 use assay_store::Store;
 
 use crate::commands::gate::evidence::Evidence;
-use crate::commands::gate::rules::{About, Branch, Rules, changes, gates};
+use crate::commands::gate::rules::{About, Branch, Rules, changes, definition_changes, gates};
 use crate::commands::gate::sequence::{Known, append, verdicts_about, with_own};
 use crate::commands::opened::Where;
 use crate::commands::run::make_missing_keys;
@@ -354,7 +354,8 @@ impl Asked<'_> {
             acknowledgements,
             judged_on: Clock.now(),
             learned: None,
-            policy_changes: self.policy_changes()?,
+            policy_changes: policy_changes(self.rules, &self.gate, self.candidate)?,
+            definition_changes: changes_of_definitions(self.rules, self.candidate)?,
             files: self.rules.files().map(rules::RuleFile::artifact).collect(),
             runs,
         };
@@ -365,10 +366,6 @@ impl Asked<'_> {
         let result = TestResult::of(&manifest.body);
         Ok(seal_with(&keys.signer(Role::Gate)?, store, manifest, result)?.reference)
     }
-
-    fn policy_changes(&self) -> Result<Vec<assay_manifest::Difference>, Failure> {
-        policy_changes(self.rules, &self.gate, self.candidate)
-    }
 }
 
 /// How the rules that the candidate brings differ from those that it is judged by.
@@ -378,6 +375,11 @@ fn policy_changes(rules: &Rules, gate: &spec::Gate, candidate: &Evidence) -> Res
         return Ok(Vec::new());
     }
     Ok(changes(gate, gates(&own)?.iter().find(|own| own.name == gate.name)))
+}
+
+/// What the candidate measured otherwise than the rules' branch would.
+fn changes_of_definitions(rules: &Rules, candidate: &Evidence) -> Result<Vec<assay_manifest::Difference>, Failure> {
+    definition_changes(rules, &candidate.own_pipeline()?, &|path| candidate.digest_of(path))
 }
 
 /// Whether a verdict was made with these acknowledgements, and each of them expires no earlier than it did then: what people accept is no

@@ -13,7 +13,7 @@ use assay_verify::{Blobs as _, StoreBlobs};
 use crate::commands::gate::evidence::Evidence;
 use crate::commands::gate::rules::{MAX_RULES_BYTES, RuleFile, Rules, TRUST};
 use crate::commands::gate::sequence::{Known, verdict_named, verdict_of, with_own};
-use crate::commands::gate::{manifest_of, policy_changes};
+use crate::commands::gate::{changes_of_definitions, manifest_of, policy_changes};
 use crate::commands::opened::Where;
 use crate::output;
 use crate::trust::establish;
@@ -85,6 +85,7 @@ fn decide_again(
         judged_on: verdict.judged_on,
         learned: None,
         policy_changes: policy_changes(&rules, &gate, candidate)?,
+        definition_changes: changes_of_definitions(&rules, candidate)?,
         files: rules.files().map(RuleFile::artifact).collect(),
     };
     let earlier: Vec<InputRef> =
@@ -106,10 +107,13 @@ fn rules_of(verdict: &Verdict, blobs: &StoreBlobs) -> Result<Rules, Failure> {
     };
     let unnamed = |path: &str| Failure::verification("artifact_absent", format!("the verdict does not name `{path}`"));
     let acknowledgements = verdict.acknowledgements.iter().map(|known| file(&known.path)?.ok_or_else(|| unnamed(&known.path)));
+    let workloads = verdict.files.iter().filter_map(|file| file.name.strip_prefix("rules/workloads/"));
+    let workloads = workloads.map(|path| format!("workloads/{path}")).map(|path| file(&path)?.ok_or_else(|| unnamed(&path)));
     Ok(Rules {
         pipeline: file(&verdict.policy.path)?.ok_or_else(|| unnamed(&verdict.policy.path))?,
         acknowledgements: acknowledgements.collect::<Result<_, _>>()?,
         trust: file(TRUST)?,
+        workloads: workloads.collect::<Result<_, _>>()?,
         commit: verdict.policy.commit.clone(),
     })
 }

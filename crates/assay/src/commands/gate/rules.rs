@@ -45,6 +45,8 @@ pub(crate) struct Rules {
     pub(crate) acknowledgements: Vec<RuleFile>,
     /// The trust policy, where the repository has one.
     pub(crate) trust: Option<RuleFile>,
+    /// The workloads that the pipeline names, as the branch has them; empty where only the pipeline is known.
+    pub(crate) workloads: Vec<RuleFile>,
     /// The commit that they were read at.
     pub(crate) commit: Option<String>,
 }
@@ -86,7 +88,11 @@ impl Branch {
             acknowledgements.extend(self.file(path)?);
         }
         check_count(acknowledgements.len())?;
-        Ok(Rules { pipeline: found, acknowledgements, trust: self.trust()?, commit: Some(self.commit.id.to_string()) })
+        let mut workloads = Vec::new();
+        for name in parsed(&found)?.spec.workloads {
+            workloads.extend(self.file(&workload_file(&name))?);
+        }
+        Ok(Rules { pipeline: found, acknowledgements, trust: self.trust()?, workloads, commit: Some(self.commit.id.to_string()) })
     }
 
     fn file(&self, path: &str) -> Result<Option<RuleFile>, Failure> {
@@ -114,17 +120,17 @@ impl Rules {
         for file in yaml_files(&folder)? {
             acknowledgements.push(RuleFile { path: format!("acks/{}", plain_name(&file)), bytes: read_file(&file)? });
         }
-        Ok(Self { pipeline, acknowledgements, trust: None, commit: None })
+        Ok(Self { pipeline, acknowledgements, trust: None, workloads: Vec::new(), commit: None })
     }
 
     /// Those that a run brought itself: whoever changes what is measured could change them too.
     pub(crate) fn of_run(pipeline: RuleFile) -> Self {
-        Self { pipeline, acknowledgements: Vec::new(), trust: None, commit: None }
+        Self { pipeline, acknowledgements: Vec::new(), trust: None, workloads: Vec::new(), commit: None }
     }
 
     /// Every file, as a verdict names them.
     pub(crate) fn files(&self) -> impl Iterator<Item = &RuleFile> {
-        [&self.pipeline].into_iter().chain(&self.acknowledgements).chain(&self.trust)
+        [&self.pipeline].into_iter().chain(&self.acknowledgements).chain(&self.trust).chain(&self.workloads)
     }
 
     /// The gates of the pipeline.
@@ -177,8 +183,68 @@ impl Rules {
 
 /// The gates of a pipeline file.
 pub(crate) fn gates(pipeline: &RuleFile) -> Result<Vec<spec::Gate>, Failure> {
-    let parsed = spec::Pipeline::parse(&pipeline.path, &pipeline.bytes).map_err(|problems| Failure::invalid(&problems))?;
-    Ok(parsed.spec.gates)
+    Ok(parsed(pipeline)?.spec.gates)
+}
+
+/// Where a workload is defined, from the repository's root.
+pub(crate) fn workload_file(name: &Name) -> String {
+    format!("workloads/{name}/workload.yaml")
+}
+
+fn parsed(pipeline: &RuleFile) -> Result<spec::Pipeline, Failure> {
+    spec::Pipeline::parse(&pipeline.path, &pipeline.bytes).map_err(|problems| Failure::invalid(&problems))
+}
+
+/// What a run measured otherwise than the branch that it is to be merged into would: everything of its pipeline that decides what is measured
+/// how, and the definitions of the workloads; `digest_of` gives the digest of a file as the run brought it. What code does is not asked.
+pub(crate) fn definition_changes(
+    rules: &Rules,
+    own: &RuleFile,
+    digest_of: &dyn Fn(&str) -> Option<Digest>,
+) -> Result<Vec<Difference>, Failure> {
+    let mut changes = Vec::new();
+    if own.bytes != rules.pipeline.bytes {
+        let [judged_by, own] = [parsed(&rules.pipeline)?.spec, parsed(own)?.spec].map(measured);
+        let differing = judged_by.into_iter().zip(own).filter(|((_, one), (_, other))| one != other);
+        changes.extend(differing.map(|((what, baseline), (_, candidate))| Difference {
+            what: what.to_owned(),
+            baseline,
+            candidate,
+        }));
+    }
+    for workload in &rules.workloads {
+        let (there, own) = (Digest::of(&workload.bytes), digest_of(&workload.path));
+        if own != Some(there) {
+            let candidate = own.map_or_else(|| "not measured".to_owned(), |digest| digest.to_string());
+            changes.push(Difference { what: workload.path.clone(), baseline: there.to_string(), candidate });
+        }
+    }
+    Ok(changes)
+}
+
+/// What of a pipeline decides what is measured, and how; all but its gates, and what happens to the result.
+fn measured(spec: spec::PipelineSpec) -> [(&'static str, String); 8] {
+    let side = |side: &assay_manifest::Side| format!("{}.{}", side.target, side.variant);
+    let comparison = spec.comparison.as_ref().map_or_else(
+        || "none".to_owned(),
+        |comparison| {
+            let (baseline, candidate) = (side(&comparison.baseline), side(&comparison.candidate));
+            format!("{candidate} against {baseline}, {}", comparison.variable_under_test)
+        },
+    );
+    let names = |names: Vec<&str>| names.join(", ");
+    // What stands in a target or a variant may be long, or a reference to a secret: that it differs is told, and not how.
+    let digest = |text: String| Digest::of(text.as_bytes()).short().to_string();
+    [
+        ("comparison", comparison),
+        ("workloads", names(spec.workloads.iter().map(Name::as_str).collect())),
+        ("trials", format!("{} of each, {} may be repeated", spec.trials.count, spec.trials.retry_budget)),
+        ("placement", spec.placement.to_string()),
+        ("isolation", spec.isolation.to_string()),
+        ("shards", spec.shards.to_string()),
+        ("targets", digest(format!("{:?}", spec.targets))),
+        ("variants", digest(format!("{:?}", spec.variants))),
+    ]
 }
 
 /// How the candidate's own rules differ from those that it is judged by.
