@@ -251,7 +251,7 @@ fn a_verdict_is_decided_again_to_the_byte() {
     verdict sha256:[DIGEST]
       ok  signed by local-gate
       ok  1 run verified
-      ok  1 file of rules
+      ok  2 files of rules
       ok  decided again: regressed, with the same bytes
     ----- stderr: nothing -----
     ");
@@ -401,12 +401,10 @@ fn a_plan_says_beforehand_what_its_gate_can_find() {
         line.starts_with("gate      latency: 2 metrics; 8 pairs find a change of 10.0 % where a pair's noise is at most "),
         "{line}"
     );
-    let few = fixture.root().join("few/pipelines/few.yaml");
     let text = fs::read_to_string(fixture.repo().join("pipelines/same.yaml")).expect("a pipeline");
-    write_file(&few, text.replace("count: 8", "count: 4").as_bytes());
-    crate::support::copy_folder(&fixture.repo().join("workloads"), &fixture.root().join("few/workloads"));
-    let folder = fixture.root().join("few");
-    let plan = fixture.assay_in(&folder, &["plan", "pipelines/few.yaml", "--repo", &folder.display().to_string()]).success();
+    // Beside what was committed; runs and gates read commits.
+    fixture.write("pipelines/few.yaml", &text.replace("count: 8", "count: 4"));
+    let plan = fixture.assay(&["plan", "pipelines/few.yaml"]).success();
     assert!(
         plan.stdout.contains("gate      latency: 2 metrics; 4 pairs can find nothing: 7 pairs are the fewest"),
         "{}",

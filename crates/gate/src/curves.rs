@@ -16,7 +16,10 @@ pub(crate) struct Curves {
 
 /// A curve is a function of the number of pairs and the bits of the threshold, and takes a tenth of a second: whoever judges one family after
 /// another, as a calibration does, makes each once.
-static MADE: LazyLock<Mutex<BTreeMap<(usize, u64), Option<Arc<Curve>>>>> = LazyLock::new(Mutex::default);
+static MADE: LazyLock<Mutex<Made>> = LazyLock::new(Mutex::default);
+
+/// By number of pairs and bits of the threshold; nothing where the pairs are too few for any effect.
+type Made = BTreeMap<(usize, u64), Option<Arc<Curve>>>;
 
 /// The most curves that are kept: more than the designs of any calibration.
 const MAX_MADE: usize = 500;
