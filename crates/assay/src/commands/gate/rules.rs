@@ -234,7 +234,7 @@ fn measured(spec: spec::PipelineSpec) -> [(&'static str, String); 8] {
     );
     let names = |names: Vec<&str>| names.join(", ");
     // What stands in a target or a variant may be long, or a reference to a secret: that it differs is told, and not how.
-    let digest = |text: String| Digest::of(text.as_bytes()).short().to_string();
+    let digest = |text: String| Digest::of(text.as_bytes()).short();
     [
         ("comparison", comparison),
         ("workloads", names(spec.workloads.iter().map(Name::as_str).collect())),
