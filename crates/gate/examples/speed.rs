@@ -35,7 +35,7 @@ fn main() {
     let tested = family.iter().filter(|series| by_ranks(series)).count();
     let ranks = begun.elapsed().as_secs_f64();
     let text = format!(
-        "gate of {judged} metrics x {PAIRS} trials a side: {gate:.3} s (bar {BAR} s), {:.0} x one Mann-Whitney test of each ({ranks:.4} s, {tested} \
+        "gate of {judged} metrics x {PAIRS} trials a side: {gate:.3} s (bar {BAR} s), {:.2} x one Mann-Whitney test of each ({ranks:.4} s, {tested} \
          below 0.05)\n",
         gate / ranks
     );
