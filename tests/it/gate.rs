@@ -251,7 +251,7 @@ fn a_verdict_is_decided_again_to_the_byte() {
     verdict sha256:[DIGEST]
       ok  signed by local-gate
       ok  1 run verified
-      ok  2 files of rules
+      ok  3 files of rules
       ok  decided again: regressed, with the same bytes
     ----- stderr: nothing -----
     ");
@@ -390,6 +390,44 @@ fn a_top_up_spends_the_looks_that_are_left() {
     assert_eq!((&verdict["sequence"]["look"], verdict["metrics"][0]["pairs"].as_array().map(Vec::len)), (&json!(2), Some(16)));
     let again = gate(fixture, "noisy", 50, &["--baseline", "main", "--top-up"]).exits(41);
     assert!(!again.stderr.contains("once more"), "no look is left: {}", again.stderr);
+    // A run with the name of a look is as good a first one as any, and the next name is free.
+    let other = gate(fixture, "noisy-look-2", 51, &["--baseline", "main", "--top-up"]).exits(41);
+    assert!(other.stderr.contains("once more, as `noisy-look-3`"), "{}", other.stderr);
+}
+
+/// What is checked out is not what was measured where files differ.
+#[test]
+fn a_work_tree_that_differs_is_no_commit() {
+    let fixture = Fixture::bare();
+    made_up(&fixture, &["same"]);
+    let commit = fixture.commit("a comparison of what is made up");
+    let script = fixture.repo().join("workloads/answer/run.sh");
+    let text = fs::read_to_string(&script).expect("a script");
+    write_file(&script, format!("{text}# changed\n").as_bytes());
+    fixture.assay(&["run", "pipelines/same.yaml", "--run-id", "dirty"]).success();
+    let dirty = verdict(&fixture, "dirty", 1, "main", 41);
+    assert_eq!((&dirty["runs"][0]["commit"], &dirty["blocks"]), (&Value::Null, &json!(true)));
+    assert_eq!(dirty["definition_changes"][0]["what"], "workloads/answer/run.sh");
+    gate(&fixture, "dirty", 1, &["--baseline", "main", "--head", &commit]).refuses(20, "other_commit");
+}
+
+#[test]
+fn the_run_that_is_judged_is_the_one_that_was_meant() {
+    let fixture = judged();
+    let with = |more: &[&str]| gate(fixture, "same", 80, &[&["--baseline", "main"], more].concat());
+    with(&["--pipeline", "pipelines/slow.yaml"]).refuses(20, "other_pipeline");
+    with(&["--head", &"0".repeat(40)]).refuses(20, "other_commit");
+    let commit = fixture.git(&["rev-parse", "main"]);
+    with(&["--pipeline", "pipelines/same.yaml", "--head", commit.trim()]).success();
+    // The same rules in another file are the same rules: this run was judged.
+    let copy = fixture.root().join("copy.yaml");
+    write_file(&copy, fixture.git(&["show", "main:pipelines/same.yaml"]).as_bytes());
+    let again = gate(fixture, "same", 80, &["--policy", &copy.display().to_string()]).success();
+    assert!(again.stderr.contains("verdict 1 about `pr-80` stands"), "{}", again.stderr);
+    fixture.assay(&["gate", "same"]).refuses(2, "no_baseline");
+    with(&["--policy", "/dev/zero"]).exits(2);
+    gate(fixture, "same", 80, &["--policy", "/dev/zero"]).refuses(2, "policy");
+    gate(fixture, "same", 80, &["--baseline", "history"]).refuses(2, "no_verdict");
 }
 
 #[test]

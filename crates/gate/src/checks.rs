@@ -1,6 +1,8 @@
 //! Rules that one run can break by itself, without statistics: validity, SLOs, errors, output lengths.
 
-use assay_manifest::{Check, Comparison, Difference, GatePolicy, PointSummary, RunStatus, ServingPoint, Side, Summary};
+use assay_manifest::{
+    Check, Comparison, Difference, Exclusion, GatePolicy, PointSummary, RunStatus, ServingPoint, Side, Summary,
+};
 
 use crate::evidence::Run;
 
@@ -12,6 +14,7 @@ pub(crate) fn checks(run: &Run<'_>, comparison: &Comparison, policy: &GatePolicy
     let mut checks = vec![validity(run)];
     for point in points_of(run, &comparison.candidate) {
         let subject = format!("{} at {}", point.case_id, point.point_id);
+        checks.extend(attempts(point, beside(run, point, &comparison.baseline), &subject));
         checks.extend(slo(point, policy, &subject));
         checks.extend(error_rate(point, policy, &subject));
         checks.extend(output_drift(point, beside(run, point, &comparison.baseline), policy, &subject));
@@ -74,6 +77,23 @@ fn blocking(name: &str, subject: &str, passed: bool, detail: String) -> Check {
     Check { name: name.to_owned(), subject: subject.to_owned(), passed, blocks: true, detail }
 }
 
+/// Reasons for which an attempt does not count that lie with what is measured, and not with whoever measures.
+const OWN_FAULTS: [&str; 3] = ["exit_code", "time_limit", "all_failed"];
+
+/// Whether the candidate failed more often than the baseline. A repeated attempt would hide that: it crashed, and only its good launches count.
+fn attempts(point: &PointSummary, baseline: Option<&PointSummary>, subject: &str) -> Option<Check> {
+    let own = |excluded: &&Exclusion| excluded.reasons.iter().any(|reason| OWN_FAULTS.contains(&reason.code.as_str()));
+    let failed = |point: &PointSummary| point.excluded.iter().filter(own).count();
+    let (before, now) = (baseline.map_or(0, failed), failed(point));
+    if now <= before {
+        return None;
+    }
+    let detail = format!("{now} of {} attempts failed by themselves, and {before} of the baseline's", point.attempts);
+    let none_counts = point.trials_counted == 0 && baseline.is_some_and(|baseline| baseline.trials_counted > 0);
+    let check = blocking("attempts", subject, false, detail);
+    Some(Check { blocks: none_counts, ..check })
+}
+
 fn slo(point: &PointSummary, policy: &GatePolicy, subject: &str) -> Option<Check> {
     let met = point.serving.as_ref().filter(|_| policy.slo)?.slo_met?;
     let detail = if met { "the point as a whole met its SLOs" } else { "the point as a whole missed its SLOs" };
@@ -81,11 +101,14 @@ fn slo(point: &PointSummary, policy: &GatePolicy, subject: &str) -> Option<Check
 }
 
 fn error_rate(point: &PointSummary, policy: &GatePolicy, subject: &str) -> Option<Check> {
-    let (most, ServingPoint { requests, outcomes, .. }) = (policy.max_error_rate?, point.serving.as_ref()?);
-    let failed = requests.0.saturating_sub(outcomes.get("ok").map_or(0, |ok| ok.0));
+    let (most, ServingPoint { requests, outcomes, uncounted, .. }) = (policy.max_error_rate?, point.serving.as_ref()?);
+    // Attempts that do not count had requests too, and may not count because they failed.
+    let all = requests.0 + uncounted.values().map(|count| count.0).sum::<u64>();
+    let ok = [outcomes, uncounted].iter().filter_map(|of| of.get("ok")).map(|ok| ok.0).sum();
+    let failed = all.saturating_sub(ok);
     // No request is no proof that requests succeed.
-    let rate = if requests.0 == 0 { 1.0 } else { failed as f64 / requests.0 as f64 };
-    let detail = format!("{failed} of {} requests failed; at most {:.2} % may", requests.0, most * 100.0);
+    let rate = if all == 0 { 1.0 } else { failed as f64 / all as f64 };
+    let detail = format!("{failed} of {all} requests failed; at most {:.2} % may", most * 100.0);
     Some(blocking("error_rate", subject, rate <= most, detail))
 }
 

@@ -80,7 +80,9 @@ pub struct Floor {
 /// Why a metric is what it is, where that needs a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// There is no pair, or a value has no logarithm.
+    /// There is no pair.
+    NoPair,
+    /// A value has no logarithm.
     NotComparable,
     /// At this noise and number of pairs the design cannot find twice the budget.
     Underpowered,
@@ -207,7 +209,7 @@ fn decide(series: &Series, measured: Option<&Measured>, adjusted: (f64, f64), ru
     let (worse_adjusted, better_adjusted) = adjusted;
     let mut judged = Judged {
         outcome: Outcome::Inconclusive,
-        why: Some(Why::NotComparable),
+        why: Some(if series.pairs.is_empty() { Why::NoPair } else { Why::NotComparable }),
         effect: measured.map(|measured| measured.effect),
         worse_adjusted,
         better_adjusted,
@@ -336,7 +338,7 @@ mod tests {
             Series { pairs: Vec::new(), ..series(1, 1.0) },
         ];
         let judged = judge(&family, &RULES);
-        assert_eq!([1, 2].map(|place| judged[place].why), [Some(Why::NotComparable); 2]);
+        assert_eq!([1, 2].map(|place| judged[place].why), [Some(Why::NotComparable), Some(Why::NoPair)]);
         let tested = judged[0].effect.expect("an effect").p_worse;
         assert!((judged[0].worse_adjusted - 3.0 * tested).abs() < 1e-15, "three tests, whatever came of them");
         family.reverse();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use assay_manifest::{
     Acknowledgement, Artifact, Better, CaseId, Change, Check, Comparison, Difference, Digest, GatePolicy, Instant, JudgedRun,
-    MetricVerdict, Name, NoiseFloor, Outcome, PointId, Reason, Sequence, TrialPair, Verdict,
+    MetricVerdict, Name, NoiseFloor, OriginKind, Outcome, PointId, Reason, Sequence, TrialPair, Verdict,
 };
 use assay_stats::{Alternative, Curve, Limits, Samples, mann_whitney};
 
@@ -132,7 +132,9 @@ pub fn judge(question: &Question<'_>) -> Result<Verdict, Refusal> {
     let checks: Vec<Check> = of_runs.chain(definitions(&question.definition_changes)).collect();
     let mut reasons = reasons(&metrics, &checks, question);
     let outcome = outcome(&metrics, &checks, &mut reasons);
-    let blocks = outcome == Outcome::Regressed || (outcome == Outcome::Inconclusive && question.policy.block_on_inconclusive);
+    // Whoever changes what is measured does not get past the gate by it, whatever the policy says of evidence that cannot tell.
+    let blocks_on_inconclusive = question.policy.block_on_inconclusive || !question.definition_changes.is_empty();
+    let blocks = outcome == Outcome::Regressed || (outcome == Outcome::Inconclusive && blocks_on_inconclusive);
     Ok(Verdict {
         contract: CONTRACT.to_owned(),
         gate: question.gate.clone(),
@@ -173,7 +175,8 @@ fn judged_run(run: &Run<'_>) -> JudgedRun {
         run_id: run.run_id.clone(),
         summary: run.summary.0,
         plan_digest: run.summary.1.plan_digest,
-        commit: run.source.commit.clone(),
+        // A work tree that differs is not the commit that is checked out.
+        commit: run.source.commit.clone().filter(|_| run.source.kind == OriginKind::Git),
         tree: run.tree.clone(),
         signers: run.signers.clone(),
         established: run.established,
@@ -272,6 +275,7 @@ fn percent(share: f64) -> String {
 fn reason(why: Why, judged: &Judged, rules: &Rules) -> Reason {
     let must_find = percent(2.0 * rules.budget);
     match why {
+        Why::NoPair => Reason::new("no_pair", "no planned pair has a valid trial on both sides"),
         Why::NotComparable => {
             Reason::new("not_comparable", "not every pair has a value above zero on both sides, so there is no ratio to judge")
         }

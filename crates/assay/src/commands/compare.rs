@@ -89,6 +89,11 @@ fn rows(baseline: &Summary, candidate: &Summary) -> (Vec<Row>, Vec<String>) {
             }
         }
     }
+    let is_gone = |point: &&PointSummary| {
+        !candidate.points.iter().any(|other| other.case_id == point.case_id && other.point_id == point.point_id)
+    };
+    let gone = baseline.points.iter().filter(is_gone);
+    left_out.extend(gone.map(|point| format!("{} at {}: only the first run has it", point.case_id, point.point_id)));
     (rows, left_out)
 }
 

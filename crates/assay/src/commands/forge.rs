@@ -1,5 +1,6 @@
 //! `assay forge`: results where people review code: a comment, a check, an issue.
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use assay_forge::{
@@ -176,11 +177,16 @@ fn say(what: &str, posted: &Posted) {
 
 fn text(file: &Path) -> Result<String, Failure> {
     let unreadable = |error: &std::io::Error| Failure::usage("file", format!("cannot read `{}`", file.display())).because(error);
-    let size = std::fs::metadata(file).map_err(|error| unreadable(&error))?.len();
-    if size > MAX_TEXT_BYTES {
-        return Err(Failure::usage("file", format!("`{}` has {size} bytes, more than a forge takes", file.display())));
+    let mut text = String::new();
+    if !std::fs::metadata(file).map_err(|error| unreadable(&error))?.is_file() {
+        return Err(Failure::usage("file", format!("`{}` is not a plain file", file.display())));
     }
-    std::fs::read_to_string(file).map_err(|error| unreadable(&error))
+    let opened = std::fs::File::open(file).map_err(|error| unreadable(&error))?;
+    opened.take(MAX_TEXT_BYTES + 1).read_to_string(&mut text).map_err(|error| unreadable(&error))?;
+    if text.len() as u64 > MAX_TEXT_BYTES {
+        return Err(Failure::usage("file", format!("`{}` is larger than what a forge takes", file.display())));
+    }
+    Ok(text)
 }
 
 fn failure(error: ForgeError) -> Failure {

@@ -37,7 +37,8 @@ pub(crate) struct Of {
     /// When its first attempt began, in nanoseconds since 1970.
     pub(crate) started: i64,
     pub(crate) commit: Option<String>,
-    workload: String,
+    /// The digest of its workload.
+    pub(crate) workload: String,
     /// Hardware and software that it was measured on, by the digests of their rows.
     pub(crate) hardware: String,
     pub(crate) software: String,

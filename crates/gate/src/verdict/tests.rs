@@ -227,6 +227,7 @@ fn served(failed: u64, slo_met: Option<bool>, tokens: [f64; 2]) -> Fixture {
         serving.requests.0 = 100;
         serving.outcomes = [("ok".to_owned(), Count(100 - failed)), ("timeout".to_owned(), Count(failed))].into();
         serving.slo_met = slo_met;
+        serving.uncounted.clear();
         point.serving = Some(serving);
         let mut length = point.metrics[0].clone();
         length.metric = "osl_tokens_mean".to_owned();
@@ -261,13 +262,28 @@ fn what_one_run_can_show_blocks_by_itself() {
 }
 
 #[test]
+fn a_candidate_that_crashes_more_often_does_not_pass_by_being_repeated() {
+    let crashed = |side: usize, trials: u32| {
+        let mut fixture = Fixture::new(&rounds(1.0));
+        let case = [BASELINE, CANDIDATE][side];
+        let point = fixture.summary.points.iter_mut().find(|point| point.case_id.as_str() == case).expect("the point");
+        let trial_id = point.metrics[0].trials[0].trial_id.clone();
+        point.excluded = vec![assay_manifest::Exclusion { trial_id, attempt: 0, reasons: vec![Reason::new("exit_code", "139")] }];
+        point.trials_counted = trials;
+        let gate: Name = "gate".parse().expect("a name");
+        judge(&question(&gate, vec![fixture.run()])).expect("a verdict").outcome
+    };
+    assert_eq!([crashed(0, 12), crashed(1, 12), crashed(1, 0)], [Outcome::Unchanged, Outcome::Inconclusive, Outcome::Regressed]);
+}
+
+#[test]
 fn passing_by_other_definitions_is_no_pass_and_a_regression_stays_one() {
     let changed = |question: &mut Question<'_>| {
         question.definition_changes =
             vec![Difference { what: "comparison".to_owned(), baseline: "a".to_owned(), candidate: "b".to_owned() }];
     };
     let same = verdict_of(&rounds(1.0), changed);
-    assert_eq!((same.outcome, same.reasons[0].code.as_str()), (Outcome::Inconclusive, "definitions"));
+    assert_eq!((same.outcome, same.reasons[0].code.as_str(), same.blocks), (Outcome::Inconclusive, "definitions", true));
     assert_eq!(verdict_of(&rounds(0.9), changed).outcome, Outcome::Regressed);
 }
 

@@ -1,8 +1,9 @@
 //! The runs that a gate judges, opened and verified.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use assay_gate::Run;
+use assay_git::CommitInfo;
 use assay_manifest::{Body as _, Digest, Environment, ExecutionPart, InputRef, Kind, Plan, RunId, Source, Summary};
 use assay_stage::{Exit, Failure};
 
@@ -57,8 +58,9 @@ impl Evidence {
         Ok(self.documents()?.summary.0)
     }
 
-    /// The commit that it measured.
+    /// The commit that it measured; none for a work tree, whatever is checked out there.
     pub(crate) fn commit(&self) -> Option<&str> {
+        self.0.chain.commit.as_ref()?;
         self.0.chain.one::<Source>()?.body.commit.as_deref()
     }
 
@@ -80,9 +82,17 @@ impl Evidence {
         Ok(RuleFile { path: source.pipeline.clone(), bytes })
     }
 
-    /// The digest of a file of its definitions.
-    pub(crate) fn digest_of(&self, path: &str) -> Option<Digest> {
-        Some(self.0.chain.one::<Source>()?.body.file(path)?.artifact.digest)
+    /// The digests of the files that it was made from, by path.
+    pub(crate) fn files(&self) -> BTreeMap<String, Digest> {
+        let source = self.0.chain.one::<Source>();
+        let files = source.into_iter().flat_map(|source| &source.body.files);
+        files.map(|file| (file.path.clone(), file.artifact.digest)).collect()
+    }
+
+    /// Whether it measured this commit, or a merge of it.
+    pub(crate) fn has_measured(&self, head: &str) -> bool {
+        let is_parent = |info: &CommitInfo| info.parents.iter().any(|parent| parent.to_string() == head);
+        self.commit() == Some(head) || self.0.chain.commit.as_ref().is_some_and(is_parent)
     }
 
     /// The run as the rule reads it.

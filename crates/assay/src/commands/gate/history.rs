@@ -56,17 +56,18 @@ fn followed<'a>(summary: &'a Summary, history: &[Series], run: &str, named: &[St
             let same = |series: &&Series| {
                 series.case == point.case_id.as_str() && series.point == point.point_id.as_str() && series.metric == metric.metric
             };
-            let earlier = history.iter().find(same).map(|series| before(series, run)).unwrap_or_default();
+            let earlier = history.iter().find(same).map(|series| before(series, run, point)).unwrap_or_default();
             all.push(Followed { point, metric, past: Past { better, value: metric.median, earlier } });
         }
     }
     all
 }
 
-/// The values of the runs before `run`; of all others, where it is not in the tables.
-fn before(series: &Series, run: &str) -> Vec<f64> {
+/// The values of the runs before `run` that did the same work; of all others, where it is not in the tables.
+fn before(series: &Series, run: &str, point: &PointSummary) -> Vec<f64> {
+    let work = point.workload_spec_digest.to_string();
     let own = series.runs.iter().find(|of| of.run == run).map_or(i64::MAX, |of| of.started);
-    series.runs.iter().filter(|of| of.run != run && of.started < own).map(|of| of.value).collect()
+    series.runs.iter().filter(|of| of.workload == work && of.run != run && of.started < own).map(|of| of.value).collect()
 }
 
 impl Followed<'_> {

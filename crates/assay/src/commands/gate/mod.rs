@@ -53,9 +53,12 @@ pub(crate) struct Gate {
     /// The pull request that is judged, by its number: its verdicts are one sequence
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000_000))]
     pull: Option<u32>,
-    /// The commit that has to have been measured; any if left out
+    /// The pipeline that has to have been run; any if left out
+    #[arg(long, value_name = "FILE")]
+    pipeline: Option<String>,
+    /// The commit that has to have been measured, by itself or merged; any if left out
     #[arg(long, value_name = "SHA")]
-    commit: Option<String>,
+    head: Option<String>,
     /// Where the verdict is inconclusive and a look is left, run the pipeline once more and judge both runs together
     #[arg(long)]
     top_up: bool,
@@ -66,7 +69,7 @@ pub(crate) struct Gate {
     #[arg(long)]
     unestablished: bool,
     /// Decide again what a verdict decided, from what it names, and compare every byte
-    #[arg(long, value_name = "VERDICT", conflicts_with_all = ["run", "baseline", "policy", "name", "pull", "commit", "top_up", "to", "unestablished"])]
+    #[arg(long, value_name = "VERDICT", conflicts_with_all = ["run", "baseline", "policy", "name", "pull", "pipeline", "head", "top_up", "to", "unestablished"])]
     replay: Option<String>,
     #[command(flatten)]
     place: Where,
@@ -79,7 +82,6 @@ pub(crate) struct Gate {
 enum From {
     Branch(Box<Branch>),
     File(PathBuf),
-    Run,
 }
 
 /// One gate's question, before what earlier verdicts say.
@@ -121,37 +123,31 @@ impl Gate {
         let from = self.from()?;
         let place = self.place_trusting(&from)?;
         let mut candidate = Evidence::open(&place, run, self.unestablished)?;
-        self.check_commit(&candidate)?;
+        self.check_run(&candidate)?;
         let rules = rules_for(&from, &candidate)?;
         let subject = self.subject(&candidate)?;
         let store = Store::open(&place.store_uri()?)?;
         let keys = gate_key()?;
-        let mut decided = self.decide(&rules, &candidate, &subject, &place, &store, &keys)?;
+        let gates = self.gates(&rules)?;
+        let asked = |gate: &spec::Gate, candidate: &Evidence| {
+            let (rules, subject, place, unestablished) = (&rules, &subject, &place, self.unestablished);
+            Asked { gate: gate.clone(), rules, candidate, subject, place, unestablished }.decide(&store, &keys)
+        };
+        let mut decided = gates.iter().map(|gate| asked(gate, &candidate)).collect::<Result<Vec<_>, _>>()?;
+        // Each round spends a look of whoever cannot tell, so there are as many at most.
         while self.top_up && decided.iter().any(Decided::may_be_topped_up) {
-            let again = top_up::run_again(&candidate, &decided, &place)?;
-            candidate = Evidence::open(&place, &again, self.unestablished)?;
-            decided = self.decide(&rules, &candidate, &subject, &place, &store, &keys)?;
+            candidate = Evidence::open(&place, &top_up::run_again(&candidate, &decided, &place, &store)?, self.unestablished)?;
+            for (gate, decided) in gates.iter().zip(&mut decided).filter(|(_, decided)| decided.may_be_topped_up()) {
+                *decided = asked(gate, &candidate)?;
+            }
         }
         show::show(&decided, self.to.as_deref(), self.json, &place)?;
         Ok(decided.iter().map(|decided| exit_of(decided.verdict.verdict().outcome)).fold(Exit::Done, worse))
     }
 
-    /// What every gate decides about the candidate.
-    fn decide(
-        &self,
-        rules: &Rules,
-        candidate: &Evidence,
-        subject: &Name,
-        place: &Where,
-        store: &Store,
-        keys: &KeyRing,
-    ) -> Result<Vec<Decided>, Failure> {
-        let asked = |gate| Asked { gate, rules, candidate, subject, place, unestablished: self.unestablished };
-        self.gates(rules)?.into_iter().map(|gate| asked(gate).decide(store, keys)).collect()
-    }
-
     /// The rules are the run's own: nothing is at stake.
     fn against_history(&self, run: &str) -> Result<Exit, Failure> {
+        self.refuse_what_history_ignores()?;
         let candidate = Evidence::open(&self.place, run, self.unestablished)?;
         let all = gates(&candidate.own_pipeline()?)?;
         let gate = match &self.name {
@@ -161,18 +157,49 @@ impl Gate {
         history::judge(&candidate, gate.as_ref(), &self.place, self.json)
     }
 
-    fn check_commit(&self, candidate: &Evidence) -> Result<(), Failure> {
-        let Some(wanted) = self.commit.as_deref().filter(|commit| candidate.commit() != Some(commit)) else { return Ok(()) };
+    /// Whether the run is the one that was to be judged: which pipeline it ran is its own word, and so is what it measured.
+    fn check_run(&self, candidate: &Evidence) -> Result<(), Failure> {
+        let run = candidate.run_id();
+        let own = candidate.own_pipeline()?.path;
+        if let Some(wanted) = self.pipeline.as_ref().filter(|wanted| **wanted != own) {
+            return Err(Failure::verification(
+                "other_pipeline",
+                format!("run `{run}` ran `{own}`, and `{wanted}` was to be judged"),
+            ));
+        }
+        let Some(wanted) = self.head.as_deref().filter(|head| !candidate.has_measured(head)) else { return Ok(()) };
         let found = candidate.commit().unwrap_or("no commit");
-        let message = format!("run `{}` measured {found}, and {wanted} was to be judged", candidate.run_id());
+        let message = format!("run `{run}` measured {found}, which is neither {wanted} nor a merge of it");
         Err(Failure::verification("other_commit", message))
+    }
+
+    /// What only a verdict has.
+    fn refuse_what_history_ignores(&self) -> Result<(), Failure> {
+        let given = [
+            ("--pull", self.pull.is_some()),
+            ("--pipeline", self.pipeline.is_some()),
+            ("--head", self.head.is_some()),
+            ("--to", self.to.is_some()),
+            ("--top-up", self.top_up),
+        ];
+        match given.iter().find(|(_, given)| *given) {
+            None => Ok(()),
+            Some((option, _)) => Err(Failure::usage(
+                "no_verdict",
+                format!("`--baseline history` gives no verdict, so `{option}` means nothing there"),
+            )),
+        }
     }
 
     fn from(&self) -> Result<From, Failure> {
         match (&self.policy, &self.baseline) {
             (Some(path), _) => Ok(From::File(path.clone())),
             (None, Some(rev)) => Ok(From::Branch(Box::new(Branch::at(rev)?))),
-            (None, None) => Ok(Branch::at("origin/HEAD").map_or(From::Run, |branch| From::Branch(Box::new(branch)))),
+            (None, None) => Branch::at("origin/HEAD").map(|branch| From::Branch(Box::new(branch))).map_err(|failure| {
+                let message = "nothing says by whose rules to judge: this checkout knows no default branch of `origin`";
+                Failure { message: message.to_owned(), code: "no_baseline".to_owned(), ..failure }
+                    .hint("name the branch that it is to be merged into: `--baseline main`")
+            }),
         }
     }
 
@@ -243,13 +270,6 @@ fn rules_for(from: &From, candidate: &Evidence) -> Result<Rules, Failure> {
             branch.rules(&own.path)
         }
         From::File(path) => Rules::of_file(path),
-        From::Run => {
-            output::talk(
-                "judged by the rules that the run itself brought: whoever changes what is measured can change them too\n\n\
-                 hint: name the branch that it is to be merged into with `--baseline`",
-            );
-            Ok(Rules::of_run(own))
-        }
     }
 }
 
@@ -293,8 +313,10 @@ impl Asked<'_> {
         let (tree, policy) = (self.candidate.tree()?, self.rules.policy(&self.gate));
         let same = |known: &&Known| {
             let verdict = known.verdict();
-            let same_rules = verdict.policy.path == policy.path && verdict.policy.digest == policy.digest;
-            verdict.gate == self.gate.name && same_rules && verdict.runs.iter().all(|run| run.tree == tree)
+            // The same rules in another file are the same rules.
+            verdict.gate == self.gate.name
+                && verdict.policy.digest == policy.digest
+                && verdict.runs.iter().all(|run| run.tree == tree)
         };
         Ok(all.iter().filter(same).cloned().collect())
     }
@@ -334,8 +356,17 @@ impl Asked<'_> {
         keys: &KeyRing,
     ) -> Result<InputRef, Failure> {
         let mut evidence = Vec::new();
-        for run in draw.runs.iter().filter(|run| *run != self.candidate.run_id()) {
-            evidence.push(Evidence::open(self.place, run.as_str(), self.unestablished)?);
+        let judged = earlier.last().map_or(&[][..], |last| last.verdict().runs.as_slice());
+        for run in &draw.runs {
+            let known = judged.iter().find(|judged| judged.run_id == *run);
+            let opened = (run != self.candidate.run_id()).then(|| Evidence::open(self.place, run.as_str(), self.unestablished));
+            let opened = opened.transpose()?;
+            // A run that was measured anew under a name that was judged is other evidence.
+            if known.is_some_and(|known| Ok(known.summary) != opened.as_ref().unwrap_or(self.candidate).summary()) {
+                let message = format!("the Summary of run `{run}` is not the one that was judged before");
+                return Err(Failure::verification("other_summary", message).hint("a run that was judged stays as it was"));
+            }
+            evidence.extend(opened);
         }
         let mut runs = evidence.iter().map(Evidence::as_run).collect::<Result<Vec<_>, _>>()?;
         if draw.is_new {
@@ -379,7 +410,7 @@ fn policy_changes(rules: &Rules, gate: &spec::Gate, candidate: &Evidence) -> Res
 
 /// What the candidate measured otherwise than the rules' branch would.
 fn changes_of_definitions(rules: &Rules, candidate: &Evidence) -> Result<Vec<assay_manifest::Difference>, Failure> {
-    definition_changes(rules, &candidate.own_pipeline()?, &|path| candidate.digest_of(path))
+    definition_changes(rules, &candidate.own_pipeline()?, &candidate.files())
 }
 
 /// Whether a verdict was made with these acknowledgements, and each of them expires no earlier than it did then: what people accept is no

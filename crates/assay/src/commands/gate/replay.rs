@@ -1,5 +1,7 @@
 //! Deciding again what a verdict decided, from what it names.
 
+use std::collections::BTreeSet;
+use std::io::Read as _;
 use std::path::Path;
 
 use assay_envelope::{MAX_BUNDLE_BYTES, Trust};
@@ -11,12 +13,15 @@ use assay_store::Store;
 use assay_verify::{Blobs as _, StoreBlobs};
 
 use crate::commands::gate::evidence::Evidence;
-use crate::commands::gate::rules::{MAX_RULES_BYTES, RuleFile, Rules, TRUST};
+use crate::commands::gate::rules::{RuleFile, Rules, TRUST};
 use crate::commands::gate::sequence::{Known, verdict_named, verdict_of, with_own};
 use crate::commands::gate::{changes_of_definitions, manifest_of, policy_changes};
 use crate::commands::opened::Where;
 use crate::output;
 use crate::trust::establish;
+
+/// The largest file that a pipeline names.
+const MAX_DEFINITION_BYTES: u64 = assay_spec::MAX_FILE_BYTES as u64;
 
 /// Decides again and compares every byte.
 pub(crate) fn replay(name: &str, place: &Where) -> Result<Exit, Failure> {
@@ -41,6 +46,7 @@ pub(crate) fn replay(name: &str, place: &Where) -> Result<Exit, Failure> {
         }
         evidence.push(opened);
     }
+    check_sequence(verdict, &blobs.0, &trust)?;
     let again = decide_again(verdict, &known, &evidence, &blobs)?;
     let (before, now) = (bytes(&known.manifest)?, bytes(&again)?);
     if before != now {
@@ -57,6 +63,30 @@ pub(crate) fn replay(name: &str, place: &Where) -> Result<Exit, Failure> {
     output::line(format!("  ok  {} of rules", count(verdict.files.len(), "file")));
     output::line(format!("  ok  decided again: {}, with the same bytes", verdict.outcome));
     Ok(Exit::Done)
+}
+
+/// The verdicts before it are there, about the same, and it is the look after them or decides the last one again.
+fn check_sequence(verdict: &Verdict, store: &Store, trust: &Trust) -> Result<(), Failure> {
+    let mut last = 0;
+    for digest in &verdict.sequence.earlier {
+        let known = verdict_named(store, *digest, trust)?;
+        let earlier = known.verdict();
+        let tree = |verdict: &Verdict| verdict.runs.last().map(|run| run.tree.clone());
+        let same = (&earlier.sequence.subject, &earlier.gate, &earlier.policy.digest, tree(earlier))
+            == (&verdict.sequence.subject, &verdict.gate, &verdict.policy.digest, tree(verdict));
+        if !same {
+            return Err(Failure::verification("other_sequence", format!("the earlier verdict {digest} is about something else")));
+        }
+        last = earlier.sequence.look;
+    }
+    let look = verdict.sequence.look;
+    if look == last + 1 || (look == last && last > 0) {
+        return Ok(());
+    }
+    Err(Failure::verification(
+        "other_look",
+        format!("the verdict calls itself look {look}, and the one before it was look {last}"),
+    ))
 }
 
 fn decide_again(
@@ -90,7 +120,10 @@ fn decide_again(
     };
     let earlier: Vec<InputRef> =
         known.manifest.header.inputs.iter().filter(|input| input.kind == Kind::Verdict).copied().collect();
-    if earlier.iter().any(|input| !verdict.sequence.earlier.contains(&input.manifest)) {
+    let [named, listed] =
+        [earlier.iter().map(|input| input.manifest).collect(), verdict.sequence.earlier.iter().copied().collect()]
+            .map(|digests: BTreeSet<Digest>| digests);
+    if named != listed {
         return Err(Failure::verification("other_sequence", "the verdict was made from others than those that it lists"));
     }
     manifest_of(&question, earlier)
@@ -102,18 +135,21 @@ fn rules_of(verdict: &Verdict, blobs: &StoreBlobs) -> Result<Rules, Failure> {
         let name = format!("rules/{path}");
         let Some(artifact) = verdict.files.iter().find(|artifact| artifact.name == name) else { return Ok(None) };
         let absent = || Failure::verification("artifact_absent", format!("`{path}`, by which was judged, is not in the store"));
-        let bytes = blobs.get(&artifact.digest, MAX_RULES_BYTES)?.ok_or_else(absent)?;
+        let bytes = blobs.get(&artifact.digest, MAX_DEFINITION_BYTES)?.ok_or_else(absent)?;
         Ok(Some(RuleFile { path: path.to_owned(), bytes }))
     };
     let unnamed = |path: &str| Failure::verification("artifact_absent", format!("the verdict does not name `{path}`"));
     let acknowledgements = verdict.acknowledgements.iter().map(|known| file(&known.path)?.ok_or_else(|| unnamed(&known.path)));
-    let workloads = verdict.files.iter().filter_map(|file| file.name.strip_prefix("rules/workloads/"));
-    let workloads = workloads.map(|path| format!("workloads/{path}")).map(|path| file(&path)?.ok_or_else(|| unnamed(&path)));
+    let is_rule = |path: &str| {
+        path == verdict.policy.path || path == TRUST || verdict.acknowledgements.iter().any(|known| known.path == path)
+    };
+    let others = verdict.files.iter().filter_map(|file| file.name.strip_prefix("rules/")).filter(|path| !is_rule(path));
+    let definitions = others.map(|path| file(path)?.ok_or_else(|| unnamed(path)));
     Ok(Rules {
         pipeline: file(&verdict.policy.path)?.ok_or_else(|| unnamed(&verdict.policy.path))?,
         acknowledgements: acknowledgements.collect::<Result<_, _>>()?,
         trust: file(TRUST)?,
-        workloads: workloads.collect::<Result<_, _>>()?,
+        definitions: definitions.collect::<Result<_, _>>()?,
         commit: verdict.policy.commit.clone(),
     })
 }
@@ -146,11 +182,18 @@ fn read(path: &Path, limit: u64) -> Result<Vec<u8>, Failure> {
             .because(error)
             .hint("name a verdict by its digest, or by its file with the bundle beside it")
     };
-    let size = std::fs::metadata(path).map_err(|error| unreadable(&error))?.len();
-    if size > limit {
-        return Err(Failure::usage("no_such_verdict", format!("`{}` has {size} bytes, too many for a verdict", path.display())));
+    let mut bytes = Vec::new();
+    let mut read = || -> std::io::Result<()> {
+        if !std::fs::metadata(path)?.is_file() {
+            return Err(std::io::Error::other("it is not a plain file"));
+        }
+        std::fs::File::open(path)?.take(limit + 1).read_to_end(&mut bytes).map(drop)
+    };
+    read().map_err(|error| unreadable(&error))?;
+    if bytes.len() as u64 > limit {
+        return Err(Failure::usage("no_such_verdict", format!("`{}` is too large for a verdict", path.display())));
     }
-    std::fs::read(path).map_err(|error| unreadable(&error))
+    Ok(bytes)
 }
 
 fn bytes(manifest: &assay_manifest::Manifest<Verdict>) -> Result<Vec<u8>, Failure> {

@@ -1,5 +1,7 @@
 //! The rules that a gate judges by: a pipeline's gates, the acknowledgements and whom to trust, from the branch that is merged into.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read as _;
 use std::path::Path;
 
 use assay_git::{Commit, Oid, Repository};
@@ -45,8 +47,9 @@ pub(crate) struct Rules {
     pub(crate) acknowledgements: Vec<RuleFile>,
     /// The trust policy, where the repository has one.
     pub(crate) trust: Option<RuleFile>,
-    /// The workloads that the pipeline names, as the branch has them; empty where only the pipeline is known.
-    pub(crate) workloads: Vec<RuleFile>,
+    /// What else decides what is measured, as the branch has it: workloads with their scripts and files, objects of targets; empty where only
+    /// the pipeline is known.
+    pub(crate) definitions: Vec<RuleFile>,
     /// The commit that they were read at.
     pub(crate) commit: Option<String>,
 }
@@ -88,11 +91,30 @@ impl Branch {
             acknowledgements.extend(self.file(path)?);
         }
         check_count(acknowledgements.len())?;
-        let mut workloads = Vec::new();
-        for name in parsed(&found)?.spec.workloads {
-            workloads.extend(self.file(&workload_file(&name))?);
+        let definitions = self.definitions(pipeline)?;
+        Ok(Rules {
+            pipeline: found,
+            acknowledgements,
+            trust: self.trust()?,
+            definitions,
+            commit: Some(self.commit.id.to_string()),
+        })
+    }
+
+    /// Everything that the pipeline names and that decides what is measured.
+    fn definitions(&self, pipeline: &str) -> Result<Vec<RuleFile>, Failure> {
+        let read = |path: &str| self.repository.read_at(&self.commit, path);
+        let closure = spec::closure::<assay_git::Error>(pipeline, &mut |path| Ok(read(path)?.map(|file| file.bytes)));
+        let closure = closure.map_err(|error| match error {
+            spec::ClosureError::Problems(problems) => Failure::invalid(&problems),
+            spec::ClosureError::Read { cause, .. } => git(cause),
+        })?;
+        let mut files = Vec::new();
+        for file in closure.files.iter().filter(|file| file.path != pipeline && is_measured(&file.path)) {
+            let bytes = read(&file.path).map_err(git)?.map(|file| file.bytes).unwrap_or_default();
+            files.push(RuleFile { path: file.path.clone(), bytes });
         }
-        Ok(Rules { pipeline: found, acknowledgements, trust: self.trust()?, workloads, commit: Some(self.commit.id.to_string()) })
+        Ok(files)
     }
 
     fn file(&self, path: &str) -> Result<Option<RuleFile>, Failure> {
@@ -120,17 +142,17 @@ impl Rules {
         for file in yaml_files(&folder)? {
             acknowledgements.push(RuleFile { path: format!("acks/{}", plain_name(&file)), bytes: read_file(&file)? });
         }
-        Ok(Self { pipeline, acknowledgements, trust: None, workloads: Vec::new(), commit: None })
+        Ok(Self { pipeline, acknowledgements, trust: None, definitions: Vec::new(), commit: None })
     }
 
     /// Those that a run brought itself: whoever changes what is measured could change them too.
     pub(crate) fn of_run(pipeline: RuleFile) -> Self {
-        Self { pipeline, acknowledgements: Vec::new(), trust: None, workloads: Vec::new(), commit: None }
+        Self { pipeline, acknowledgements: Vec::new(), trust: None, definitions: Vec::new(), commit: None }
     }
 
     /// Every file, as a verdict names them.
     pub(crate) fn files(&self) -> impl Iterator<Item = &RuleFile> {
-        [&self.pipeline].into_iter().chain(&self.acknowledgements).chain(&self.trust).chain(&self.workloads)
+        [&self.pipeline].into_iter().chain(&self.acknowledgements).chain(&self.trust).chain(&self.definitions)
     }
 
     /// The gates of the pipeline.
@@ -186,44 +208,73 @@ pub(crate) fn gates(pipeline: &RuleFile) -> Result<Vec<spec::Gate>, Failure> {
     Ok(parsed(pipeline)?.spec.gates)
 }
 
-/// Where a workload is defined, from the repository's root.
-pub(crate) fn workload_file(name: &Name) -> String {
-    format!("workloads/{name}/workload.yaml")
+/// Whether a file decides what is measured: readers' pages and published queries do not.
+fn is_measured(path: &str) -> bool {
+    let path = Path::new(path);
+    path.extension().is_none_or(|extension| extension != "sql") && path.file_name().is_none_or(|name| name != "README.md")
 }
 
 fn parsed(pipeline: &RuleFile) -> Result<spec::Pipeline, Failure> {
     spec::Pipeline::parse(&pipeline.path, &pipeline.bytes).map_err(|problems| Failure::invalid(&problems))
 }
 
-/// What a run measured otherwise than the branch that it is to be merged into would: everything of its pipeline that decides what is measured
-/// how, and the definitions of the workloads; `digest_of` gives the digest of a file as the run brought it. What code does is not asked.
+/// What a run measured otherwise than the branch that it is to be merged into would: everything of its pipeline but the gates and what happens to
+/// the result, and every file that the pipeline names. `own_files` are those of the run, by path.
 pub(crate) fn definition_changes(
     rules: &Rules,
     own: &RuleFile,
-    digest_of: &dyn Fn(&str) -> Option<Digest>,
+    own_files: &BTreeMap<String, Digest>,
 ) -> Result<Vec<Difference>, Failure> {
     let mut changes = Vec::new();
     if own.bytes != rules.pipeline.bytes {
-        let [judged_by, own] = [parsed(&rules.pipeline)?.spec, parsed(own)?.spec].map(measured);
-        let differing = judged_by.into_iter().zip(own).filter(|((_, one), (_, other))| one != other);
-        changes.extend(differing.map(|((what, baseline), (_, candidate))| Difference {
-            what: what.to_owned(),
-            baseline,
-            candidate,
-        }));
+        changes.extend(pipeline_changes(parsed(&rules.pipeline)?.spec, parsed(own)?.spec));
     }
-    for workload in &rules.workloads {
-        let (there, own) = (Digest::of(&workload.bytes), digest_of(&workload.path));
-        if own != Some(there) {
-            let candidate = own.map_or_else(|| "not measured".to_owned(), |digest| digest.to_string());
-            changes.push(Difference { what: workload.path.clone(), baseline: there.to_string(), candidate });
+    if rules.commit.is_none() {
+        return Ok(changes);
+    }
+    let there: BTreeMap<&str, Digest> =
+        rules.definitions.iter().map(|file| (file.path.as_str(), Digest::of(&file.bytes))).collect();
+    let own_paths = own_files.keys().map(String::as_str).filter(|path| *path != own.path && is_measured(path));
+    let paths: BTreeSet<&str> = there.keys().copied().chain(own_paths).collect();
+    for path in paths {
+        let (judged_by, measured) = (there.get(path), own_files.get(path));
+        if judged_by != measured {
+            let text = |digest: Option<&Digest>| digest.map_or_else(|| "none".to_owned(), ToString::to_string);
+            changes.push(Difference { what: path.to_owned(), baseline: text(judged_by), candidate: text(measured) });
         }
     }
     Ok(changes)
 }
 
-/// What of a pipeline decides what is measured, and how; all but its gates, and what happens to the result.
-fn measured(spec: spec::PipelineSpec) -> [(&'static str, String); 8] {
+/// What differs of two pipelines besides their gates, their schedules and what they publish.
+fn pipeline_changes(judged_by: spec::PipelineSpec, own: spec::PipelineSpec) -> Vec<Difference> {
+    let bare = |mut spec: spec::PipelineSpec| {
+        (spec.gates, spec.schedule, spec.publish) = (Vec::new(), None, spec::Publish::default());
+        spec
+    };
+    let (judged_by, own) = (bare(judged_by), bare(own));
+    if judged_by == own {
+        return Vec::new();
+    }
+    let both = measured(&judged_by).into_iter().zip(measured(&own)).filter(|((_, one), (_, other))| one != other);
+    let mut changes: Vec<_> =
+        both.map(|((what, baseline), (_, candidate))| Difference { what: what.to_owned(), baseline, candidate }).collect();
+    // What stands in a target or a variant may be long, or a reference to a secret: that it differs is told, and not how.
+    let parts = [("targets", judged_by.targets != own.targets), ("variants", judged_by.variants != own.variants)];
+    let named = parts.into_iter().filter_map(|(what, differs)| differs.then_some(what));
+    changes.extend(named.map(differs));
+    if changes.is_empty() {
+        changes.push(differs("the pipeline's other fields"));
+    }
+    changes
+}
+
+fn differs(what: &str) -> Difference {
+    Difference { what: what.to_owned(), baseline: "as there".to_owned(), candidate: "differs".to_owned() }
+}
+
+/// The fields of a pipeline that are told as they are.
+fn measured(spec: &spec::PipelineSpec) -> [(&'static str, String); 6] {
     let side = |side: &assay_manifest::Side| format!("{}.{}", side.target, side.variant);
     let comparison = spec.comparison.as_ref().map_or_else(
         || "none".to_owned(),
@@ -232,18 +283,13 @@ fn measured(spec: spec::PipelineSpec) -> [(&'static str, String); 8] {
             format!("{candidate} against {baseline}, {}", comparison.variable_under_test)
         },
     );
-    let names = |names: Vec<&str>| names.join(", ");
-    // What stands in a target or a variant may be long, or a reference to a secret: that it differs is told, and not how.
-    let digest = |text: String| Digest::of(text.as_bytes()).short();
     [
         ("comparison", comparison),
-        ("workloads", names(spec.workloads.iter().map(Name::as_str).collect())),
+        ("workloads", spec.workloads.iter().map(Name::as_str).collect::<Vec<_>>().join(", ")),
         ("trials", format!("{} of each, {} may be repeated", spec.trials.count, spec.trials.retry_budget)),
         ("placement", spec.placement.to_string()),
         ("isolation", spec.isolation.to_string()),
         ("shards", spec.shards.to_string()),
-        ("targets", digest(format!("{:?}", spec.targets))),
-        ("variants", digest(format!("{:?}", spec.variants))),
     ]
 }
 
@@ -297,6 +343,10 @@ fn in_words(accepted: &spec::Accepted) -> String {
 }
 
 fn git(error: assay_git::Error) -> Failure {
+    if matches!(error, assay_git::Error::NoRepository { .. }) {
+        return Failure::of(Exit::Usage, "git", &error)
+            .hint("rules are read from a branch: call it in a checkout, or name a file with `--policy`");
+    }
     let failure = Failure::of(Exit::Usage, "git", &error);
     match error.hint() {
         Some(hint) => failure.hint(hint),
@@ -346,10 +396,17 @@ fn yaml_files(folder: &Path) -> Result<Vec<std::path::PathBuf>, Failure> {
     Ok(files)
 }
 
+/// A plain file, and no more of it than shows that it is too large.
 fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
-    let size = std::fs::metadata(path).map_err(|error| unreadable(path, &error))?.len();
-    check_size(&path.display().to_string(), size)?;
-    std::fs::read(path).map_err(|error| unreadable(path, &error))
+    let is_file = std::fs::metadata(path).map_err(|error| unreadable(path, &error))?.is_file();
+    if !is_file {
+        return Err(Failure::usage("policy", format!("`{}` is not a plain file", path.display())));
+    }
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(|error| unreadable(path, &error))?;
+    file.take(MAX_RULES_BYTES + 1).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
+    check_size(&path.display().to_string(), bytes.len() as u64)?;
+    Ok(bytes)
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Failure {

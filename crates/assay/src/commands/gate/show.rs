@@ -14,7 +14,7 @@ use crate::commands::gate::sequence::Known;
 use crate::commands::opened::{Where, named_store};
 use crate::output;
 
-/// The longest comment that a forge takes, in bytes, less what whoever posts it adds.
+/// The longest comment that a forge takes, in bytes, less what whoever posts it adds: that of all gates together.
 const MAX_COMMENT_BYTES: usize = 65_000;
 
 /// Shows what was decided, and writes it into a folder if somebody named one.
@@ -24,6 +24,7 @@ pub(super) fn show(decided: &[Decided], to: Option<&Path>, as_json: bool, place:
     if as_json {
         output::json(&decided.iter().map(document).collect::<Vec<_>>())?;
     }
+    let many = decided.len().max(1);
     for decided in decided {
         let report = report(decided, &uri);
         if !as_json {
@@ -31,7 +32,7 @@ pub(super) fn show(decided: &[Decided], to: Option<&Path>, as_json: bool, place:
         }
         if let Some(folder) = to {
             let folder = folder.join(decided.verdict.verdict().gate.as_str());
-            write(&folder, &decided.verdict, &report, &store)?;
+            write(&folder, &decided.verdict, &report, &store, MAX_COMMENT_BYTES / many)?;
             output::talk(format!("wrote the verdict and its reports to {}", folder.display()));
         }
     }
@@ -80,7 +81,7 @@ fn earlier(known: &Known) -> Earlier {
     }
 }
 
-fn write(folder: &Path, known: &Known, report: &Report, store: &Store) -> Result<(), Failure> {
+fn write(folder: &Path, known: &Known, report: &Report, store: &Store, comment: usize) -> Result<(), Failure> {
     let unwritable = |error: &std::io::Error| {
         Failure::environment("output", format!("cannot write to `{}`", folder.display())).because(error).lasting()
     };
@@ -91,7 +92,7 @@ fn write(folder: &Path, known: &Known, report: &Report, store: &Store) -> Result
     file("verdict.json", &manifest?)?;
     file("verdict.sigstore.json", &bundle?)?;
     file("report.html", report.html().as_bytes())?;
-    file("comment.md", report.markdown(MAX_COMMENT_BYTES).as_bytes())?;
+    file("comment.md", report.markdown(comment).as_bytes())?;
     file("junit.xml", report.junit().as_bytes())?;
     let check = serde_json::to_vec_pretty(&report.check_run())
         .map_err(|error| Failure::unexpected("json", "the check has no JSON form").because(&error))?;

@@ -3,15 +3,19 @@
 use std::process::Stdio;
 
 use assay_manifest::{RunId, Source};
-use assay_stage::{Exit, Failure};
+use assay_stage::{Accepted, Exit, Failure, Layout};
+use assay_store::Store;
 
 use crate::commands::gate::Decided;
 use crate::commands::gate::evidence::Evidence;
 use crate::commands::opened::Where;
 use crate::output;
 
+/// The most names that are tried.
+const MAX_NAMES: u32 = 1_000;
+
 /// Runs the candidate's pipeline at its commit again, and gives the new run's name.
-pub(super) fn run_again(candidate: &Evidence, decided: &[Decided], place: &Where) -> Result<String, Failure> {
+pub(super) fn run_again(candidate: &Evidence, decided: &[Decided], place: &Where, store: &Store) -> Result<String, Failure> {
     let source = candidate.opened().chain.one::<Source>().map(|source| &source.body);
     let no_commit = || {
         Failure::usage(
@@ -23,7 +27,7 @@ pub(super) fn run_again(candidate: &Evidence, decided: &[Decided], place: &Where
     let source = source.ok_or_else(no_commit)?;
     let commit = source.commit.as_deref().filter(|_| !source.dirty).ok_or_else(no_commit)?;
     let look = decided.iter().map(|decided| decided.verdict.verdict().sequence.look).max().unwrap_or(1) + 1;
-    let run = name_of_look(candidate.run_id(), look)?;
+    let run = free_name(candidate.run_id(), look, store)?;
     output::talk(format!(
         "inconclusive, and a look is left: running `{}` at {} once more, as `{run}`",
         source.pipeline,
@@ -40,6 +44,18 @@ pub(super) fn run_again(candidate: &Evidence, decided: &[Decided], place: &Where
         exit => Err(Failure::new(exit, "top_up", format!("the run `{run}` did not come to its end"))
             .hint("the verdict before it stands; judge again when the run can be made")),
     }
+}
+
+/// The first name for that look, or one after it, that no run of the store has: a run that is there already is no new evidence.
+fn free_name(first: &RunId, look: u32, store: &Store) -> Result<RunId, Failure> {
+    for number in look..look + MAX_NAMES {
+        let name = name_of_look(first, number)?;
+        if store.read(&Layout::of(&name).source(), Accepted::MAX_BYTES)?.is_none() {
+            return Ok(name);
+        }
+    }
+    Err(Failure::usage("no_free_name", format!("{MAX_NAMES} runs after `{first}` have the names of its looks"))
+        .hint("judge another run, whose name is free of `-look-`"))
 }
 
 /// The name of a run for that look: that of the first with a number behind it, cut where it would be too long.
