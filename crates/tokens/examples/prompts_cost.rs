@@ -1,4 +1,4 @@
-//! What prompts cost: `cargo run --release -p assay-tokens --example cost [tokenizer.json]`.
+//! What prompts cost: `cargo run --release -p assay-tokens --example prompts_cost [tokenizer.json]`.
 //!
 //! Prints the vocabulary and the time that reading a file takes, and for prompts of several lengths nanoseconds a word and gigabytes a
 //! minute, best of five.
