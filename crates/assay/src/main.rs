@@ -1,6 +1,7 @@
 //! `assay`: the command that people type.
 
 mod commands;
+mod files;
 mod output;
 mod progress;
 mod told;

@@ -3,7 +3,7 @@
 use assay_manifest::{Body, CanonicalError, Digest, Document, DocumentError, Header, InputRef, Kind, Manifest, Role, RunId};
 
 use crate::bundle::{Bundle, MAX_BUNDLE_BYTES};
-use crate::descriptor::of_input;
+use crate::descriptor::{ResourceDescriptor, of_input};
 use crate::dsse::Envelope;
 use crate::keys::Signer;
 use crate::predicate::{Predicate, predicate_type};
@@ -147,21 +147,21 @@ fn complete(mut predicate: Predicate, header: &Header) -> Result<Predicate, Sign
             if provenance.run_id != header.run_id {
                 return Err(SignError::WrongRun { header: header.run_id.clone(), provenance: provenance.run_id.clone() });
             }
-            let listed = &mut provenance.resolved_dependencies;
-            let inputs: Vec<_> = header.inputs.iter().flat_map(of_input).collect();
-            listed.retain(|descriptor| !inputs.contains(descriptor));
-            listed.extend(inputs);
+            list_inputs(header, &mut provenance.resolved_dependencies);
         }
         Predicate::VerificationSummary(summary) => {
             summary.input_attestations.extend(&header.inputs);
             summary.input_attestations.sort_unstable();
             summary.input_attestations.dedup();
         }
-        Predicate::TestResult(result) => {
-            let inputs: Vec<_> = header.inputs.iter().flat_map(of_input).collect();
-            result.configuration.retain(|descriptor| !inputs.contains(descriptor));
-            result.configuration.extend(inputs);
-        }
+        Predicate::TestResult(result) => list_inputs(header, &mut result.configuration),
     }
     Ok(predicate)
+}
+
+/// Lists the header's inputs, each once, after whatever was listed.
+fn list_inputs(header: &Header, listed: &mut Vec<ResourceDescriptor>) {
+    let inputs: Vec<_> = header.inputs.iter().flat_map(of_input).collect();
+    listed.retain(|descriptor| !inputs.contains(descriptor));
+    listed.extend(inputs);
 }

@@ -14,25 +14,24 @@ pub(crate) fn checks(run: &Run<'_>, comparison: &Comparison, policy: &GatePolicy
     let mut checks = vec![validity(run)];
     for point in points_of(run, &comparison.candidate) {
         let subject = format!("{} at {}", point.case_id, point.point_id);
-        checks.extend(attempts(point, beside(run, point, &comparison.baseline), &subject));
+        let baseline = beside(run, point, &comparison.baseline);
+        checks.extend(attempts(point, baseline, &subject));
         checks.extend(slo(point, policy, &subject));
         checks.extend(error_rate(point, policy, &subject));
-        checks.extend(output_drift(point, beside(run, point, &comparison.baseline), policy, &subject));
+        checks.extend(output_drift(point, baseline, policy, &subject));
     }
     checks
 }
 
-fn points_of<'a>(run: &Run<'a>, side: &Side) -> impl Iterator<Item = &'a PointSummary> {
-    let of_side = |point: &&PointSummary| {
+fn points_of<'a>(run: &Run<'a>, side: &'a Side) -> impl Iterator<Item = &'a PointSummary> {
+    run.summary.1.points.iter().filter(|point| {
         let [_, target, variant] = point.case_id.names();
         target == side.target.as_str() && variant == side.variant.as_str()
-    };
-    let points: Vec<_> = run.summary.1.points.iter().filter(of_side).collect();
-    points.into_iter()
+    })
 }
 
 /// The same point of the other side.
-fn beside<'a>(run: &Run<'a>, point: &PointSummary, side: &Side) -> Option<&'a PointSummary> {
+fn beside<'a>(run: &Run<'a>, point: &PointSummary, side: &'a Side) -> Option<&'a PointSummary> {
     let same_work =
         |other: &&PointSummary| other.case_id.names()[0] == point.case_id.names()[0] && other.point_id == point.point_id;
     points_of(run, side).find(same_work)

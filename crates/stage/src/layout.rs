@@ -168,9 +168,12 @@ impl Layout {
         format!("{}/{}", Self::CEILINGS, fingerprint.hex())
     }
 
+    /// Under which all verdicts are listed.
+    pub const VERDICTS: &'static str = "gates";
+
     /// Under which all verdicts about a subject, such as a pull request, are listed.
     pub fn verdicts(subject: &Name) -> String {
-        format!("gates/{subject}")
+        format!("{}/{subject}", Self::VERDICTS)
     }
 
     /// A verdict about a subject, by its number: together they are in one order, in which nobody can come between.

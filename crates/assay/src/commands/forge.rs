@@ -1,6 +1,5 @@
 //! `assay forge`: results where people review code: a comment, a check, an issue.
 
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use assay_forge::{
@@ -9,6 +8,7 @@ use assay_forge::{
 use assay_stage::{Exit, Failure};
 use serde::Deserialize;
 
+use crate::files::read_plain;
 use crate::output;
 
 /// Where the token is read from. Arguments are seen by everybody on the machine.
@@ -177,16 +177,11 @@ fn say(what: &str, posted: &Posted) {
 
 fn text(file: &Path) -> Result<String, Failure> {
     let unreadable = |error: &std::io::Error| Failure::usage("file", format!("cannot read `{}`", file.display())).because(error);
-    let mut text = String::new();
-    if !std::fs::metadata(file).map_err(|error| unreadable(&error))?.is_file() {
-        return Err(Failure::usage("file", format!("`{}` is not a plain file", file.display())));
-    }
-    let opened = std::fs::File::open(file).map_err(|error| unreadable(&error))?;
-    opened.take(MAX_TEXT_BYTES + 1).read_to_string(&mut text).map_err(|error| unreadable(&error))?;
-    if text.len() as u64 > MAX_TEXT_BYTES {
+    let bytes = read_plain(file, MAX_TEXT_BYTES).map_err(|error| unreadable(&error))?;
+    if bytes.len() as u64 > MAX_TEXT_BYTES {
         return Err(Failure::usage("file", format!("`{}` is larger than what a forge takes", file.display())));
     }
-    Ok(text)
+    String::from_utf8(bytes).map_err(|error| unreadable(&std::io::Error::new(std::io::ErrorKind::InvalidData, error)))
 }
 
 fn failure(error: ForgeError) -> Failure {

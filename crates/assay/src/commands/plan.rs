@@ -191,10 +191,7 @@ fn print(closure: &Closure, cases: &[Case], trials: &[PlannedTrial], workloads: 
         }
     }
     for case in cases.iter().take(SHOWN) {
-        let shown: Vec<_> = case.points.iter().take(12).map(|point| point.point_id.as_str()).collect();
-        let more = case.points.len().saturating_sub(shown.len());
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        output::line(format!("case      {:<40} {}{more}", case.case_id, shown.join(" ")));
+        output::line(format!("case      {:<40} {}", case.case_id, points_of(case, "")));
     }
     if cases.len() > SHOWN {
         output::line(format!("          and {}", counted((cases.len() - SHOWN) as u64, "more case")));
@@ -207,6 +204,15 @@ fn print(closure: &Closure, cases: &[Case], trials: &[PlannedTrial], workloads: 
     let first: Vec<_> = trials.iter().take(6).map(|trial| trial.trial_id.as_str()).collect();
     output::line(format!("order     {}", order_digest(trials)));
     output::line(format!("          {}{}", first.join(", "), if trials.len() > first.len() { ", ..." } else { "" }));
+}
+
+/// The first points of a case, each between these marks, and how many more there are.
+fn points_of(case: &Case, mark: &str) -> String {
+    let shown: Vec<_> = case.points.iter().take(12).map(|point| format!("{mark}{}{mark}", point.point_id)).collect();
+    match case.points.len() - shown.len() {
+        0 => shown.join(" "),
+        more => format!("{} and {more} more", shown.join(" ")),
+    }
 }
 
 /// What each gate of a comparison can find with the planned pairs: whoever reads it knows before anything runs whether it can decide.
@@ -266,10 +272,7 @@ fn markdown(closure: &Closure, cases: &[Case], trials: &[PlannedTrial], workload
     lines.extend(gate_lines(closure, cases).into_iter().map(|line| format!("- {}", assay_report::escape_markdown(&line))));
     lines.extend([String::new(), "| case | points |".to_owned(), "| --- | --- |".to_owned()]);
     for case in cases.iter().take(SHOWN) {
-        let shown: Vec<_> = case.points.iter().take(12).map(|point| format!("`{}`", point.point_id)).collect();
-        let more = case.points.len().saturating_sub(shown.len());
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        lines.push(format!("| `{}` | {}{more} |", case.case_id, shown.join(" ")));
+        lines.push(format!("| `{}` | {} |", case.case_id, points_of(case, "`")));
     }
     if cases.len() > SHOWN {
         lines.extend([String::new(), format!("And {}.", counted((cases.len() - SHOWN) as u64, "more case"))]);

@@ -27,8 +27,7 @@ struct Followed<'a> {
 /// Shows how a run lies to those before it: exit code 0, or 41 where something is worse than they explain.
 pub(super) fn judge(evidence: &Evidence, gate: Option<&spec::Gate>, place: &Where, as_json: bool) -> Result<Exit, Failure> {
     let (q, budget) = gate.map_or((0.05, 0.05), |gate| (gate.q, gate.budget_pct / 100.0));
-    let summary = evidence.opened().chain.one::<Summary>().map(|summary| &summary.body);
-    let summary = summary.ok_or_else(|| Failure::unexpected("summary", "a run that was opened has no Summary"))?;
+    let summary = evidence.as_run()?.summary.1;
     let history = series(place, &Asked::default())?;
     let named = gate.map_or(&[][..], |gate| gate.metrics.as_slice());
     let followed = followed(summary, &history, evidence.run_id().as_str(), named);

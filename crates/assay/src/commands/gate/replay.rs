@@ -1,7 +1,6 @@
 //! Deciding again what a verdict decided, from what it names.
 
 use std::collections::BTreeSet;
-use std::io::Read as _;
 use std::path::Path;
 
 use assay_envelope::{MAX_BUNDLE_BYTES, Trust};
@@ -17,6 +16,7 @@ use crate::commands::gate::rules::{RuleFile, Rules, TRUST};
 use crate::commands::gate::sequence::{Known, verdict_named, verdict_of, with_own};
 use crate::commands::gate::{changes_of_definitions, manifest_of, policy_changes};
 use crate::commands::opened::Where;
+use crate::files::read_plain;
 use crate::output;
 use crate::trust::establish;
 
@@ -182,14 +182,7 @@ fn read(path: &Path, limit: u64) -> Result<Vec<u8>, Failure> {
             .because(error)
             .hint("name a verdict by its digest, or by its file with the bundle beside it")
     };
-    let mut bytes = Vec::new();
-    let mut read = || -> std::io::Result<()> {
-        if !std::fs::metadata(path)?.is_file() {
-            return Err(std::io::Error::other("it is not a plain file"));
-        }
-        std::fs::File::open(path)?.take(limit + 1).read_to_end(&mut bytes).map(drop)
-    };
-    read().map_err(|error| unreadable(&error))?;
+    let bytes = read_plain(path, limit).map_err(|error| unreadable(&error))?;
     if bytes.len() as u64 > limit {
         return Err(Failure::usage("no_such_verdict", format!("`{}` is too large for a verdict", path.display())));
     }

@@ -1,13 +1,14 @@
 //! The rules that a gate judges by: a pipeline's gates, the acknowledgements and whom to trust, from the branch that is merged into.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read as _;
 use std::path::Path;
 
 use assay_git::{Commit, Oid, Repository};
 use assay_manifest::{Acknowledgement, Artifact, Count, Difference, Digest, GatePolicy, Name};
 use assay_spec as spec;
 use assay_stage::{Exit, Failure};
+
+use crate::files::read_plain;
 
 /// Where a repository says whom it trusts, from its root.
 pub(crate) const TRUST: &str = "pipelines/trust.yaml";
@@ -103,17 +104,19 @@ impl Branch {
 
     /// Everything that the pipeline names and that decides what is measured.
     fn definitions(&self, pipeline: &str) -> Result<Vec<RuleFile>, Failure> {
-        let read = |path: &str| self.repository.read_at(&self.commit, path);
-        let closure = spec::closure::<assay_git::Error>(pipeline, &mut |path| Ok(read(path)?.map(|file| file.bytes)));
+        let mut read = BTreeMap::new();
+        let closure = spec::closure::<assay_git::Error>(pipeline, &mut |path| {
+            let Some(file) = self.repository.read_at(&self.commit, path)? else { return Ok(None) };
+            read.insert(path.to_owned(), file.bytes.clone());
+            Ok(Some(file.bytes))
+        });
         let closure = closure.map_err(|error| match error {
             spec::ClosureError::Problems(problems) => Failure::invalid(&problems),
             spec::ClosureError::Read { cause, .. } => git(cause),
         })?;
-        let mut files = Vec::new();
-        for file in closure.files.iter().filter(|file| file.path != pipeline && is_measured(&file.path)) {
-            let bytes = read(&file.path).map_err(git)?.map(|file| file.bytes).unwrap_or_default();
-            files.push(RuleFile { path: file.path.clone(), bytes });
-        }
+        let measured = closure.files.into_iter().filter(|file| file.path != pipeline && is_measured(&file.path));
+        let files =
+            measured.map(|file| RuleFile { bytes: read.remove(&file.path).unwrap_or_default(), path: file.path }).collect();
         Ok(files)
     }
 
@@ -256,9 +259,7 @@ fn pipeline_changes(judged_by: spec::PipelineSpec, own: spec::PipelineSpec) -> V
     if judged_by == own {
         return Vec::new();
     }
-    let both = measured(&judged_by).into_iter().zip(measured(&own)).filter(|((_, one), (_, other))| one != other);
-    let mut changes: Vec<_> =
-        both.map(|((what, baseline), (_, candidate))| Difference { what: what.to_owned(), baseline, candidate }).collect();
+    let mut changes = differing(measured(&judged_by), measured(&own));
     // What stands in a target or a variant may be long, or a reference to a secret: that it differs is told, and not how.
     let parts = [("targets", judged_by.targets != own.targets), ("variants", judged_by.variants != own.variants)];
     let named = parts.into_iter().filter_map(|(what, differs)| differs.then_some(what));
@@ -312,9 +313,13 @@ pub(crate) fn changes(judged_by: &spec::Gate, own: Option<&spec::Gate>) -> Vec<D
             ("max_output_drift_pct", percent(gate.max_output_drift_pct)),
         ]
     };
-    let both = members(judged_by).into_iter().zip(members(own));
-    let differing = both.filter(|((_, one), (_, other))| one != other);
-    differing.map(|((what, baseline), (_, candidate))| Difference { what: what.to_owned(), baseline, candidate }).collect()
+    differing(members(judged_by), members(own))
+}
+
+/// Those of the named texts that are not the same on both sides.
+fn differing<const N: usize>(one: [(&'static str, String); N], other: [(&'static str, String); N]) -> Vec<Difference> {
+    let both = one.into_iter().zip(other).filter(|((_, one), (_, other))| one != other);
+    both.map(|((what, baseline), (_, candidate))| Difference { what: what.to_owned(), baseline, candidate }).collect()
 }
 
 impl About<'_> {
@@ -396,15 +401,8 @@ fn yaml_files(folder: &Path) -> Result<Vec<std::path::PathBuf>, Failure> {
     Ok(files)
 }
 
-/// A plain file, and no more of it than shows that it is too large.
 fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
-    let is_file = std::fs::metadata(path).map_err(|error| unreadable(path, &error))?.is_file();
-    if !is_file {
-        return Err(Failure::usage("policy", format!("`{}` is not a plain file", path.display())));
-    }
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).map_err(|error| unreadable(path, &error))?;
-    file.take(MAX_RULES_BYTES + 1).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
+    let bytes = read_plain(path, MAX_RULES_BYTES).map_err(|error| unreadable(path, &error))?;
     check_size(&path.display().to_string(), bytes.len() as u64)?;
     Ok(bytes)
 }

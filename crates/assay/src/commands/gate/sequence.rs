@@ -52,7 +52,7 @@ pub(crate) fn verdicts_about(store: &Store, subject: &Name, trust: &Trust) -> Re
 
 /// A verdict by the digest of its manifest, wherever in the store it is.
 pub(crate) fn verdict_named(store: &Store, manifest: Digest, trust: &Trust) -> Result<Known, Failure> {
-    for path in store.list("gates")? {
+    for path in store.list(Layout::VERDICTS)? {
         let Some(accepted) = Accepted::read(store, &path)?.filter(|accepted| accepted.manifest == manifest) else { continue };
         let number = path.rsplit('/').next().and_then(|number| number.parse().ok()).unwrap_or_default();
         return load(store, accepted.as_input(Kind::Verdict), number, trust);
