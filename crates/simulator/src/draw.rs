@@ -24,6 +24,12 @@ impl Seed {
     pub const fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
+
+    /// The seed of this one and a text together: as many seeds as there are texts.
+    #[must_use]
+    pub fn mixed_with(&self, text: &str) -> Self {
+        Self(keyed(self, *b"se", text.as_bytes()))
+    }
 }
 
 /// A text that is no seed.
@@ -71,6 +77,12 @@ pub enum Concern {
     Fault = 6,
     /// The numbers of an embedding.
     Embedding = 7,
+    /// Whether the request is slow.
+    Slow = 8,
+    /// Whether a co-tenant is there in an episode.
+    CoTenant = 9,
+    /// The gap before an arrival of a load.
+    Arrival = 10,
 }
 
 /// What a request's draws are keyed by.
@@ -91,9 +103,13 @@ impl RequestKey {
         Self::derive(seed, *b"co", &bytes)
     }
 
+    /// The key of what is drawn for no single request: for an engine, or for a load.
+    pub fn of_seed(seed: &Seed) -> Self {
+        Self::derive(seed, *b"en", &[])
+    }
+
     fn derive(seed: &Seed, kind: [u8; 2], bytes: &[u8]) -> Self {
-        let digest = Sha256::new_with_prefix(DOMAIN).chain_update(seed.0).chain_update(kind).chain_update(bytes).finalize();
-        Self(digest.iter().take(8).fold(0, |key, byte| key << 8 | u64::from(*byte)))
+        Self(keyed(seed, kind, bytes).iter().take(8).fold(0, |key, byte| key << 8 | u64::from(*byte)))
     }
 
     /// 64 random bits.
@@ -118,6 +134,10 @@ impl RequestKey {
         let radius = libm::sqrt(-2.0 * libm::log(1.0 - self.unit(concern, 2 * index)));
         radius * libm::cos(std::f64::consts::TAU * self.unit(concern, 2 * index + 1))
     }
+}
+
+fn keyed(seed: &Seed, kind: [u8; 2], bytes: &[u8]) -> [u8; 32] {
+    Sha256::new_with_prefix(DOMAIN).chain_update(seed.0).chain_update(kind).chain_update(bytes).finalize().into()
 }
 
 fn mix(value: u64) -> u64 {
@@ -152,11 +172,23 @@ mod tests {
             RequestKey::of_id(&one, "b").bits(Concern::Itl, 3),
             RequestKey::of_content(&one, &[0; 32], 0).bits(Concern::Itl, 3),
             RequestKey::of_content(&one, &[0; 32], 1).bits(Concern::Itl, 3),
+            RequestKey::of_seed(&one).bits(Concern::Itl, 3),
+            RequestKey::of_id(&one.mixed_with(""), "a").bits(Concern::Itl, 3),
             key.bits(Concern::Ttft, 3),
             key.bits(Concern::Itl, 4),
         ];
         assert!(others.iter().all(|other| *other != draw));
         assert_ne!(others[2], others[3]);
+    }
+
+    #[test]
+    fn a_seed_and_a_text_make_a_seed_that_is_neither_s_alone() {
+        let [one, two] = ["1", "2"].map(|seed| seed.parse::<Seed>().expect("a seed"));
+        let mixed = one.mixed_with("trial 1");
+        assert_eq!(mixed, one.mixed_with("trial 1"));
+        assert!(
+            [one, two.mixed_with("trial 1"), one.mixed_with("trial 2"), one.mixed_with("")].iter().all(|seed| *seed != mixed)
+        );
     }
 
     #[test]

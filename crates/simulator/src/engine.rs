@@ -49,6 +49,11 @@ impl<M: Model> Engine<M> {
         Self { model, stalls: Vec::new() }
     }
 
+    /// As [`Model::start`].
+    pub fn start(&mut self, at_ns: i64) {
+        self.model.start(at_ns);
+    }
+
     /// Adds a stall that begins no earlier than all that was told or asked so far. One that would begin within or before the
     /// last one follows it.
     pub fn stall(&mut self, stall: Stall) -> Result<(), TooManyStalls> {
@@ -144,7 +149,8 @@ mod tests {
 
     /// First token after 10, each later one after 5.
     fn engine(stalls: &[(i64, i64)]) -> Engine<PerRequest> {
-        let mut engine = Engine::new(PerRequest::new(Latency { ttft_ns: 10, itl_ns: 5, ..Latency::none() }));
+        let latency = Latency { ttft_ns: 10, itl_ns: 5, ..Latency::none() };
+        let mut engine = Engine::new(PerRequest::new(latency, &Seed::default()));
         for (at_ns, for_ns) in stalls {
             engine.stall(Stall { at_ns: *at_ns, for_ns: *for_ns }).expect("few stalls");
         }

@@ -28,7 +28,7 @@ pub use config::{Config, Limits, OutputLaw, Profile, UnknownProfile};
 pub use draw::{Concern, RequestKey, Seed, SeedError};
 pub use engine::{Engine, MAX_STALLS, Stall, TooManyStalls};
 pub use fault::{Fault, FaultError};
-pub use model::{Arrival, Channel, Event, EventKind, Latency, Model, Occupancy, PerRequest};
+pub use model::{Arrival, Channel, CoTenant, Event, EventKind, Latency, Model, Occupancy, PerRequest, SlowRequests};
 pub use program::main;
 pub use server::{RunningServer, ServeError, Server, Stopper};
 pub use settings::{Settings, SettingsError};

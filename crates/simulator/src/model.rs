@@ -2,8 +2,10 @@
 
 mod per_request;
 mod prefix_cache;
+mod slowness;
 
 pub use per_request::{Latency, PerRequest};
+pub use slowness::{CoTenant, SlowRequests};
 
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +21,10 @@ use crate::draw::RequestKey;
 /// A model may plan each event as late as its own steps need: only [`Model::next_ns`] has to be known ahead. So a model whose
 /// requests share the steps of a batch fits as well as one that serves each request by itself.
 pub trait Model: Send {
+    /// The engine starts, before all else: what it counts from its start counts from here. An engine that is told of no start has
+    /// started at 0.
+    fn start(&mut self, at_ns: i64);
+
     /// A request arrives. Time never goes backwards: an instant before the latest one that the model knows counts as that one.
     /// Whatever is due until then comes first.
     fn arrive(&mut self, at_ns: i64, arrival: Arrival);
@@ -41,6 +47,10 @@ pub trait Model: Send {
 }
 
 impl<M: Model + ?Sized> Model for Box<M> {
+    fn start(&mut self, at_ns: i64) {
+        (**self).start(at_ns);
+    }
+
     fn arrive(&mut self, at_ns: i64, arrival: Arrival) {
         (**self).arrive(at_ns, arrival);
     }

@@ -74,7 +74,7 @@ pub struct Server {
 impl Server {
     /// Listens, with the model of the configuration behind it.
     pub fn bind(config: Config) -> Result<Self, ServeError> {
-        let model = PerRequest::new(config.latency.clone());
+        let model = PerRequest::new(config.latency.clone(), &config.seed);
         Self::with_model(config, Box::new(model))
     }
 

@@ -10,6 +10,7 @@ use crate::config::{Config, Profile, UnknownProfile};
 use crate::draw::SeedError;
 use crate::engine::{MAX_STALLS, Stall};
 use crate::fault::FaultError;
+use crate::model::Latency;
 
 /// No single delay is longer: an hour.
 const MAX_DELAY_MS: f64 = 3_600_000.0;
@@ -51,6 +52,9 @@ settings! {
     /// What every draw depends on: 1 to 64 hexadecimal digits [default: 0]
     #[arg(long, value_name = "HEX")]
     seed: String,
+    /// Text that every draw depends on besides, such as the name of a trial: as many seeds as texts
+    #[arg(long, value_name = "TEXT")]
+    seed_from: String,
     /// Time to first token of an idle engine
     #[arg(long, value_name = "MS", help_heading = "Latency")]
     ttft_ms: f64,
@@ -93,6 +97,21 @@ settings! {
     /// Blocks that it has
     #[arg(long, value_name = "N", help_heading = "Latency")]
     kv_blocks: u32,
+    /// What every time of slow requests is multiplied by; at least 1 [default: 1]
+    #[arg(long, value_name = "FACTOR", help_heading = "Slowness")]
+    slow_factor: f64,
+    /// Share of requests that are slow, from 0 to 1: all are slower, or only the tail is [default: 1]
+    #[arg(long, value_name = "SHARE", help_heading = "Slowness")]
+    slow_share: f64,
+    /// What every time is multiplied by while a co-tenant takes its part of the machine; at least 1 [default: 1]
+    #[arg(long, value_name = "FACTOR", help_heading = "Slowness")]
+    cotenant_factor: f64,
+    /// Share of episodes in which it does, from 0 to 1, by the seed [default: 0.5]
+    #[arg(long, value_name = "SHARE", help_heading = "Slowness")]
+    cotenant_share: f64,
+    /// Length of an episode, the first one beginning with the endpoint [default: 10000]
+    #[arg(long, value_name = "MS", help_heading = "Slowness")]
+    cotenant_episode_ms: f64,
     /// Median length of answers that end by themselves [default: 128]
     #[arg(long, value_name = "TOKENS", help_heading = "Answers")]
     output_median: u32,
@@ -208,6 +227,7 @@ impl Settings {
     pub fn config(self) -> Result<Config, SettingsError> {
         let mut config = Config::of(self.profile.as_deref().unwrap_or("instant").parse::<Profile>()?);
         self.set_latency(&mut config)?;
+        self.set_slowness(&mut config.latency)?;
         self.set_answers(&mut config)?;
         self.set_faults(&mut config)?;
         self.set_limits(&mut config)?;
@@ -215,6 +235,9 @@ impl Settings {
         set(&mut config.model, self.model);
         if let Some(seed) = self.seed {
             config.seed = seed.parse()?;
+        }
+        if let Some(text) = self.seed_from {
+            config.seed = config.seed.mixed_with(&text);
         }
         config.truth = self.truth;
         Ok(config)
@@ -236,6 +259,19 @@ impl Settings {
         set(&mut latency.prefix_cache, self.prefix_cache);
         set(&mut latency.block_tokens, within("block_tokens", self.block_tokens, 1, 10_000)?);
         set(&mut latency.kv_blocks, within("kv_blocks", self.kv_blocks, 1, 10_000_000)?);
+        Ok(())
+    }
+
+    fn set_slowness(&self, latency: &mut Latency) -> Result<(), SettingsError> {
+        with_factor("slow_share", self.slow_share, "slow_factor", self.slow_factor)?;
+        with_factor("cotenant_share", self.cotenant_share, "cotenant_factor", self.cotenant_factor)?;
+        with_factor("cotenant_episode_ms", self.cotenant_episode_ms, "cotenant_factor", self.cotenant_factor)?;
+        set(&mut latency.slow.factor, within("slow_factor", self.slow_factor, 1.0, 1_000.0)?);
+        set(&mut latency.slow.share, within("slow_share", self.slow_share, 0.0, 1.0)?);
+        set(&mut latency.cotenant.factor, within("cotenant_factor", self.cotenant_factor, 1.0, 1_000.0)?);
+        set(&mut latency.cotenant.share, within("cotenant_share", self.cotenant_share, 0.0, 1.0)?);
+        let episode_ms = within("cotenant_episode_ms", self.cotenant_episode_ms, 1.0, MAX_DELAY_MS)?;
+        set(&mut latency.cotenant.episode_ns, delay_ms("cotenant_episode_ms", episode_ms)?);
         Ok(())
     }
 
@@ -289,6 +325,19 @@ fn set<T>(place: &mut T, value: Option<T>) {
     }
 }
 
+/// Without the factor nothing would be slower, which whoever set the other did not mean.
+fn with_factor(
+    name: &'static str,
+    value: Option<f64>,
+    factor_name: &'static str,
+    factor: Option<f64>,
+) -> Result<(), SettingsError> {
+    match (value, factor) {
+        (Some(value), None) => Err(out_of_range(name, &value.to_string(), &format!("set together with `{factor_name}`"))),
+        _ => Ok(()),
+    }
+}
+
 fn delay_ms(name: &'static str, value: Option<f64>) -> Result<Option<i64>, SettingsError> {
     Ok(within(name, value, 0.0, MAX_DELAY_MS)?.map(|ms| (ms * 1e6).round() as i64))
 }
@@ -301,7 +350,7 @@ fn count(name: &'static str, value: Option<u32>, least: u32, most: u32) -> Resul
     Ok(within(name, value, least, most)?.map(|value| value as usize))
 }
 
-fn within<T: PartialOrd + std::fmt::Display>(
+pub(crate) fn within<T: PartialOrd + std::fmt::Display>(
     name: &'static str,
     value: Option<T>,
     least: T,
@@ -316,7 +365,7 @@ fn within<T: PartialOrd + std::fmt::Display>(
     }
 }
 
-fn out_of_range(name: &'static str, value: &str, range: &str) -> SettingsError {
+pub(crate) fn out_of_range(name: &'static str, value: &str, range: &str) -> SettingsError {
     SettingsError::OutOfRange { name, value: value.chars().take(60).collect(), range: range.to_owned() }
 }
 
@@ -364,10 +413,26 @@ mod tests {
     }
 
     #[test]
+    fn a_text_makes_another_seed_of_the_seed() {
+        let seed = |json: &str| settings(json).config().expect(json).seed;
+        assert_ne!(seed(r#"{"seed_from": "trial 1"}"#), seed("{}"));
+        assert_ne!(seed(r#"{"seed_from": "trial 1"}"#), seed(r#"{"seed_from": "trial 2"}"#));
+        assert_ne!(seed(r#"{"seed_from": "trial 1"}"#), seed(r#"{"seed": "1", "seed_from": "trial 1"}"#));
+    }
+
+    #[test]
     fn what_cannot_be_is_refused_with_what_can() {
         assert_eq!(refusal(r#"{"ttft_ms": -1}"#), "`ttft_ms` is -1, and has to be from 0 to 3600000");
         assert_eq!(refusal(r#"{"load_factor": 0.5}"#), "`load_factor` is 0.5, and has to be from 1 to 1000");
         assert_eq!(refusal(r#"{"max_num_seqs": 0}"#), "`max_num_seqs` is 0, and has to be from 1 to 10000000");
+        assert_eq!(refusal(r#"{"slow_factor": 0.9}"#), "`slow_factor` is 0.9, and has to be from 1 to 1000");
+        assert_eq!(refusal(r#"{"slow_factor": 2, "slow_share": 2}"#), "`slow_share` is 2, and has to be from 0 to 1");
+        assert_eq!(refusal(r#"{"slow_share": 0.02}"#), "`slow_share` is 0.02, and has to be set together with `slow_factor`");
+        assert_eq!(refusal(r#"{"cotenant_factor": 1e9}"#), "`cotenant_factor` is 1000000000, and has to be from 1 to 1000");
+        let no_time = r#"{"cotenant_factor": 2, "cotenant_episode_ms": 0}"#;
+        assert_eq!(refusal(no_time), "`cotenant_episode_ms` is 0, and has to be from 1 to 3600000");
+        assert!(refusal(r#"{"cotenant_share": 0.5}"#).ends_with("set together with `cotenant_factor`"));
+        assert!(refusal(r#"{"cotenant_episode_ms": 5}"#).ends_with("set together with `cotenant_factor`"));
         assert_eq!(refusal(r#"{"stall": ["5"]}"#), "`stall` is 5, and has to be AT_MS:FOR_MS, such as `2000:500`");
         assert_eq!(refusal(r#"{"seed": "0x1"}"#), "a seed is 1 to 64 hexadecimal digits, such as `2a`");
         assert!(refusal(r#"{"profile": "h200"}"#).starts_with("`h200` is no profile; one of instant, "));

@@ -29,6 +29,13 @@ pub struct Due {
     pub prefix_blocks: Vec<u64>,
 }
 
+impl Due {
+    /// What its draws are keyed by.
+    pub(crate) fn key(&self, seed: &Seed) -> RequestKey {
+        RequestKey::of_id(seed, &format!("{:032x}", self.request_id))
+    }
+}
+
 /// How a load is offered.
 #[derive(Clone, Debug)]
 pub enum Load<I> {
@@ -59,6 +66,7 @@ where
         engine,
         seed,
         idle_clients,
+        max_waiting: u32::MAX,
         now_ns: 0,
         next: None,
         requests,
@@ -75,6 +83,7 @@ pub struct Simulation<M, I> {
     seed: Seed,
     /// Clients with nothing to wait for; none under open loop, where there are no clients.
     idle_clients: Option<u32>,
+    max_waiting: u32,
     now_ns: i64,
     /// The request that comes next under open loop.
     next: Option<Due>,
@@ -93,6 +102,12 @@ struct UnderWay {
 }
 
 impl<M: Model, I: Iterator<Item = Due>> Simulation<M, I> {
+    /// Turns away, as the endpoint does with status 429, who comes while so many wait already.
+    #[must_use]
+    pub fn with_max_waiting(self, max_waiting: u32) -> Self {
+        Self { max_waiting, ..self }
+    }
+
     /// Moves on to the next arrival or event; false where none is left.
     fn step(&mut self) -> bool {
         self.send_what_clients_can();
@@ -134,7 +149,7 @@ impl<M: Model, I: Iterator<Item = Due>> Simulation<M, I> {
     fn send(&mut self, due: Due, at_ns: i64, intended_ns: Option<i64>) {
         let request = self.offered;
         self.offered += 1;
-        let key = RequestKey::of_id(&self.seed, &format!("{:032x}", due.request_id));
+        let key = due.key(&self.seed);
         let record = Record {
             global_index: request,
             phase: Phase::Measured,
@@ -154,6 +169,10 @@ impl<M: Model, I: Iterator<Item = Due>> Simulation<M, I> {
             reasoning_tokens: Some(due.reasoning_tokens),
             ..Record::default()
         };
+        let waiting = self.engine.occupancy().waiting;
+        if waiting > 0 && waiting >= self.max_waiting {
+            return self.turn_away(record, at_ns);
+        }
         self.under_way.insert(request, UnderWay { record, key, reasoning_tokens: due.reasoning_tokens, sent: 0 });
         let arrival = Arrival {
             request,
@@ -164,6 +183,17 @@ impl<M: Model, I: Iterator<Item = Due>> Simulation<M, I> {
             prefix_blocks: due.prefix_blocks,
         };
         self.engine.arrive(at_ns, arrival);
+    }
+
+    fn turn_away(&mut self, record: Record, at_ns: i64) {
+        self.idle_clients = self.idle_clients.map(|idle| idle + 1);
+        self.ended.push_back(Record {
+            outcome: Outcome::HttpError,
+            http_status: Some(429),
+            finish_reason: None,
+            end_ns: Some(at_ns),
+            ..record
+        });
     }
 
     fn advance(&mut self, to_ns: i64) {

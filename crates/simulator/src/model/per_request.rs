@@ -3,13 +3,17 @@
 //! Time to first token = (base + new prompt tokens x time per token) x load + lognormal jitter. Time to each later token = (base +
 //! normal jitter, held within 70 % of the base) x load. Load = 1 + (F - 1) (running - 1) / (`max_num_seqs` - 1), taken when the
 //! token before was due. These are the terms that simulated inference servers commonly have, so that profiles can be shared.
+//!
+//! Each of these times is then multiplied by the factor of a slow request and by that of a co-tenant who is there when it begins,
+//! and rounded to the nanosecond.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
 use super::prefix_cache::PrefixCache;
+use super::slowness::{CoTenant, Episodes, SlowRequests};
 use super::{Arrival, Channel, Event, EventKind, Model, Occupancy};
-use crate::draw::{Concern, RequestKey};
+use crate::draw::{Concern, RequestKey, Seed};
 
 /// Jitter between tokens never moves one by more than this share of the base.
 const ITL_JITTER_SHARE: f64 = 0.7;
@@ -45,6 +49,10 @@ pub struct Latency {
     pub block_tokens: u32,
     /// Blocks that the cache has.
     pub kv_blocks: u32,
+    /// Requests that are slower than all of that.
+    pub slow: SlowRequests,
+    /// Who makes all of them slower at times.
+    pub cotenant: CoTenant,
 }
 
 impl Latency {
@@ -65,6 +73,8 @@ impl Latency {
             prefix_cache: true,
             block_tokens: 16,
             kv_blocks: 65_536,
+            slow: SlowRequests::none(),
+            cotenant: CoTenant::none(),
         }
     }
 
@@ -135,6 +145,7 @@ pub struct PerRequest {
     /// What has happened and was not asked for yet.
     happened: VecDeque<Event>,
     cache: PrefixCache,
+    episodes: Episodes,
 }
 
 struct Slot {
@@ -155,8 +166,9 @@ enum State {
 }
 
 impl PerRequest {
-    /// An idle engine.
-    pub fn new(latency: Latency) -> Self {
+    /// An idle engine. The seed is that of what happens to the engine as a whole; requests bring their own keys.
+    pub fn new(latency: Latency, seed: &Seed) -> Self {
+        let episodes = Episodes::new(latency.cotenant, seed);
         let cache = PrefixCache::new(if latency.prefix_cache { latency.kv_blocks as usize } else { 0 });
         Self {
             latency,
@@ -172,6 +184,7 @@ impl PerRequest {
             due: BinaryHeap::new(),
             happened: VecDeque::new(),
             cache,
+            episodes,
         }
     }
 
@@ -216,6 +229,8 @@ impl PerRequest {
     }
 
     fn plan(&mut self, index: usize, after_ns: i64) {
+        let slower = self.latency.slow.factor_of(self.slots[index].arrival.key) * self.episodes.factor_at(self.now_ns);
+        let after_ns = (after_ns as f64 * slower).round() as i64;
         self.planned += 1;
         self.due.push(Reverse((self.now_ns.saturating_add(after_ns), self.planned, index)));
     }
@@ -304,6 +319,10 @@ fn chunk_of(latency: &Latency, slot: &Slot) -> u32 {
 }
 
 impl Model for PerRequest {
+    fn start(&mut self, at_ns: i64) {
+        self.episodes.start(at_ns);
+    }
+
     fn arrive(&mut self, at_ns: i64, arrival: Arrival) {
         self.work_until(at_ns);
         let request = arrival.request;

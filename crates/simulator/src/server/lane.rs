@@ -149,8 +149,9 @@ impl Lane {
         })
     }
 
-    /// Time begins: scripted stalls count from here.
+    /// Time begins: scripted stalls and the engine's episodes count from here.
     pub(super) fn start(&mut self, now: i64) -> Result<(), ServeError> {
+        self.engine.start(now);
         self.started_ns = now;
         self.next_sweep_ns = now.saturating_add(SWEEP_NS);
         for stall in self.config.stalls.clone() {

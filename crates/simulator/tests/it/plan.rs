@@ -2,8 +2,8 @@
 
 use assay_record::Record;
 use assay_simulator::{
-    Arrival, Channel, Config, Due, Engine, Event, EventKind, Latency, Load, Model as _, PerRequest, Profile, RequestKey, Seed,
-    Stall, simulate,
+    Arrival, Channel, CoTenant, Config, Due, Engine, Event, EventKind, Latency, Load, Model as _, PerRequest, Profile,
+    RequestKey, Seed, SlowRequests, Stall, simulate,
 };
 use proptest::prelude::*;
 
@@ -14,7 +14,8 @@ fn due(request: u64, offset_ns: i64, output_tokens: u32) -> Due {
 }
 
 fn open(latency: &Latency, seed: &str, load: Vec<Due>) -> Vec<Record> {
-    simulate(Engine::new(PerRequest::new(latency.clone())), seed.parse().expect("a seed"), Load::Open(load)).collect()
+    let seed: Seed = seed.parse().expect("a seed");
+    simulate(Engine::new(PerRequest::new(latency.clone(), &seed)), seed, Load::Open(load)).collect()
 }
 
 fn ms(count: u64) -> i64 {
@@ -125,7 +126,7 @@ fn a_profile_has_the_moments_that_it_states() {
 fn a_stall_shows_in_open_loop_and_hides_in_closed_loop() {
     let latency = Latency { ttft_ns: MS, ..Latency::none() };
     let stalled = || {
-        let mut engine = Engine::new(PerRequest::new(latency.clone()));
+        let mut engine = Engine::new(PerRequest::new(latency.clone(), &Seed::default()));
         engine.stall(Stall { at_ns: 1_000 * MS, for_ns: 500 * MS }).expect("a stall");
         engine
     };
@@ -143,11 +144,71 @@ fn a_stall_shows_in_open_loop_and_hides_in_closed_loop() {
 fn clients_of_a_closed_loop_send_when_they_are_answered() {
     let latency = Latency { ttft_ns: 10, itl_ns: 1, ..Latency::none() };
     let requests: Vec<Due> = (0..7).map(|request| due(request, 0, 3)).collect();
-    let records: Vec<Record> =
-        simulate(Engine::new(PerRequest::new(latency)), Seed::default(), Load::Closed { clients: 3, requests }).collect();
+    let engine = Engine::new(PerRequest::new(latency, &Seed::default()));
+    let records: Vec<Record> = simulate(engine, Seed::default(), Load::Closed { clients: 3, requests }).collect();
     let sent: Vec<_> = records.iter().map(|record| (record.intended_ns, record.sent_ns, record.end_ns)).collect();
     let row = |sent: i64| (None, Some(sent), Some(sent + 12));
     assert_eq!(sent, [row(0), row(0), row(0), row(12), row(12), row(12), row(24)]);
+}
+
+#[test]
+fn who_finds_the_queue_full_is_turned_away() {
+    let latency = Latency { ttft_ns: 100, max_num_seqs: 1, ..Latency::none() };
+    let engine = Engine::new(PerRequest::new(latency, &Seed::default()));
+    let load = Load::Open(vec![due(0, 0, 1), due(1, 1, 1), due(2, 2, 1), due(3, 100, 1)]);
+    let seen = simulate(engine, Seed::default(), load).with_max_waiting(1);
+    let seen: Vec<_> = seen.map(|record| (record.global_index, record.http_status, record.end_ns)).collect();
+    // The third finds one waiting; when the last one comes, that one has its turn.
+    assert_eq!(seen, [(2, Some(429), Some(2)), (0, Some(200), Some(100)), (1, Some(200), Some(200)), (3, Some(200), Some(300))]);
+}
+
+#[test]
+fn every_time_of_a_slow_request_is_longer_by_the_factor() {
+    let latency = Latency { ttft_ns: 1_000, ttft_jitter_ns: 300, ttft_jitter_sigma: 0.5, itl_ns: 100, ..Latency::none() };
+    let slower = |factor, share| Latency { slow: SlowRequests { factor, share }, ..latency.clone() };
+    let spans = |latency: &Latency| -> Vec<Vec<i64>> {
+        let records = open(latency, "1", (0..1_000).map(|request| due(request, 0, 3)).collect());
+        let gaps = |record: &Record| times(record).iter().scan(0, |last, at| Some(at - std::mem::replace(last, *at))).collect();
+        let mut spans: Vec<(u64, Vec<i64>)> = records.iter().map(|record| (record.global_index, gaps(record))).collect();
+        spans.sort_unstable();
+        spans.into_iter().map(|(_, spans)| spans).collect()
+    };
+    let (as_is, doubled) = (spans(&latency), spans(&slower(2.0, 1.0)));
+    let twice = |spans: &[i64]| spans.iter().map(|span| 2 * span).collect::<Vec<_>>();
+    assert_eq!(doubled, as_is.iter().map(|spans| twice(spans)).collect::<Vec<_>>());
+    // A share of them is slow as a whole, the rest as before.
+    let slow = spans(&slower(2.0, 0.1)).into_iter().zip(&as_is).filter(|(now, before)| {
+        assert!(now == *before || *now == twice(before));
+        now != *before
+    });
+    let slow = slow.count();
+    // Four standard errors: 4 x sqrt(1,000 x 0.1 x 0.9) = 38.
+    assert!((62..=138).contains(&slow), "{slow}");
+}
+
+/// The time to first token in each of the first episodes of 1,000 ns, at their beginning and towards their end.
+fn beside_a_cotenant(share: f64, seed: &str, start_ns: i64) -> Vec<[i64; 2]> {
+    let cotenant = CoTenant { factor: 1.5, share, episode_ns: 1_000 };
+    let seed: Seed = seed.parse().expect("a seed");
+    let mut engine = Engine::new(PerRequest::new(Latency { ttft_ns: 10, cotenant, ..Latency::none() }, &seed));
+    engine.start(start_ns);
+    let arrivals = (0..400).flat_map(|episode| [0, 900].map(|offset_ns| start_ns + 1_000 * episode + offset_ns));
+    let load: Vec<Due> = (0..).zip(arrivals).map(|(request, offset_ns)| due(request, offset_ns, 1)).collect();
+    let ttft: Vec<i64> = simulate(engine, seed, Load::Open(load)).map(|record| record.ttft_ns().expect("a token")).collect();
+    ttft.chunks_exact(2).map(|pair| [pair[0], pair[1]]).collect()
+}
+
+#[test]
+fn a_cotenant_slows_whole_episodes_which_the_seed_draws() {
+    let ttft = beside_a_cotenant(0.5, "1", 0);
+    assert!(ttft.iter().all(|pair| [[10, 10], [15, 15]].contains(pair)));
+    let slow = ttft.iter().filter(|[first, _]| *first == 15).count();
+    // Four standard errors: 4 x sqrt(400 / 4) = 40.
+    assert!((160..=240).contains(&slow), "{slow}");
+    assert_ne!(ttft, beside_a_cotenant(0.5, "2", 0));
+    assert_eq!(ttft, beside_a_cotenant(0.5, "1", 123_456), "episodes count from the start");
+    assert!(beside_a_cotenant(0.0, "1", 0).iter().all(|pair| *pair == [10, 10]));
+    assert!(beside_a_cotenant(1.0, "1", 0).iter().all(|pair| *pair == [15, 15]));
 }
 
 fn arrival(request: u64, output_tokens: u32, reasoning_tokens: u32) -> Arrival {
@@ -157,7 +218,7 @@ fn arrival(request: u64, output_tokens: u32, reasoning_tokens: u32) -> Arrival {
 
 /// What happens, told in steps of at most `step_ns`.
 fn events(latency: &Latency, load: &[(i64, u32, u32, bool)], step_ns: i64) -> Vec<Event> {
-    let mut model = PerRequest::new(latency.clone());
+    let mut model = PerRequest::new(latency.clone(), &Seed::default());
     let (mut events, mut now_ns) = (Vec::new(), 0);
     for (request, (gap_ns, output_tokens, reasoning_tokens, is_cancelled)) in load.iter().enumerate() {
         let at_ns = now_ns + gap_ns;

@@ -101,7 +101,7 @@ fn a_simulation_of_the_same_arrivals_has_the_same_plan() {
         prefix_blocks: Vec::new(),
     };
     let config = config(BUSY);
-    let engine = Engine::new(PerRequest::new(config.latency));
+    let engine = Engine::new(PerRequest::new(config.latency, &config.seed));
     let load: Vec<Due> = truth.iter().map(due).collect();
     let records: Vec<_> = simulate(engine, config.seed, Load::Open(load)).collect();
     assert_eq!(records.len(), 40);
