@@ -17,6 +17,7 @@ mod draw;
 mod engine;
 mod fault;
 mod model;
+mod predict;
 mod program;
 mod server;
 mod settings;

@@ -7,6 +7,8 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
+use crate::config::Config;
+use crate::predict::{Asked, PredictError, predict};
 use crate::server::{ServeError, Server, Stopper};
 use crate::settings::{Settings, SettingsError};
 
@@ -16,17 +18,16 @@ use crate::settings::{Settings, SettingsError};
 /// to it. `GET /truth` tells what was planned and what was sent. When it is ready it prints one line, `listening on
 /// http://ADDRESS`; it ends at SIGTERM or SIGINT.
 #[derive(clap::Parser)]
-#[command(name = "assay-simulator", version, max_term_width = 100)]
+#[command(name = "assay-simulator", version, max_term_width = 100, args_conflicts_with_subcommands = true)]
 #[command(after_help = "Endpoints: POST /v1/chat/completions, /v1/completions, /v1/embeddings, /reset_prefix_cache, /stall \
                         {\"for_ms\": N, \"at_ms\": N};\nGET /v1/models, /health, /version, /metrics, /truth?since=N.\n\
                         A request's header `x-assay-fault` names the fault that it meets: status:CODE, hang, refuse, close:N,\n\
                         no-done[:N], bad-json:N, bad-utf8:N, stream-error:N, content-type, giant-line:BYTES, drip:MICROSECONDS.")]
 struct Program {
+    #[command(subcommand)]
+    instead: Option<Instead>,
     #[command(flatten)]
-    settings: Settings,
-    /// JSON file with settings, keyed as the flags are with `_` for `-`; flags win
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
+    told: Told,
     /// File that the port is written to once it is open
     #[arg(long, value_name = "FILE")]
     port_file: Option<PathBuf>,
@@ -35,22 +36,57 @@ struct Program {
     until_stdin_closes: bool,
 }
 
-/// What keeps the program from serving.
+/// What it does instead of serving.
+#[derive(clap::Subcommand)]
+enum Instead {
+    /// Answers a load in virtual time and prints what a perfect client would measure
+    ///
+    /// Takes the settings that the endpoint takes, and as long as computing them takes: no clock is read and nothing is sent, so
+    /// equal flags give equal bytes on every machine. What it prints is one JSON line in the form of an indicator's output. What only
+    /// the endpoint has (its address, its limits but for `--max-waiting`, its truth) is of no account.
+    Predict {
+        #[command(flatten)]
+        asked: Asked,
+        #[command(flatten)]
+        told: Box<Told>,
+    },
+}
+
+/// The settings, however they come.
+#[derive(clap::Args)]
+struct Told {
+    #[command(flatten)]
+    settings: Settings,
+    /// JSON file with settings, keyed as the flags are with `_` for `-`; flags win
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl Told {
+    fn config(self) -> Result<Config, SettingsError> {
+        let file = self.config.as_deref().map(Settings::read).transpose()?.unwrap_or_default();
+        self.settings.or(file).config()
+    }
+}
+
+/// What keeps the program from serving or predicting.
 #[derive(Debug, thiserror::Error)]
 enum ProgramError {
     #[error(transparent)]
     Settings(#[from] SettingsError),
+    #[error(transparent)]
+    Predict(#[from] PredictError),
     #[error(transparent)]
     Serve(#[from] ServeError),
     #[error("cannot write the port to `{}`", path.display())]
     PortFile { path: PathBuf, source: std::io::Error },
     #[error("cannot watch for signals")]
     Signals(#[source] std::io::Error),
-    #[error("cannot tell the address on standard output")]
+    #[error("cannot write to standard output")]
     Output(#[source] std::io::Error),
 }
 
-/// Reads the command line and serves until told to stop. Exit codes: 0 stopped, 2 usage, 30 the environment does not allow it.
+/// Reads the command line, and serves until told to stop or predicts. Exit codes: 0 stopped or predicted, 2 usage, 30 the environment does not allow it.
 pub fn main() -> ExitCode {
     let program = match Program::try_parse() {
         Ok(program) => program,
@@ -65,14 +101,38 @@ pub fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let _ = writeln!(std::io::stderr(), "error: {}", with_causes(&error));
-            ExitCode::from(if matches!(error, ProgramError::Settings(_)) { 2 } else { 30 })
+            ExitCode::from(error.code())
+        }
+    }
+}
+
+impl ProgramError {
+    fn code(&self) -> u8 {
+        match self {
+            Self::Settings(_) | Self::Predict(_) => 2,
+            Self::Serve(_) | Self::PortFile { .. } | Self::Signals(_) | Self::Output(_) => 30,
         }
     }
 }
 
 fn run(program: Program) -> Result<(), ProgramError> {
-    let file = program.config.as_deref().map(Settings::read).transpose()?.unwrap_or_default();
-    let config = program.settings.or(file).config()?;
+    match program.instead {
+        Some(Instead::Predict { asked, told }) => print_prediction(&told.config()?, &asked),
+        None => serve(program),
+    }
+}
+
+fn print_prediction(config: &Config, asked: &Asked) -> Result<(), ProgramError> {
+    let prediction = predict(config, asked)?;
+    for remark in prediction.remarks() {
+        let _ = writeln!(std::io::stderr(), "note: {remark}");
+    }
+    let line = serde_json::to_string(&prediction).map_err(|error| ProgramError::Output(error.into()))?;
+    writeln!(std::io::stdout(), "{line}").map_err(ProgramError::Output)
+}
+
+fn serve(program: Program) -> Result<(), ProgramError> {
+    let config = program.told.config()?;
     raise_file_limit();
     let server = Server::bind(config)?;
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {

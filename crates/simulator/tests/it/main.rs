@@ -3,6 +3,7 @@
 mod client;
 mod fault;
 mod plan;
+mod predict;
 mod program;
 mod protocol;
 mod truth;

@@ -1,0 +1,274 @@
+//! What the settings would give: a load that the model answers in virtual time, and what a perfect client measures of it.
+//!
+//! The definitions are those of every other number: the formulas of `assay-record` and the quantiles of `assay-stats`. Nothing
+//! here reads a clock, so equal settings give equal bytes on every machine.
+
+use assay_record::Record;
+use assay_stats::{quantile, quantiles_ns};
+use serde::{Serialize, Serializer};
+use thiserror::Error;
+
+use crate::config::Config;
+use crate::draw::{Concern, RequestKey, Seed};
+use crate::engine::{Engine, TooManyStalls};
+use crate::fault::Fault;
+use crate::model::PerRequest;
+use crate::settings::{SettingsError, out_of_range, within};
+use crate::simulation::{Due, Load, simulate};
+
+/// The most requests of a load; each is held until its turn.
+const MAX_REQUESTS: u32 = 1_000_000;
+
+/// The most tokens of all answers together: each is a sample of 8 bytes until the end.
+const MAX_OUTPUT_TOKENS: u32 = 20_000_000;
+
+/// The fewest and the most arrivals a second: one in three hours, one every 100 ns. Those of Assay's own schedules.
+const RATE_PER_S: (f64, f64) = (1e-4, 1e7);
+
+/// Up to here, 104 days, a double has every nanosecond.
+const MAX_NS: i64 = 1 << 53;
+
+/// The load that is to be answered.
+#[derive(Clone, Debug, PartialEq, clap::Args)]
+pub(crate) struct Asked {
+    /// Closed loop: so many users, each sending its next request at the instant at which its last one ended
+    #[arg(long, value_name = "N", required_unless_present = "rate", conflicts_with = "rate", help_heading = "Load")]
+    users: Option<u32>,
+    /// Open loop: so many requests a second on average, arriving at random (Poisson)
+    #[arg(long, value_name = "PER_S", help_heading = "Load")]
+    rate: Option<f64>,
+    /// Requests in all
+    #[arg(long, value_name = "N", help_heading = "Load")]
+    requests: u32,
+    /// Tokens of each prompt; no two prompts begin alike
+    #[arg(long, value_name = "TOKENS", default_value_t = 128, help_heading = "Load")]
+    isl: u32,
+    /// Tokens of each answer
+    #[arg(long, value_name = "TOKENS", default_value_t = 128, help_heading = "Load")]
+    osl: u32,
+}
+
+/// What cannot be predicted.
+#[derive(Debug, Error)]
+pub(crate) enum PredictError {
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    #[error(transparent)]
+    Stalls(#[from] TooManyStalls),
+    #[error("the load would take more than 104 days; ask for fewer requests, or for shorter times")]
+    TooLong,
+}
+
+/// A prediction in the form of an indicator's output, so that a workload can run it as one.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Prediction {
+    name: &'static str,
+    component: &'static str,
+    #[serde(rename = "@parameters")]
+    parameters: Parameters,
+    #[serde(rename = "@result")]
+    result: Measured,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Parameters {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    users: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rate: Option<f64>,
+    requests: u32,
+    isl: u32,
+    osl: u32,
+    seed: String,
+}
+
+/// Metrics by name, in the order in which they are printed. What cannot be computed is absent.
+#[derive(Clone, Debug, PartialEq)]
+struct Measured(Vec<(&'static str, Option<f64>)>);
+
+impl Measured {
+    fn has(&self, metric: &str) -> bool {
+        self.0.iter().any(|(name, value)| *name == metric && value.is_some())
+    }
+}
+
+impl Serialize for Measured {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().filter_map(|(name, value)| Some((name, (*value)?))))
+    }
+}
+
+impl Prediction {
+    /// What is absent, and why, for people to read.
+    pub(crate) fn remarks(&self) -> Vec<&'static str> {
+        let is_answered = self.result.has("ttft_ms_p50");
+        let remarks = [
+            (!is_answered, "no latency is there, because no request was answered"),
+            (
+                is_answered && !self.result.has("tpot_ms_p50"),
+                "no TPOT, ITL and ICL are there, because answers of one chunk have none",
+            ),
+            (!self.result.has("request_throughput_per_s"), "no throughput is there, because no time passed"),
+        ];
+        remarks.into_iter().filter(|(holds, _)| *holds).map(|(_, remark)| remark).collect()
+    }
+}
+
+/// Answers the load in virtual time, from the start of the endpoint on.
+pub(crate) fn predict(config: &Config, asked: &Asked) -> Result<Prediction, PredictError> {
+    check(config, asked)?;
+    let mut engine = Engine::new(PerRequest::new(config.latency.clone(), &config.seed));
+    config.stalls.iter().try_for_each(|stall| engine.stall(*stall))?;
+    let requests = requests(config, asked);
+    let last_due_ns = requests.last().map_or(0, |due| due.offset_ns);
+    // Who meets one of these faults is sent away at once, waits for nothing and is no burden to the engine.
+    let (failing, answered): (Vec<Due>, Vec<Due>) = requests.into_iter().partition(|due| meets_a_fault(config, due));
+    let load = match asked.users {
+        Some(clients) => Load::Closed { clients, requests: answered },
+        None => Load::Open(answered),
+    };
+    let mut seen = Seen { failed: failing.len() as u32, last_ns: last_due_ns, ..Seen::default() };
+    simulate(engine, config.seed, load).with_max_waiting(config.limits.waiting).for_each(|record| seen.see(&record));
+    if seen.last_ns > MAX_NS {
+        return Err(PredictError::TooLong);
+    }
+    Ok(Prediction {
+        name: "prediction",
+        component: "assay-simulator",
+        parameters: Parameters {
+            users: asked.users,
+            rate: asked.rate,
+            requests: asked.requests,
+            isl: asked.isl,
+            osl: asked.osl,
+            seed: config.seed.to_string(),
+        },
+        result: seen.measured(asked.requests),
+    })
+}
+
+fn check(config: &Config, asked: &Asked) -> Result<(), SettingsError> {
+    within("users", asked.users, 1, MAX_REQUESTS)?;
+    within("rate", asked.rate, RATE_PER_S.0, RATE_PER_S.1)?;
+    within("isl", Some(asked.isl), 1, config.max_model_len - 1)?;
+    within("osl", Some(asked.osl), 1, config.max_model_len.saturating_sub(asked.isl))?;
+    let most = MAX_REQUESTS.min(MAX_OUTPUT_TOKENS / asked.osl);
+    if !(1..=most).contains(&asked.requests) {
+        let range = format!("from 1 to {most} with answers of {} tokens", asked.osl);
+        return Err(out_of_range("requests", &asked.requests.to_string(), &range));
+    }
+    if config.ready_after_ns > 0 {
+        let ms = config.ready_after_ns as f64 / 1e6;
+        return Err(out_of_range(
+            "ready_after_ms",
+            &ms.to_string(),
+            "0 for a prediction, which begins with an endpoint that is ready",
+        ));
+    }
+    let wire = |fault: &&Fault| !matches!(fault, Fault::Status(_) | Fault::Refuse);
+    match config.faults.iter().find(wire) {
+        Some(fault) => {
+            let range = "`status:CODE` or `refuse` for a prediction; what the others do depends on the client";
+            Err(out_of_range("fault", &fault.to_string(), range))
+        }
+        None => Ok(()),
+    }
+}
+
+fn requests(config: &Config, asked: &Asked) -> Vec<Due> {
+    let reasoning_tokens = (f64::from(asked.osl) * config.reasoning_share) as u32;
+    let due = |(number, offset_ns)| Due {
+        offset_ns,
+        request_id: u128::from(number),
+        prompt_tokens: asked.isl,
+        output_tokens: asked.osl,
+        reasoning_tokens,
+        prefix_blocks: Vec::new(),
+    };
+    let numbers = 1..=asked.requests;
+    match asked.rate {
+        Some(rate) => numbers.zip(arrivals(&config.seed, rate)).map(due).collect(),
+        None => numbers.map(|number| (number, 0)).map(due).collect(),
+    }
+}
+
+/// The instants of a Poisson process: the gap before each is exponential, by inversion.
+fn arrivals(seed: &Seed, rate_per_s: f64) -> impl Iterator<Item = i64> {
+    let key = RequestKey::of_seed(seed);
+    let mut at_ns = 0.0;
+    (0..).map(move |index| {
+        at_ns -= libm::log(1.0 - key.unit(Concern::Arrival, index)) * 1e9 / rate_per_s;
+        at_ns as i64
+    })
+}
+
+fn meets_a_fault(config: &Config, due: &Due) -> bool {
+    config.drawn_fault(due.key(&config.seed)).is_some()
+}
+
+/// The samples of all requests so far.
+#[derive(Default)]
+struct Seen {
+    ttft_ns: Vec<i64>,
+    e2e_ns: Vec<i64>,
+    tpot_ns: Vec<f64>,
+    itl_ns: Vec<f64>,
+    icl_ns: Vec<i64>,
+    output_tokens: u64,
+    failed: u32,
+    /// When the last request ended, or was due.
+    last_ns: i64,
+}
+
+impl Seen {
+    fn see(&mut self, record: &Record) {
+        self.last_ns = self.last_ns.max(record.end_ns.unwrap_or(0));
+        if !record.outcome.is_ok() {
+            self.failed += 1;
+            return;
+        }
+        self.ttft_ns.extend(record.ttft_ns());
+        self.e2e_ns.extend(record.e2e_ns());
+        self.tpot_ns.extend(record.tpot_ns().map(|(tpot_ns, _)| tpot_ns));
+        for gap in record.gaps() {
+            let (itl_ns, samples) = gap.itl_ns();
+            self.itl_ns.extend(std::iter::repeat_n(itl_ns, samples as usize));
+            self.icl_ns.push(gap.gap_ns);
+        }
+        self.output_tokens += u64::from(record.output_tokens.unwrap_or(0));
+    }
+
+    fn measured(self, requests: u32) -> Measured {
+        let window_s = (self.last_ns > 0).then(|| self.last_ns as f64 / 1e9);
+        let [ttft, e2e, icl] = [self.ttft_ns, self.e2e_ns, self.icl_ns].map(percentiles_ms);
+        let [tpot, itl] = [self.tpot_ns, self.itl_ns].map(percentiles_of_quotients_ms);
+        Measured(vec![
+            ("ttft_ms_p50", ttft[0]),
+            ("ttft_ms_p99", ttft[1]),
+            ("tpot_ms_p50", tpot[0]),
+            ("tpot_ms_p99", tpot[1]),
+            ("itl_ms_p50", itl[0]),
+            ("itl_ms_p99", itl[1]),
+            ("icl_ms_p50", icl[0]),
+            ("icl_ms_p99", icl[1]),
+            ("e2e_ms_p50", e2e[0]),
+            ("e2e_ms_p99", e2e[1]),
+            ("request_throughput_per_s", window_s.map(|window_s| f64::from(requests - self.failed) / window_s)),
+            ("output_tokens_per_s", window_s.map(|window_s| self.output_tokens as f64 / window_s)),
+            ("error_rate", Some(f64::from(self.failed) / f64::from(requests))),
+        ])
+    }
+}
+
+/// The median and the 99th percentile.
+const QUANTILES: [f64; 2] = [0.5, 0.99];
+
+fn percentiles_ms(mut samples_ns: Vec<i64>) -> [Option<f64>; 2] {
+    let quantiles = quantiles_ns(&mut samples_ns, &QUANTILES);
+    [0, 1].map(|place| quantiles.as_ref()?.get(place).map(|ns| ns / 1e6))
+}
+
+fn percentiles_of_quotients_ms(mut samples_ns: Vec<f64>) -> [Option<f64>; 2] {
+    samples_ns.sort_unstable_by(f64::total_cmp);
+    QUANTILES.map(|q| quantile(&samples_ns, q).map(|ns| ns / 1e6))
+}

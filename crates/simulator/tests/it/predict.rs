@@ -1,0 +1,204 @@
+//! A load answered in virtual time, as the program prints it.
+
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::client::{Client, requests, serve};
+
+/// What `assay-simulator predict` with these flags ends with: exit code, standard output, standard error.
+fn run(flags: &str) -> (Option<i32>, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_assay-simulator"));
+    let output = command.arg("predict").args(flags.split_whitespace()).stdin(Stdio::null()).output().expect("the binary");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+fn predicted(flags: &str) -> Value {
+    let (code, line, errors) = run(flags);
+    assert_eq!((code, errors.as_str()), (Some(0), ""), "{flags}");
+    serde_json::from_str(&line).expect("one document")
+}
+
+fn metric(flags: &str, name: &str) -> f64 {
+    predicted(flags)["@result"][name].as_f64().expect(name)
+}
+
+fn refusal(flags: &str) -> String {
+    let (code, line, errors) = run(flags);
+    assert_eq!((code, line.as_str()), (Some(2), ""), "{flags}");
+    errors
+}
+
+const CONSTANT: &str = "--ttft-ms 50 --prefill-per-token-us 100 --itl-ms 10 --users 4 --requests 400 --isl 200 --osl 11";
+/// An 8B model, with everything random that a profile has.
+const RANDOM: &str = "--profile h100-8b --rate 5 --requests 200 --isl 200 --osl 20";
+
+#[test]
+fn it_prints_one_line_of_an_indicator() {
+    let (_, line, _) = run(CONSTANT);
+    // TTFT = 50 + 200 x 0.1 = 70 ms; E2E = 70 + 10 x 10 = 170 ms; four users make 4 / 0.17 s requests a second.
+    let expected = concat!(
+        r#"{"name":"prediction","component":"assay-simulator","@parameters":{"users":4,"requests":400,"isl":200,"osl":11,"seed":""#,
+        r#"0000000000000000000000000000000000000000000000000000000000000000"},"@result":{"ttft_ms_p50":70.0,"ttft_ms_p99":70.0,"#,
+        r#""tpot_ms_p50":10.0,"tpot_ms_p99":10.0,"itl_ms_p50":10.0,"itl_ms_p99":10.0,"icl_ms_p50":10.0,"icl_ms_p99":10.0,"#,
+        r#""e2e_ms_p50":170.0,"e2e_ms_p99":170.0,"request_throughput_per_s":23.529411764705884,"#,
+        r#""output_tokens_per_s":258.8235294117647,"error_rate":0.0}}"#,
+        "\n"
+    );
+    assert_eq!(line, expected);
+}
+
+/// The last bit of every number, on every machine.
+#[test]
+fn equal_seeds_give_equal_bytes() {
+    let (_, line, _) = run(&format!("{RANDOM} --seed 2a"));
+    assert_eq!(line, run(&format!("{RANDOM} --seed 2a")).1);
+    assert_ne!(line, run(&format!("{RANDOM} --seed 2b")).1);
+    let latencies = concat!(
+        r#"{"ttft_ms_p50":93.8323155,"ttft_ms_p99":174.53917094999994,"tpot_ms_p50":12.11857947368421,"#,
+        r#""tpot_ms_p99":13.116904198421052,"itl_ms_p50":12.101193,"itl_ms_p99":16.957727189999986,"icl_ms_p50":12.101193,"#,
+        r#""icl_ms_p99":16.957727189999986,"e2e_ms_p50":326.309745,"e2e_ms_p99":398.9913968099998,"#,
+        r#""request_throughput_per_s":4.973573536348855,"output_tokens_per_s":99.4714707269771,"error_rate":0.0}}"#,
+        "\n"
+    );
+    assert!(line.ends_with(latencies), "{line}");
+}
+
+#[test]
+fn a_text_makes_a_seed_for_every_trial() {
+    let seeds: Vec<Value> = ["a", "b", "a"].map(|text| predicted(&format!("{RANDOM} --seed-from trial-{text}"))).into();
+    assert_ne!(seeds[0], seeds[1]);
+    assert_eq!(seeds[0], seeds[2]);
+    let seed = seeds[0]["@parameters"]["seed"].as_str().expect("a seed");
+    assert_eq!(predicted(&format!("{RANDOM} --seed {seed}")), seeds[0], "the seed that is printed gives it again");
+}
+
+#[test]
+fn an_open_loop_waits_in_the_queue_that_it_makes() {
+    // Ten a second are served one at a time, 50 ms each. Of a queue of Poisson arrivals and constant times the mean wait is
+    // 0.5 x 50 / (2 x (1 - 0.5)) = 25 ms (Pollaczek and Khinchine), and half of all find nobody before them.
+    let queue = "--rate 10 --requests 20000 --osl 1 --ttft-ms 50 --max-num-seqs 1";
+    let (code, line, errors) = run(queue);
+    assert_eq!(
+        (code, errors.as_str()),
+        (Some(0), "note: no TPOT, ITL and ICL are there, because answers of one chunk have none\n")
+    );
+    let result: Value = serde_json::from_str::<Value>(&line).expect("one document")["@result"].take();
+    let value = |name: &str| result[name].as_f64().expect(name);
+    assert!((50.0..52.0).contains(&value("ttft_ms_p50")), "{line}");
+    assert!(value("ttft_ms_p99") > 150.0, "{line}");
+    assert!((9.8..10.2).contains(&value("request_throughput_per_s")), "{line}");
+    assert!(result.get("tpot_ms_p50").is_none());
+}
+
+#[test]
+fn a_tenth_slower_is_a_tenth_slower_in_every_latency() {
+    let ratio = |name: &str| metric(&format!("{CONSTANT} --slow-factor 1.1"), name) / metric(CONSTANT, name);
+    for name in ["ttft_ms_p50", "ttft_ms_p99", "tpot_ms_p50", "itl_ms_p99", "e2e_ms_p50", "e2e_ms_p99"] {
+        assert!((ratio(name) - 1.1).abs() < 1e-12, "{name}: {}", ratio(name));
+    }
+    assert!((ratio("request_throughput_per_s") * 1.1 - 1.0).abs() < 1e-12);
+    assert!((metric(&format!("{CONSTANT} --slow-factor 1.1"), "ttft_ms_p50") - 77.0).abs() < f64::EPSILON);
+}
+
+#[test]
+fn a_slow_share_moves_the_tail_and_leaves_the_median() {
+    let slow = "--slow-share 0.05 --slow-factor 3";
+    for (name, low, high) in
+        [("ttft_ms_p50", 1.0, 1.0), ("ttft_ms_p99", 3.0, 3.0), ("e2e_ms_p50", 1.0, 1.0), ("e2e_ms_p99", 3.0, 3.0)]
+    {
+        let ratio = metric(&format!("{CONSTANT} {slow}"), name) / metric(CONSTANT, name);
+        assert!((low..=high).contains(&ratio), "{name}: {ratio}");
+    }
+    // Where times are random the median moves as far as one of 100 requests more or less does.
+    for (name, low, high) in
+        [("ttft_ms_p50", 1.0, 1.02), ("ttft_ms_p99", 1.1, 3.0), ("e2e_ms_p50", 1.0, 1.02), ("e2e_ms_p99", 1.1, 3.0)]
+    {
+        let ratio = metric(&format!("{RANDOM} {slow}"), name) / metric(RANDOM, name);
+        assert!((low..=high).contains(&ratio), "{name}: {ratio}");
+    }
+}
+
+#[test]
+fn a_cotenant_makes_trials_differ() {
+    let trials = |flags: &str| -> Vec<f64> {
+        (0..12).map(|trial| metric(&format!("{RANDOM} --seed-from trial-{trial} {flags}"), "ttft_ms_p50")).collect()
+    };
+    let spread = |values: Vec<f64>| {
+        let [least, most] = [f64::min, f64::max].map(|choose| values.iter().copied().reduce(choose).expect("trials"));
+        most / least
+    };
+    assert!(spread(trials("")) < 1.1);
+    // An episode of an hour holds the whole trial.
+    assert!(spread(trials("--cotenant-factor 1.4 --cotenant-episode-ms 3600000")) > 1.35);
+    assert!(spread(trials("--cotenant-factor 1.4 --cotenant-share 0 --cotenant-episode-ms 3600000")) < 1.1);
+}
+
+#[test]
+fn faults_and_a_full_queue_are_errors() {
+    let error_rate = |flags: &str| metric(&format!("{CONSTANT} {flags}"), "error_rate");
+    let close = |rate: f64, expected: f64| assert!((rate - expected).abs() < f64::EPSILON, "{rate}");
+    assert!((0.05..0.15).contains(&error_rate("--fault status:500 --fault refuse --fault-rate 0.1")));
+    // Four come at once: one runs, one waits, and the others and all that they have left are turned away.
+    close(error_rate("--max-num-seqs 1 --max-waiting 1"), 398.0 / 400.0);
+    let (code, line, errors) = run(&format!("{CONSTANT} --fault status:500"));
+    assert_eq!(code, Some(0));
+    assert!(line.ends_with("\"@result\":{\"error_rate\":1.0}}\n"), "{line}");
+    let said =
+        "note: no latency is there, because no request was answered\nnote: no throughput is there, because no time passed\n";
+    assert_eq!(errors, said);
+}
+
+#[test]
+fn what_cannot_be_predicted_is_refused() {
+    let constant = |flags: &str| refusal(&format!("{CONSTANT} {flags}"));
+    assert!(refusal("--requests 5").contains("--users <N>"));
+    assert!(refusal("--users 5").contains("--requests <N>"));
+    assert!(constant("--rate 5").contains("cannot be used with"));
+    assert!(constant("--port-file here").contains("unexpected argument"));
+    assert_eq!(refusal("--users 0 --requests 5"), "error: `users` is 0, and has to be from 1 to 1000000\n");
+    assert_eq!(refusal("--rate NaN --requests 5"), "error: `rate` is NaN, and has to be from 0.0001 to 10000000\n");
+    let requests = "error: `requests` is 1000000, and has to be from 1 to 156250 with answers of 128 tokens\n";
+    assert_eq!(refusal("--users 1 --requests 1000000"), requests);
+    assert_eq!(refusal("--users 1 --requests 5 --isl 0"), "error: `isl` is 0, and has to be from 1 to 131071\n");
+    assert_eq!(refusal("--users 1 --requests 5 --osl 131072"), "error: `osl` is 131072, and has to be from 1 to 130944\n");
+    assert_eq!(constant("--slow-share 0.02"), "error: `slow_share` is 0.02, and has to be set together with `slow_factor`\n");
+    assert!(
+        constant("--fault hang").starts_with("error: `fault` is hang, and has to be `status:CODE` or `refuse` for a prediction")
+    );
+    assert!(constant("--ready-after-ms 5").starts_with("error: `ready_after_ms` is 5, and has to be 0 for a prediction"));
+    let long = "--users 1 --requests 100000 --osl 1 --ttft-ms 3600000 --slow-factor 1000";
+    assert_eq!(refusal(long), "error: the load would take more than 104 days; ask for fewer requests, or for shorter times\n");
+    assert!(
+        refusal("--users 1 --requests 5 --config /nowhere").starts_with("error: cannot read the configuration file `/nowhere`")
+    );
+}
+
+#[test]
+fn a_setting_before_the_word_is_not_taken_for_the_prediction_s() {
+    let output = Command::new(env!("CARGO_BIN_EXE_assay-simulator")).args(["--ttft-ms", "5", "predict"]).output();
+    assert_eq!(output.expect("the binary").status.code(), Some(2));
+}
+
+/// The endpoint plans the same requests for the same instants: what is slow there is what is slow here.
+#[test]
+fn the_endpoint_keeps_to_what_was_predicted() {
+    let settings = r#"{"model": "m", "seed": "7", "ttft_ms": 2, "itl_ms": 0.5, "slow_factor": 4, "slow_share": 0.3,
+        "cotenant_factor": 2, "cotenant_share": 1}"#;
+    let server = serve(settings);
+    let mut client = Client::new(server.address());
+    for number in 1..=20 {
+        let id = format!("{number:032x}");
+        let body = r#"{"model": "m", "prompt": "a", "max_tokens": 3, "ignore_eos": true, "stream": true}"#;
+        client.call("POST", "/v1/completions", &[("x-request-id", &id)], body);
+    }
+    let mut planned: Vec<i64> =
+        requests(server.address()).iter().map(|request| request.chunks[0].planned_ns - request.arrived_ns).collect();
+    planned.sort_unstable();
+    let flags = "--seed 7 --ttft-ms 2 --itl-ms 0.5 --slow-factor 4 --slow-share 0.3 --cotenant-factor 2 \
+                 --cotenant-share 1 --users 1 --requests 20 --osl 3";
+    let (middle, last) = (planned[9] as f64 + planned[10] as f64, planned[18] as f64 + (planned[19] - planned[18]) as f64 * 0.81);
+    assert!((metric(flags, "ttft_ms_p50") - middle / 2e6).abs() < 1e-9, "{planned:?}");
+    assert!((metric(flags, "ttft_ms_p99") - last / 1e6).abs() < 1e-9, "{planned:?}");
+}
