@@ -6,6 +6,7 @@
 //! - [`Model`] is the engine, pure and in virtual time: arrivals go in, planned events come out. [`PerRequest`] is the first one.
 //! - [`Server`] serves a model over HTTP/1.1 as an OpenAI-compatible endpoint and notes the [`Truth`] of every request.
 //! - [`simulate`] runs a model with no sockets and no clock, and gives the records that a perfect client would have seen.
+//!   `assay-simulator predict` prints what such a client measures.
 //!
 //! **What is random, and by what.** Every draw is keyed by the seed and by the request itself: its `x-request-id` where it
 //! carries one, else its endpoint and prompt and how many equal ones came before it. Within a request a draw is known by what it

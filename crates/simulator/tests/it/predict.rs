@@ -75,6 +75,16 @@ fn a_text_makes_a_seed_for_every_trial() {
 }
 
 #[test]
+fn the_page_shows_what_is_printed() {
+    let page = include_str!("../../../../docs/serving.md");
+    let (_, rest) = page.split_once("\nassay-simulator predict ").expect("a command");
+    let (flags, rest) = rest.split_once(" | python3").expect("its end");
+    let (_, shown) = rest.split_once("```text\n").expect("its output");
+    let (shown, _) = shown.split_once("```").expect("the end of it");
+    assert_eq!(serde_json::from_str::<Value>(shown).expect("JSON"), predicted(flags));
+}
+
+#[test]
 fn an_open_loop_waits_in_the_queue_that_it_makes() {
     // Ten a second are served one at a time, 50 ms each. Of a queue of Poisson arrivals and constant times the mean wait is
     // 0.5 x 50 / (2 x (1 - 0.5)) = 25 ms (Pollaczek and Khinchine), and half of all find nobody before them.
