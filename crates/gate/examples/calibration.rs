@@ -1,18 +1,28 @@
 //! How often the gate errs: false alarms, inconclusive verdicts and power over many kinds of noise, beside the rules that others use, on the
 //! same series. Seeded: equal arguments print equal tables.
 //!
-//!     cargo run --release -p assay-gate --example calibration -- [GATES]
+//!     cargo run --release -p assay-gate --example calibration -- [GATES [PART]]
+//!
+//! PART is a piece of a cell's name in the debug format, such as `unit: Pair`: the whole takes hours.
 //!
 //! Every gate judges 100 primary metrics with a budget of 5 % and q = 0.05. A trial has a spread of 3 % (standard deviation of its
 //! logarithm). Bounds are one-sided 99 % bounds of Clopper and Pearson, found by bisection on the binomial distribution.
+//!
+//! A cell is a noise, a way in which metrics go together, a launch effect and a design. It has histories of its own, each of ten unchanged
+//! runs of ten pairs; the gates take turns with them, so that what a lucky history teaches is among what is counted. A history that the
+//! planner refuses is counted and plans nothing.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use assay_gate::rule::{Launches, Learned, Rules, Series, judge};
+use assay_gate::rule::{BOUND_ALPHA, Launches, Learned, Rules, Series, floor, judge};
 use assay_gate::size;
 use assay_manifest::{Better, Outcome, PairUnit};
-use assay_stats::{Alternative, Noise as Spread, Samples, benjamini_hochberg, mann_whitney, welch};
+use assay_stats::{
+    Alternative, Averages, Differences, Limits, Noise as Spread, Samples, benjamini_hochberg, mann_whitney, welch,
+};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
@@ -23,9 +33,19 @@ const BUDGET: f64 = 0.05;
 const MOST: usize = 60;
 /// Earlier runs that noise is learned from, and their pairs.
 const HISTORY: (usize, usize) = (10, 10);
+/// Histories of a cell.
+const HISTORIES: usize = 100;
+/// Designs that nobody planned.
+const FIXED: [usize; 4] = [5, 8, 12, 20];
+/// Of every so many gates one is asked for its power, and one is put to the other rules.
+const POWER_EVERY: u32 = 4;
+const RIVALS_EVERY: u32 = 8;
+/// The share of `q` of each look, and its pairs.
+const LOOKS: [f64; 3] = [0.5, 0.3, 0.2];
+const LOOK_PAIRS: usize = 12;
 
 /// How trials of one side differ.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
     Normal,
     Lognormal,
@@ -95,6 +115,16 @@ struct Launch {
     shared: bool,
 }
 
+impl Launch {
+    fn all() -> Vec<Self> {
+        let mut all = vec![Self { spreads: 0.0, shared: false }];
+        for spreads in [0.3, 1.0, 3.0] {
+            all.extend([false, true].map(|shared| Self { spreads, shared }));
+        }
+        all
+    }
+}
+
 struct Draw(ChaCha8Rng);
 
 impl Draw {
@@ -142,7 +172,8 @@ impl Draw {
 type Logs = Vec<Vec<[f64; 2]>>;
 
 /// A run of `pairs` pairs whose order is drawn for every second pair and mirrored after it, as the plan orders them.
-fn run(draw: &mut Draw, shape: Shape, together: Together, launch: Launch, unit: PairUnit, pairs: usize) -> Logs {
+fn run(draw: &mut Draw, cell: &Cell, pairs: usize) -> Logs {
+    let Cell { unit, launch, shape, together } = *cell;
     let trials = 2 * pairs;
     let common = parts(draw, shape, if together == Together::Blocks { METRICS / 10 } else { 1 }, trials);
     let own = parts(draw, shape, METRICS, trials);
@@ -197,71 +228,88 @@ fn drift(shape: Shape, trial: usize, trials: usize) -> f64 {
 }
 
 /// What a history of unchanged runs teaches.
-fn learn(draw: &mut Draw, shape: Shape, together: Together, launch: Launch, unit: PairUnit) -> Vec<Option<Learned>> {
-    let runs: Vec<Logs> = (0..HISTORY.0).map(|_| run(draw, shape, together, launch, unit, HISTORY.1)).collect();
+fn learn(draw: &mut Draw, cell: &Cell) -> Vec<Option<Learned>> {
+    let runs: Vec<Logs> = (0..HISTORY.0).map(|_| run(draw, cell, HISTORY.1)).collect();
     (0..METRICS)
         .map(|metric| {
-            let groups: Vec<Vec<f64>> =
-                runs.iter().map(|run| run[metric].iter().map(|pair| pair[1] - pair[0]).collect()).collect();
+            let groups: Vec<Vec<f64>> = runs.iter().map(|run| differences(&run[metric])).collect();
             let groups: Vec<&[f64]> = groups.iter().map(Vec::as_slice).collect();
-            let noise = Spread::of(&groups).expect("noise");
-            Some(Learned { noise, launches: Some(launches_of(&groups, &noise)) })
+            Some(Learned::of(&groups).expect("ten runs"))
         })
         .collect()
 }
 
-/// How shifts of whole unchanged runs differ beyond what their pairs explain.
-fn launches_of(groups: &[&[f64]], noise: &Spread) -> Launches {
-    let shifts: Vec<f64> = groups.iter().map(|group| group.iter().sum::<f64>() / group.len() as f64).collect();
-    let between = shifts.iter().map(|shift| shift * shift).sum::<f64>() / shifts.len() as f64;
-    let within = noise.sd * noise.sd / groups[0].len() as f64;
-    // A shift is a difference of two launches.
-    Launches { sd: ((between - within).max(0.0) / 2.0).sqrt(), n: groups.len() as u32 }
+fn differences(pairs: &[[f64; 2]]) -> Vec<f64> {
+    pairs.iter().map(|pair| pair[1] - pair[0]).collect()
 }
 
-fn series(logs: &Logs, effect: impl Fn(usize) -> f64, learned: &[Option<Learned>]) -> Vec<Series> {
+fn series(logs: &Logs, effect: impl Fn(usize) -> f64, learned: Option<&[Option<Learned>]>) -> Vec<Series> {
     let value = |metric: usize, pair: &[f64; 2]| [pair[0].exp(), (pair[1] + effect(metric)).exp()];
     let metrics = logs.iter().enumerate();
     metrics
         .map(|(metric, pairs)| Series {
             better: Better::Lower,
             pairs: pairs.iter().map(|pair| value(metric, pair)).collect(),
-            learned: learned[metric],
+            learned: learned.and_then(|learned| learned[metric]),
         })
         .collect()
 }
 
 /// What became of many gates.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Tally {
     gates: u32,
     alarmed: u32,
     alarms: u32,
     inconclusive: u32,
-    /// The others, in the order of [`RIVALS`].
-    rivals: [u32; 3],
+    /// Alarms for metrics that changed.
+    found: u32,
+    /// The sum over gates of the share of false ones among the alarms, and of its square.
+    false_share: [f64; 2],
 }
 
-const RIVALS: [&str; 3] = ["means differ by 5 %", "t-test, 0.05", "Mann-Whitney, BH"];
-
 impl Tally {
-    fn count(&mut self, family: &[Series], rules: &Rules, with_rivals: bool) {
-        let judged = judge(family, rules);
-        let is = |outcome| judged.iter().filter(|judged| judged.outcome == outcome).count() as u32;
+    fn count(&mut self, outcomes: &[Outcome], changed: impl Fn(usize) -> bool) {
+        let is = |outcome| outcomes.iter().filter(|is| **is == outcome).count() as u32;
+        let alarms = is(Outcome::Regressed);
+        let found = (0..METRICS).filter(|metric| outcomes[*metric] == Outcome::Regressed && changed(*metric)).count() as u32;
+        let wrong = f64::from(alarms - found) / f64::from(alarms.max(1));
         self.gates += 1;
-        self.alarms += is(Outcome::Regressed);
-        self.alarmed += u32::from(is(Outcome::Regressed) > 0);
-        self.inconclusive += u32::from(is(Outcome::Regressed) == 0 && is(Outcome::Inconclusive) > 0);
-        if with_rivals {
-            let fired = rivals(family);
-            self.rivals.iter_mut().zip(fired).for_each(|(count, fired)| *count += u32::from(fired));
-        }
+        self.alarms += alarms;
+        self.alarmed += u32::from(alarms > 0);
+        self.inconclusive += u32::from(alarms == 0 && is(Outcome::Inconclusive) > 0);
+        self.found += found;
+        self.false_share = [self.false_share[0] + wrong, self.false_share[1] + wrong * wrong];
     }
 
     fn share(&self, count: u32) -> f64 {
         100.0 * f64::from(count) / f64::from(self.gates.max(1))
     }
+
+    /// The share of gates with any alarm, in percent.
+    fn alarmed(&self) -> f64 {
+        self.share(self.alarmed)
+    }
+
+    /// Its upper bound, in percent.
+    fn bound(&self) -> f64 {
+        100.0 * upper(self.alarmed, self.gates)
+    }
+
+    /// The expected share of false ones among the alarms and its 99 % upper bound (normal), in percent.
+    fn false_among(&self) -> [f64; 2] {
+        let n = f64::from(self.gates.max(1));
+        let mean = self.false_share[0] / n;
+        let variance = (self.false_share[1] / n - mean * mean).max(0.0);
+        [100.0 * mean, 100.0 * (mean + 2.326 * (variance / n).sqrt())]
+    }
+
+    fn text(&self) -> String {
+        format!("{:.2} ({:.2})", self.alarmed(), self.bound())
+    }
 }
+
+const RIVALS: [&str; 3] = ["means differ by 5 %", "t-test, 0.05", "Mann-Whitney, BH"];
 
 /// Whether each of the other rules would have raised any alarm.
 fn rivals(family: &[Series]) -> [bool; 3] {
@@ -303,88 +351,359 @@ fn upper(count: u32, of: u32) -> f64 {
     high
 }
 
+/// One kind of noise under one design.
+#[derive(Clone, Copy, Debug)]
+struct Cell {
+    unit: PairUnit,
+    launch: Launch,
+    shape: Shape,
+    together: Together,
+}
+
+impl Cell {
+    fn all() -> Vec<Self> {
+        let mut cells = Vec::new();
+        for unit in [PairUnit::Launch, PairUnit::Pair] {
+            for launch in Launch::all() {
+                for shape in Shape::ALL {
+                    cells.extend(Together::ALL.map(|together| Self { unit, launch, shape, together }));
+                }
+            }
+        }
+        cells
+    }
+
+    fn rules(&self) -> Rules {
+        Rules { q: Q, budget: BUDGET, unit: self.unit }
+    }
+
+    fn title(&self) -> String {
+        let whose = match self.unit {
+            PairUnit::Pair => "both sides stay up",
+            PairUnit::Launch => "every pair has launches of its own",
+        };
+        match self.launch {
+            Launch { spreads, .. } if spreads == 0.0 => format!("{whose}; launches are alike"),
+            Launch { spreads, shared: true } => format!("{whose}; a launch adds {spreads} spreads to all metrics alike"),
+            Launch { spreads, shared: false } => format!("{whose}; a launch adds {spreads} spreads, to each metric its own"),
+        }
+    }
+}
+
+/// What a cell comes to.
+struct Found {
+    cell: Cell,
+    /// Pairs that each accepted history plans.
+    planned: Vec<usize>,
+    /// What the planner would take if it knew the standard deviation; absent where it would refuse.
+    told: Option<usize>,
+    /// What the exact test takes under this very noise.
+    known: Option<usize>,
+    null: Tally,
+    lone: Tally,
+    quarter: Tally,
+    fixed: [Tally; 4],
+    rivals: [u32; 3],
+    asked: u32,
+}
+
+/// Runs the gates of a cell.
+fn find(cell: Cell, gates: u32, seed: u64) -> Found {
+    let mut draw = Draw::new(seed);
+    let rules = cell.rules();
+    let histories: Vec<_> = (0..HISTORIES).map(|_| learn(&mut draw, &cell)).collect();
+    let accepted: Vec<_> =
+        histories.iter().filter_map(|learned| Some((learned, size(learned, &rules, MOST).ok()?.pairs))).collect();
+    let (told, known) = needed(&cell);
+    let mut found = Found {
+        cell,
+        planned: accepted.iter().map(|(_, pairs)| *pairs).collect(),
+        told,
+        known,
+        null: Tally::default(),
+        lone: Tally::default(),
+        quarter: Tally::default(),
+        fixed: [Tally::default(); 4],
+        rivals: [0; 3],
+        asked: 0,
+    };
+    let effect = rules.must_find();
+    let outcomes =
+        |series: &[Series]| -> Vec<Outcome> { judge(series, &rules).into_iter().map(|judged| judged.outcome).collect() };
+    for gate in 0..gates {
+        if let Some((learned, pairs)) = accepted.get(gate as usize % accepted.len().max(1)) {
+            let logs = run(&mut draw, &cell, *pairs);
+            let family = series(&logs, |_| 0.0, Some(learned));
+            found.null.count(&outcomes(&family), |_| false);
+            if gate % RIVALS_EVERY == 0 {
+                found.asked += 1;
+                found.rivals.iter_mut().zip(rivals(&family)).for_each(|(count, fired)| *count += u32::from(fired));
+            }
+            if gate % POWER_EVERY == 0 {
+                let (lone, quarter) = (|metric: usize| metric == 7, |metric: usize| metric.is_multiple_of(4));
+                let changed =
+                    |is: fn(usize) -> bool| series(&logs, |metric| if is(metric) { effect } else { 0.0 }, Some(learned));
+                found.lone.count(&outcomes(&changed(lone)), lone);
+                found.quarter.count(&outcomes(&changed(quarter)), quarter);
+            }
+        }
+        let learned = histories[gate as usize % HISTORIES].as_slice();
+        // Where launches are drawn anew a gate needs no history, and is asked without one.
+        let learned = (cell.unit == PairUnit::Pair).then_some(learned);
+        for (tally, pairs) in found.fixed.iter_mut().zip(FIXED) {
+            tally.count(&outcomes(&series(&run(&mut draw, &cell, pairs), |_| 0.0, learned)), |_| false);
+        }
+    }
+    found
+}
+
+/// The pairs that the planner takes if told the true standard deviations, and those that the exact test takes under this very noise. How
+/// metrics go together matters to neither.
+fn needed(cell: &Cell) -> (Option<usize>, Option<usize>) {
+    type Known = Vec<((PairUnit, Shape, u64), (Option<usize>, Option<usize>))>;
+    static KNOWN: Mutex<Known> = Mutex::new(Vec::new());
+    let key = (cell.unit, cell.shape, cell.launch.spreads.to_bits());
+    let kept = |known: &Known| known.iter().find(|(of, _)| *of == key).map(|(_, needed)| *needed);
+    if let Some(known) = kept(&KNOWN.lock().expect("what is known")) {
+        return known;
+    }
+    let found = search(cell);
+    KNOWN.lock().expect("what is known").push((key, found));
+    found
+}
+
+fn search(cell: &Cell) -> (Option<usize>, Option<usize>) {
+    let mut draw = Draw::new(u64::MAX);
+    let rules = cell.rules();
+    let alone = Cell { together: Together::Apart, launch: Launch { shared: false, ..cell.launch }, ..*cell };
+    let mut sample = |pairs: usize| -> Vec<Vec<f64>> {
+        let runs = (0..20).map(|_| run(&mut draw, &alone, pairs)).collect::<Vec<_>>();
+        runs.iter().flat_map(|logs| logs.iter().map(|pairs| differences(pairs))).collect()
+    };
+    let groups = sample(20);
+    let groups: Vec<&[f64]> = groups.iter().map(Vec::as_slice).collect();
+    let noise = Spread::normal(Spread::of(&groups).expect("noise").sd, 1e6);
+    let launches = Some(Launches { sd: SPREAD * cell.launch.spreads, n: 1_000_000 });
+    let told = size(&vec![Some(Learned { noise, launches }); METRICS], &rules, MOST).ok().map(|size| size.pairs);
+    let floor = floor(rules.unit, Some(&Learned { noise, launches }), Q / METRICS as f64).map_or(0.0, |floor| floor.log);
+    let limits = Limits { floor, budget: rules.log_budget() };
+    let mut suffice = |pairs: &usize| {
+        let mut needs: Vec<f64> = sample(*pairs).iter().map(|differences| need(differences, &limits)).collect();
+        needs.sort_by(f64::total_cmp);
+        needs[needs.len() * 4 / 5] <= rules.must_find()
+    };
+    let known = (11..=MOST).filter(|_| floor < rules.must_find()).find(|pairs| suffice(pairs));
+    (told, known)
+}
+
+/// The smallest effect at which these differences would have fired.
+fn need(differences: &[f64], limits: &Limits) -> f64 {
+    let averages = Averages::of(&Differences::new(differences).expect("differences"));
+    let bound = |alpha: f64| averages.lower(alpha).unwrap_or(f64::NEG_INFINITY);
+    (-bound(Q / METRICS as f64)).max(limits.floor - bound(BOUND_ALPHA)).max(limits.budget - averages.shift())
+}
+
+impl Found {
+    fn header() -> String {
+        let columns = [
+            "noise",
+            "metrics",
+            "pairs planned",
+            "told, known",
+            "any false alarm, % (99 % bound)",
+            "alarms given one",
+            "inconclusive, %",
+            "lone 10 %: found, %",
+            "quarter 10 %: found, %",
+            "false among alarms, %",
+        ];
+        let mut columns: Vec<String> = columns.map(str::to_owned).to_vec();
+        columns.extend(FIXED.map(|pairs| format!("alarms at {pairs}")));
+        columns.extend(RIVALS.map(str::to_owned));
+        format!("| {} |\n|{}\n", columns.join(" | "), " --- |".repeat(columns.len()))
+    }
+
+    /// A planner that accepts most histories accepts the noise.
+    fn is_accepted(&self) -> bool {
+        2 * self.planned.len() >= HISTORIES
+    }
+
+    fn mean_planned(&self) -> f64 {
+        self.planned.iter().sum::<usize>() as f64 / self.planned.len().max(1) as f64
+    }
+
+    /// Which bars are missed, in words.
+    fn missed(&self) -> Vec<String> {
+        let mut missed = Vec::new();
+        let mut bar = |holds: bool, what: String| {
+            if !holds {
+                missed.push(what)
+            }
+        };
+        for (tally, pairs) in self.fixed.iter().zip(FIXED) {
+            bar(tally.bound() <= 5.0, format!("false alarms at {pairs} pairs {}", tally.text()));
+        }
+        if self.null.gates > 0 {
+            bar(self.null.bound() <= 5.0, format!("false alarms {}", self.null.text()));
+        }
+        if self.is_accepted() {
+            bar(
+                self.null.share(self.null.inconclusive) <= 10.0,
+                format!("inconclusive {:.1} %", self.null.share(self.null.inconclusive)),
+            );
+            let [share, _] = self.quarter.false_among();
+            bar(share <= 5.0, format!("false among alarms {share:.2} %"));
+            // Where launches are as large as the budget, more has to be cleared than the budget.
+            if self.cell.unit == PairUnit::Launch || self.cell.launch.spreads == 0.0 {
+                bar(
+                    self.lone.share(self.lone.found) >= 80.0,
+                    format!("a lone one found {:.1} %", self.lone.share(self.lone.found)),
+                );
+                bar(
+                    self.quarter.share(self.quarter.found) >= 2_000.0,
+                    format!("a quarter found {:.1} %", self.quarter.share(self.quarter.found) / 25.0),
+                );
+                if let (Some(told), Some(known)) = (self.told, self.known) {
+                    bar(2 * told <= 3 * known, format!("{told} pairs where {known} suffice"));
+                }
+            }
+        }
+        missed
+    }
+
+    fn row(&self) -> String {
+        let number = |pairs: Option<usize>| pairs.map_or_else(|| "-".to_owned(), |pairs| pairs.to_string());
+        let refused = HISTORIES - self.planned.len();
+        let planned = match (self.planned.iter().min(), self.planned.iter().max()) {
+            (Some(least), Some(most)) => format!("{:.1} ({least} to {most})", self.mean_planned()),
+            _ => String::new(),
+        };
+        let refusals = if refused == 0 { String::new() } else { format!("refused {} %", 100 * refused / HISTORIES) };
+        let planned = [planned, refusals].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
+        let of_planned = if self.null.gates == 0 {
+            [""; 6].map(str::to_owned).to_vec()
+        } else {
+            let given = if self.null.alarmed == 0 {
+                "-".to_owned()
+            } else {
+                format!("{:.1}", f64::from(self.null.alarms) / f64::from(self.null.alarmed))
+            };
+            vec![
+                self.null.text(),
+                given,
+                format!("{:.1}", self.null.share(self.null.inconclusive)),
+                format!("{:.1}", self.lone.share(self.lone.found)),
+                format!("{:.1}", self.quarter.share(self.quarter.found) / 25.0),
+                format!("{:.2}", self.quarter.false_among()[0]),
+            ]
+        };
+        let mut columns = vec![self.cell.shape.name().to_owned(), self.cell.together.name().to_owned(), planned];
+        columns.push(format!("{}, {}", number(self.told), number(self.known)));
+        columns.extend(of_planned);
+        columns.extend(self.fixed.iter().map(Tally::text));
+        let share = |count: u32| {
+            if self.asked == 0 { String::new() } else { format!("{:.0}", 100.0 * f64::from(count) / f64::from(self.asked)) }
+        };
+        columns.extend(self.rivals.map(share));
+        format!("| {} |\n", columns.join(" | "))
+    }
+}
+
+/// Gates that look again and again whatever they saw, each time at all pairs so far: whether any look raised an alarm.
+fn looks(cell: &Cell, gates: u32, seed: u64) -> [Tally; 3] {
+    let mut draw = Draw::new(seed);
+    let mut tallies = [Tally::default(); 3];
+    for _ in 0..gates {
+        let mut all: Logs = vec![Vec::new(); METRICS];
+        let mut seen = vec![Outcome::Unchanged; METRICS];
+        for (share, tally) in LOOKS.into_iter().zip(&mut tallies) {
+            run(&mut draw, cell, LOOK_PAIRS).into_iter().zip(&mut all).for_each(|(more, pairs)| pairs.extend(more));
+            let rules = Rules { q: Q * share, ..cell.rules() };
+            let judged = judge(&series(&all, |_| 0.0, None), &rules);
+            let alarmed = judged.iter().zip(&mut seen).filter(|(judged, _)| judged.outcome == Outcome::Regressed);
+            alarmed.for_each(|(_, seen)| *seen = Outcome::Regressed);
+            tally.count(&seen, |_| false);
+        }
+    }
+    tallies
+}
+
+/// Does every job on as many threads as there are processors, and gives the answers on in order.
+fn in_order<T: Send>(jobs: usize, work: impl Fn(usize) -> T + Sync, mut then: impl FnMut(usize, T)) {
+    let next = AtomicUsize::new(0);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let sender = Mutex::new(sender);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                let sender = sender.lock().expect("a sender").clone();
+                while let Some(job) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|job| *job < jobs) {
+                    sender.send((job, work(job))).expect("somebody listens");
+                }
+            });
+        }
+        let mut waiting = std::collections::BTreeMap::new();
+        let mut wanted = 0;
+        while wanted < jobs {
+            let (job, answer) = receiver.recv().expect("an answer");
+            waiting.insert(job, answer);
+            while let Some(answer) = waiting.remove(&wanted) {
+                then(wanted, answer);
+                wanted += 1;
+            }
+        }
+    });
+}
+
+fn print(text: &str) {
+    let mut out = std::io::stdout();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).expect("written");
+}
+
 fn main() {
     let gates: u32 = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(2_000);
-    let mut page = std::io::stdout();
-    for unit in [PairUnit::Pair, PairUnit::Launch] {
-        for spreads in [0.0, 0.3, 1.0, 3.0] {
-            for shared in if spreads == 0.0 { vec![false] } else { vec![false, true] } {
-                let mut out = String::new();
-                table(&mut out, gates, unit, Launch { spreads, shared });
-                page.write_all(out.as_bytes()).and_then(|()| page.flush()).expect("written");
+    let only: Option<String> = std::env::args().nth(2);
+    // A cell's seed is its place among all, so that parts of the tables are those of the whole.
+    let is_asked = |(_, cell): &(u64, Cell)| only.as_ref().is_none_or(|only| format!("{cell:?}").contains(only.as_str()));
+    let cells: Vec<(u64, Cell)> = (0_u64..).zip(Cell::all()).filter(is_asked).collect();
+    let mut missed = Vec::new();
+    let mut title = String::new();
+    in_order(
+        cells.len(),
+        |job| find(cells[job].1, gates, cells[job].0),
+        |_, found| {
+            let mut out = String::new();
+            if found.cell.title() != title {
+                title = found.cell.title();
+                let _ = write!(out, "\n### {}{}\n\n{}", title[..1].to_uppercase(), &title[1..], Found::header());
             }
-        }
-    }
+            let place = format!("{title}; {}; {}", found.cell.shape.name(), found.cell.together.name());
+            missed.extend(found.missed().into_iter().map(|what| format!("{place}: {what}")));
+            out.push_str(&found.row());
+            print(&out);
+        },
+    );
+    print(
+        "\n### Three looks\n\n| noise | metrics | after the first | after the second | after all |\n| --- | --- | --- | --- | --- |\n",
+    );
+    let is_alike = |(_, cell): &&(u64, Cell)| cell.unit == PairUnit::Launch && cell.launch.spreads == 0.0;
+    let alike: Vec<(u64, Cell)> = cells.iter().filter(is_alike).copied().collect();
+    in_order(
+        alike.len(),
+        |job| looks(&alike[job].1, gates, 1_000 + alike[job].0),
+        |job, tallies| {
+            let place = format!("{} | {}", alike[job].1.shape.name(), alike[job].1.together.name());
+            print(&format!("| {place} | {} |\n", tallies.each_ref().map(Tally::text).join(" | ")));
+            if tallies[2].bound() > 5.0 {
+                missed.push(format!("three looks; {place}: false alarms {}", tallies[2].text()));
+            }
+        },
+    );
+    print_missed(&missed, cells.len() + alike.len());
 }
 
-fn table(out: &mut String, gates: u32, unit: PairUnit, launch: Launch) {
-    let whose = match unit {
-        PairUnit::Pair => "both sides stay up",
-        PairUnit::Launch => "every pair is launched anew",
-    };
-    let how = if launch.shared { "shared by all metrics" } else { "of each metric by itself" };
-    let _ = writeln!(out, "\n#### {whose}; a launch adds {} spreads, {how}\n", launch.spreads);
-    let _ = writeln!(
-        out,
-        "| noise | metrics | pairs | any false alarm, % (99 % bound) | inconclusive, % | lone 10 %: found, % | a quarter 10 %: found, % | {} |",
-        RIVALS.join(" | ")
-    );
-    let _ = writeln!(out, "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |");
-    let rules = Rules { q: Q, budget: BUDGET, unit };
-    let none = vec![None; METRICS];
-    for (number, shape) in (0_u64..).zip(Shape::ALL) {
-        for (other, together) in (0_u64..).zip(Together::ALL) {
-            let seed = number * 1_000 + other * 100 + (launch.spreads * 10.0) as u64 * 10 + u64::from(launch.shared);
-            let mut draw = Draw::new(seed);
-            let learned = learn(&mut draw, shape, together, launch, unit);
-            let planned = size(&learned, &rules, MOST);
-            let mut designs = vec![(5, "5".to_owned(), &none), (12, "12".to_owned(), &none), (20, "20".to_owned(), &none)];
-            match planned {
-                Ok(size) => designs.insert(0, (size.pairs, format!("{} planned", size.pairs), &learned)),
-                Err(_) => designs.insert(0, (0, "refused".to_owned(), &learned)),
-            }
-            for (pairs, text, learned) in designs.into_iter().filter(|(pairs, _, _)| *pairs > 0) {
-                row(out, gates, (shape, together, launch, unit), (pairs, &text, learned), &rules, &mut draw);
-            }
-            if planned.is_err() {
-                let _ = writeln!(out, "| {} | {} | refused | | | | | | | |", shape.name(), together.name());
-            }
-        }
-    }
-}
-
-type Cell = (Shape, Together, Launch, PairUnit);
-
-fn row(out: &mut String, gates: u32, cell: Cell, design: (usize, &str, &[Option<Learned>]), rules: &Rules, draw: &mut Draw) {
-    let (shape, together, launch, unit) = cell;
-    let (pairs, text, learned) = design;
-    let planned = learned.iter().any(Option::is_some);
-    let (mut null, mut lone, mut quarter) = (Tally::default(), Tally::default(), Tally::default());
-    let effect = (1.0 + 2.0 * BUDGET).ln();
-    for gate in 0..gates {
-        let logs = run(draw, shape, together, launch, unit, pairs);
-        null.count(&series(&logs, |_| 0.0, learned), rules, planned && gate < 300);
-        if planned && gate < gates / 4 {
-            lone.count(&series(&logs, |metric| if metric == 7 { effect } else { 0.0 }, learned), rules, false);
-            quarter.count(&series(&logs, |metric| if metric % 4 == 0 { effect } else { 0.0 }, learned), rules, false);
-        }
-    }
-    let power = |tally: &Tally, of: u32| {
-        if tally.gates == 0 { String::new() } else { format!("{:.1}", tally.share(tally.alarms) / f64::from(of)) }
-    };
-    let rivals = null.rivals.map(|count| {
-        if planned { format!("{:.0}", 100.0 * f64::from(count) / 300.0_f64.min(f64::from(gates))) } else { String::new() }
-    });
-    let _ = writeln!(
-        out,
-        "| {} | {} | {text} | {:.2} ({:.2}) | {:.1} | {} | {} | {} |",
-        shape.name(),
-        together.name(),
-        null.share(null.alarmed),
-        100.0 * upper(null.alarmed, null.gates),
-        null.share(null.inconclusive),
-        power(&lone, 1),
-        power(&quarter, 25),
-        rivals.join(" | "),
-    );
+fn print_missed(missed: &[String], cells: usize) {
+    let list: String = missed.iter().map(|missed| format!("- {missed}\n")).collect();
+    print(&format!("\n### Bars missed\n\n{} in {cells} cells\n\n{list}", missed.len()));
 }

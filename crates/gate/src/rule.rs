@@ -4,7 +4,7 @@
 //! latency and of 1 / 1.05 for a throughput: doubling and halving are changes of one size.
 
 use assay_manifest::{Better, FloorSource, Outcome, PairUnit};
-use assay_stats::{Averages, Differences, Limits, Noise, Side, benjamini_hochberg, signed_rank, student};
+use assay_stats::{Averages, Differences, Limits, Noise, PairError, Side, benjamini_hochberg, signed_rank, student};
 
 use crate::curves::Curves;
 
@@ -27,6 +27,24 @@ pub struct Launches {
     pub sd: f64,
     /// The number of launches that it was seen in.
     pub n: u32,
+}
+
+impl Learned {
+    /// What runs of unchanged sides teach: the differences of each run's pairs, as logarithms of ratios. What shifts of whole runs differ by,
+    /// beyond what their pairs explain, is the launches' doing. A run whose sides did differ makes it larger, never smaller.
+    ///
+    /// # Errors
+    /// [`PairError`] where no run has two pairs or a difference is no finite number.
+    pub fn of(runs: &[&[f64]]) -> Result<Self, PairError> {
+        let noise = Noise::of(runs)?;
+        let told: Vec<_> = runs.iter().filter(|run| run.len() > 1).collect();
+        let (n, means) = (told.len() as f64, told.iter().map(|run| run.iter().sum::<f64>() / run.len() as f64));
+        let between = means.map(|mean| mean * mean).sum::<f64>() / n;
+        let within = noise.sd * noise.sd * told.iter().map(|run| 1.0 / run.len() as f64).sum::<f64>() / n;
+        // A shift is a difference of two launches.
+        let sd = ((between - within).max(0.0) / 2.0).sqrt();
+        Ok(Self { noise, launches: Some(Launches { sd, n: told.len() as u32 }) })
+    }
 }
 
 /// One metric of one point, on both sides.
@@ -88,6 +106,8 @@ pub enum Why {
     Underpowered,
     /// The test fired and the change is beyond the budget, but its bound does not clear the floor.
     WithinFloor,
+    /// Both sides stayed up, and nothing is known of how launches differ: a launch may be all of the difference, or hide it.
+    LaunchesUnknown,
 }
 
 /// How a metric changed.
@@ -156,14 +176,15 @@ impl Measured {
         let logs = logs(series)?;
         let differences = Differences::new(&logs).ok()?;
         let averages = Averages::of(&differences);
+        let shift = averages.shift();
         let effect = Effect {
-            shift: averages.shift(),
+            shift,
             low: averages.lower(BOUND_ALPHA),
             high: averages.upper(BOUND_ALPHA),
             p_worse: signed_rank(&differences, Side::Above).p,
             p_better: signed_rank(&differences, Side::Below).p,
         };
-        Some(Self { n: logs.len(), own: Noise::of(&[&logs]).ok(), effect })
+        Some(Self { n: logs.len(), own: Noise::around(shift, &logs).ok(), effect })
     }
 }
 
@@ -189,20 +210,16 @@ fn realised(learned: Option<&Learned>, own: Option<Noise>, alpha: f64) -> Option
     }
 }
 
-/// The floor of a metric. A launch that is not re-randomised may have made all of a difference; how much launches make, at the family's
-/// threshold, is the prediction bound of a difference of two of them.
-pub fn floor(unit: PairUnit, learned: Option<&Learned>, own: Option<Noise>, alpha: f64) -> Option<Floor> {
+/// The floor of a metric. A launch that is not re-randomised may have made all of a difference; how much launches make, at half of the
+/// family's threshold, is the prediction bound of a difference of two of them: the other half is for the trials, whose bound has to clear it.
+/// Absent where nothing is known of launches: the trials of one say nothing of the next.
+pub fn floor(unit: PairUnit, learned: Option<&Learned>, alpha: f64) -> Option<Floor> {
     if unit == PairUnit::Launch {
         return Some(Floor { log: 0.0, source: FloorSource::Rerandomised });
     }
-    match learned.and_then(|learned| learned.launches).filter(|launches| launches.n > 1) {
-        Some(launches) => {
-            let beyond = student::quantile(1.0 - alpha, f64::from(launches.n - 1));
-            Some(Floor { log: beyond * launches.sd * std::f64::consts::SQRT_2, source: FloorSource::History })
-        }
-        // A pair's difference has the noise of two trials.
-        None => own.map(|own| Floor { log: own.sd / std::f64::consts::SQRT_2, source: FloorSource::OwnTrials }),
-    }
+    let launches = learned.and_then(|learned| learned.launches).filter(|launches| launches.n > 1)?;
+    let beyond = student::quantile(1.0 - 0.5 * alpha, f64::from(launches.n - 1));
+    Some(Floor { log: beyond * launches.sd * std::f64::consts::SQRT_2, source: FloorSource::History })
 }
 
 fn decide(series: &Series, measured: Option<&Measured>, adjusted: (f64, f64), rules: &Rules, curves: &mut Curves) -> Judged {
@@ -220,9 +237,13 @@ fn decide(series: &Series, measured: Option<&Measured>, adjusted: (f64, f64), ru
     let Some(Measured { n, own, effect }) = measured else { return judged };
     let learned = series.learned.as_ref();
     judged.noise = realised(learned, *own, curves.threshold());
-    judged.floor = floor(rules.unit, learned, *own, curves.threshold());
-    let (Some(noise), Some(floor)) = (judged.noise, judged.floor) else {
+    judged.floor = floor(rules.unit, learned, curves.threshold());
+    let Some(noise) = judged.noise else {
         judged.why = Some(Why::Underpowered);
+        return judged;
+    };
+    let Some(floor) = judged.floor else {
+        judged.why = Some(Why::LaunchesUnknown);
         return judged;
     };
     let limits = Limits { floor: floor.log, budget: rules.log_budget() };
@@ -259,7 +280,7 @@ mod tests {
     }
 
     fn learned(sd: f64, launches: Option<Launches>) -> Learned {
-        Learned { noise: Noise { sd, freedom: 100.0 }, launches }
+        Learned { noise: Noise::normal(sd, 100.0), launches }
     }
 
     fn alone(series: Series, rules: &Rules) -> Judged {
@@ -323,11 +344,18 @@ mod tests {
         assert_eq!(with(0.005, 1.1).outcome, Outcome::Regressed);
         assert_eq!((with(0.03, 1.06).outcome, with(0.03, 1.06).why), (Outcome::Inconclusive, Some(Why::WithinFloor)));
         let floor = |judged: &Judged| judged.floor.expect("a floor");
-        // Student's 95 % point with 19 degrees of freedom is 1.729.
-        assert!((floor(&with(0.03, 1.0)).log - 1.7291 * 0.03 * 2.0_f64.sqrt()).abs() < 1e-4);
-        let own = alone(series(12, 1.0), &rules);
-        assert_eq!(floor(&own).source, FloorSource::OwnTrials);
+        // Student's 97.5 % point with 19 degrees of freedom is 2.093.
+        assert!((floor(&with(0.03, 1.0)).log - 2.0930 * 0.03 * 2.0_f64.sqrt()).abs() < 1e-4);
         assert_eq!(floor(&alone(series(12, 1.0), &RULES)).source, FloorSource::Rerandomised);
+    }
+
+    #[test]
+    fn launches_of_which_nothing_is_known_decide_nothing() {
+        let rules = Rules { unit: PairUnit::Pair, ..RULES };
+        let judged = [0.5, 1.0, 2.0].map(|ratio| alone(series(40, ratio), &rules));
+        assert!(judged.iter().all(|judged| (judged.outcome, judged.why) == (Outcome::Inconclusive, Some(Why::LaunchesUnknown))));
+        let without_launches = Series { learned: Some(learned(0.005, None)), ..series(40, 2.0) };
+        assert_eq!(alone(without_launches, &rules).why, Some(Why::LaunchesUnknown));
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! How many pairs a gated comparison plans, so that it can decide; and whether it can at all.
 
-use assay_manifest::PairUnit;
 use assay_stats::{Limits, fewest_pairs};
 
 use crate::curves::Curves;
@@ -24,6 +23,12 @@ pub struct Size {
 /// Why no design of these rules can decide about a metric, known before anything is measured.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum CannotDecide {
+    /// Both sides stay up, and nothing was learned of how launches differ.
+    #[error("both sides stay up, and nothing was learned of how launches differ: a launch may be all of a difference")]
+    LaunchesUnknown {
+        /// The metric's place in the family.
+        metric: usize,
+    },
     /// What launches alone make of a difference is as large as what has to be found.
     #[error("launches alone make differences of up to {:.1} %, and {:.1} % have to be found", floor * 100.0, effect * 100.0)]
     Floor {
@@ -52,7 +57,7 @@ impl CannotDecide {
     /// The metric's place in the family.
     pub fn metric(&self) -> usize {
         match self {
-            Self::Floor { metric, .. } | Self::TooNoisy { metric, .. } => *metric,
+            Self::LaunchesUnknown { metric } | Self::Floor { metric, .. } | Self::TooNoisy { metric, .. } => *metric,
         }
     }
 }
@@ -69,13 +74,13 @@ pub fn size(family: &[Option<Learned>], rules: &Rules, most: usize) -> Result<Si
     let effect = rules.must_find();
     let mut size = Size { pairs: fewest, fewest, threshold, widest: None, unknown: 0 };
     for (metric, learned) in family.iter().enumerate() {
+        let floor = floor(rules.unit, learned.as_ref(), threshold).ok_or(CannotDecide::LaunchesUnknown { metric })?.log;
         let Some(learned) = learned else {
             size.unknown += 1;
             continue;
         };
         let noise = learned.noise.upper();
-        let floor = floor(rules.unit, Some(learned), Some(learned.noise), threshold).map_or(0.0, |floor| floor.log);
-        if rules.unit == PairUnit::Pair && floor >= effect {
+        if floor >= effect {
             return Err(CannotDecide::Floor { metric, floor: share(floor), effect: 2.0 * rules.budget });
         }
         let limits = Limits { floor, budget: rules.log_budget() };
@@ -124,13 +129,15 @@ pub fn design(pairs: usize, tests: usize, rules: &Rules) -> Design {
 mod tests {
     use assay_stats::Noise;
 
+    use assay_manifest::PairUnit;
+
     use super::*;
     use crate::rule::Launches;
 
     const RULES: Rules = Rules { q: 0.05, budget: 0.05, unit: PairUnit::Launch };
 
     fn learned(sd: f64) -> Learned {
-        Learned { noise: Noise { sd, freedom: 200.0 }, launches: None }
+        Learned { noise: Noise::normal(sd, 200.0), launches: None }
     }
 
     fn family(sd: f64) -> Vec<Option<Learned>> {
@@ -160,11 +167,18 @@ mod tests {
             size(&family(0.3), &RULES, 40).expect_err("refused"),
             @"at a noise of 31.4 % a pair, 40 pairs cannot find a change of 10.0 % with a probability of 0.8"
         );
-        let mut coexisting = family(0.01);
-        coexisting[3] = Some(Learned { launches: Some(Launches { sd: 0.02, n: 20 }), ..learned(0.01) });
+        let launched = |sd: f64| Some(Learned { launches: Some(Launches { sd, n: 20 }), ..learned(0.01) });
+        let mut coexisting = vec![launched(0.001); 100];
+        coexisting[3] = launched(0.02);
         let refused = size(&coexisting, &Rules { unit: PairUnit::Pair, ..RULES }, 40).expect_err("refused");
         assert_eq!(refused.metric(), 3);
-        insta::assert_snapshot!(refused, @"launches alone make differences of up to 11.6 %, and 10.0 % have to be found");
+        insta::assert_snapshot!(refused, @"launches alone make differences of up to 12.6 %, and 10.0 % have to be found");
+    }
+
+    #[test]
+    fn sides_that_stay_up_take_what_is_known_of_launches() {
+        let refused = size(&[Some(learned(0.01)), None], &Rules { unit: PairUnit::Pair, ..RULES }, 40).expect_err("refused");
+        assert_eq!(refused, CannotDecide::LaunchesUnknown { metric: 0 });
     }
 
     #[test]
@@ -189,7 +203,7 @@ mod tests {
         assert!(noise(14) < noise(20) && noise(20) < noise(30));
         // What is said to be found is found by the sizing too, and a little more noise is not.
         let sized =
-            |sd: f64| super::size(&vec![Some(Learned { noise: Noise { sd, freedom: 1e6 }, launches: None }); 100], &RULES, 60);
+            |sd: f64| super::size(&vec![Some(Learned { noise: Noise::normal(sd, 1e6), launches: None }); 100], &RULES, 60);
         assert!(sized(noise(20) * 0.99).is_ok_and(|size| size.pairs <= 20));
         assert!(sized(noise(20) * 1.05).is_ok_and(|size| size.pairs > 20));
     }

@@ -286,6 +286,10 @@ fn reason(why: Why, judged: &Judged, rules: &Rules) -> Reason {
             );
             Reason::new("underpowered", format!("{found}; {must_find} has to be"))
         }
+        Why::LaunchesUnknown => Reason::new(
+            "launches_unknown",
+            "both sides stayed up, and nothing was learned of how launches differ: a launch may be all of a difference, or hide one",
+        ),
         Why::WithinFloor => {
             let floor = judged.floor.map_or(0.0, |floor| share(floor.log));
             let text = format!("it is slower, but its lower bound does not clear the noise floor of {}", percent(floor));

@@ -45,9 +45,16 @@ pub struct Noise {
     pub sd: f64,
     /// How many independent normal differences would tell as much about it; at least 1.
     pub freedom: f64,
+    /// What a difference of this noise is worth beside a normal one, 1 or less: the heavier the tails, the less it tells of the spread.
+    pub worth: f64,
 }
 
 impl Noise {
+    /// Normal noise, known as well as so many differences tell.
+    pub fn normal(sd: f64, freedom: f64) -> Self {
+        Self { sd, freedom, worth: 1.0 }
+    }
+
     /// Noise from differences that were observed, in groups that each have a shift of their own (the runs of a history, or one run). Every
     /// group is centred on its shift and loses a degree of freedom by it; groups of one say nothing and are left out.
     ///
@@ -64,6 +71,15 @@ impl Noise {
         Self::of_residuals(&residuals, freedom as f64)
     }
 
+    /// The noise of one group, whose shift is known already.
+    ///
+    /// # Errors
+    /// [`PairError`] where there are fewer than two values, or one is no finite number.
+    pub fn around(shift: f64, values: &[f64]) -> Result<Self, PairError> {
+        let residuals: Vec<f64> = values.iter().filter(|_| values.len() > 1).map(|value| value - shift).collect();
+        Self::of_residuals(&residuals, values.len() as f64 - 1.0)
+    }
+
     fn of_residuals(values: &[f64], freedom: f64) -> Result<Self, PairError> {
         let residuals = Samples::new(values)?;
         let second = crate::sum::pairwise(residuals.sorted(), |x| x * x);
@@ -71,7 +87,7 @@ impl Noise {
         let kurtosis = residuals.len() as f64 * fourth / (second * second);
         // The variance of a sample variance grows with the kurtosis (3 for normal noise); fewer degrees of freedom say the same.
         let worth = if kurtosis.is_finite() { (2.0 / (kurtosis - 1.0)).min(1.0) } else { 1.0 };
-        Ok(Self { sd: (second / freedom.max(1.0)).sqrt(), freedom: (freedom * worth).max(1.0) })
+        Ok(Self { sd: (second / freedom.max(1.0)).sqrt(), freedom: (freedom * worth).max(1.0), worth })
     }
 
     /// So wide a standard deviation that it is not understated with a confidence of [`SPREAD_CONFIDENCE`]: by the chi-squared distribution
@@ -82,9 +98,12 @@ impl Noise {
     }
 
     /// Whether this noise is wider than `other` beyond what chance explains, at probability `alpha`. The logarithm of a standard deviation
-    /// has a variance of about one over twice its degrees of freedom.
+    /// has a variance of about one over twice its degrees of freedom. A few differences hardly show heavy tails, so each is trusted no more
+    /// than the worse of both says.
     pub fn is_wider_than(&self, other: &Self, alpha: f64) -> bool {
-        let margin = normal::quantile(1.0 - alpha) * (0.5 / self.freedom + 0.5 / other.freedom).sqrt();
+        let worth = self.worth.min(other.worth);
+        let trusted = |noise: &Self| (noise.freedom * worth / noise.worth).max(1.0);
+        let margin = normal::quantile(1.0 - alpha) * (0.5 / trusted(self) + 0.5 / trusted(other)).sqrt();
         self.sd > other.sd * libm::exp(margin)
     }
 }
@@ -100,7 +119,11 @@ pub struct Limits {
 
 /// What a design of so many pairs needs, in units of the noise: for every simulated repetition where test, bound and shift lie.
 #[derive(Debug, Clone)]
-pub struct Curve(Vec<[f64; 3]>);
+pub struct Curve {
+    repetitions: Vec<[f64; 3]>,
+    /// The repetitions by each of the three, lowest first: those that need the largest effect for it.
+    lowest: [Vec<usize>; 3],
+}
 
 impl Curve {
     /// The curve of `pairs` pairs whose test must reach `alpha` and whose one-sided bound has a confidence of `1 - bound_alpha`; absent
@@ -123,25 +146,58 @@ impl Curve {
             };
             [at(reject), at(bound), shift]
         };
-        Some(Self((0..REPETITIONS).map(|_| repetition()).collect()))
+        Some(Self::from((0..REPETITIONS).map(|_| repetition()).collect()))
+    }
+
+    fn from(repetitions: Vec<[f64; 3]>) -> Self {
+        let lowest = std::array::from_fn(|which| {
+            let mut order: Vec<usize> = (0..repetitions.len()).collect();
+            let at = |place: &usize| repetitions.get(*place).and_then(|of| of.get(which)).copied().unwrap_or_default();
+            order.sort_by(|left, right| at(left).total_cmp(&at(right)));
+            order
+        });
+        Self { repetitions, lowest }
     }
 
     /// The smallest effect, as a logarithm of a ratio, that is found with a probability of [`POWER`] under noise of that standard deviation.
+    ///
+    /// A repetition needs the largest of three effects, and each of the three falls along its own order whatever the noise. So those that
+    /// need most are met by walking down the three orders together, and no table is sorted anew: a gate asks this of every metric.
     pub fn detectable(&self, sd: f64, limits: &Limits) -> f64 {
-        let mut needed: Vec<f64> = self.needed(sd, limits).collect();
-        let rank = ((POWER * needed.len() as f64).ceil() as usize).saturating_sub(1).min(needed.len().saturating_sub(1));
-        if needed.is_empty() { f64::INFINITY } else { *needed.select_nth_unstable_by(rank, f64::total_cmp).1 }
+        let all = self.repetitions.len();
+        let beyond = all - ((POWER * all as f64).ceil() as usize).min(all);
+        let mut met = vec![false; all];
+        let mut count = 0;
+        let mut places = [0; 3];
+        loop {
+            // The repetition that needs most of those that were not met.
+            let next = (0..3).filter_map(|which| {
+                let repetition = *self.lowest.get(which)?.get(*places.get(which)?)?;
+                Some((needed(self.repetitions.get(repetition)?, sd, limits)[which], which, repetition))
+            });
+            let Some((effect, which, repetition)) = next.max_by(|left, right| left.0.total_cmp(&right.0)) else {
+                return f64::INFINITY;
+            };
+            places[which] += 1;
+            if !std::mem::replace(&mut met[repetition], true) {
+                if count == beyond {
+                    return effect;
+                }
+                count += 1;
+            }
+        }
     }
 
     /// The probability of finding `effect` under noise of that standard deviation.
     pub fn power(&self, sd: f64, limits: &Limits, effect: f64) -> f64 {
-        self.needed(sd, limits).filter(|needed| *needed <= effect).count() as f64 / self.0.len() as f64
+        let finds = |of: &&[f64; 3]| needed(of, sd, limits).iter().all(|needed| *needed <= effect);
+        self.repetitions.iter().filter(finds).count() as f64 / self.repetitions.len() as f64
     }
+}
 
-    fn needed(&self, sd: f64, limits: &Limits) -> impl Iterator<Item = f64> {
-        let limits = *limits;
-        self.0.iter().map(move |[test, bound, shift]| (-sd * test).max(limits.floor - sd * bound).max(limits.budget - sd * shift))
-    }
+/// The effects that a repetition needs for its test, its bound and its shift; the largest is what it takes.
+fn needed([test, bound, shift]: &[f64; 3], sd: f64, limits: &Limits) -> [f64; 3] {
+    [-sd * test, limits.floor - sd * bound, limits.budget - sd * shift]
 }
 
 #[cfg(test)]
@@ -190,8 +246,21 @@ mod tests {
     }
 
     #[test]
+    fn walking_down_three_orders_finds_what_sorting_does() {
+        let curve = curve(15);
+        for limits in [NONE, Limits { floor: 0.02, budget: 0.05 }, Limits { floor: 0.09, budget: 0.01 }] {
+            for sd in [0.0, 0.003, 0.04, 0.5] {
+                let largest = |of: &[f64; 3]| needed(of, sd, &limits).into_iter().fold(f64::NEG_INFINITY, f64::max);
+                let mut all: Vec<f64> = curve.repetitions.iter().map(largest).collect();
+                all.sort_by(f64::total_cmp);
+                assert_eq!(curve.detectable(sd, &limits).to_bits(), all[1_599].to_bits(), "{sd} {limits:?}");
+            }
+        }
+    }
+
+    #[test]
     fn a_spread_that_few_taught_is_widened() {
-        let known = |freedom: f64| Noise { sd: 1.0, freedom }.upper();
+        let known = |freedom: f64| Noise::normal(1.0, freedom).upper();
         // Roots of n over chi-squared quantiles at 0.2: 4 / 1.6488, 9 / 5.3801, 19 / 13.7158.
         for (freedom, expected) in [(4.0, 1.5576), (9.0, 1.2934), (19.0, 1.1770)] {
             assert!((known(freedom) - expected).abs() < 1e-4, "{freedom} {}", known(freedom));
@@ -217,7 +286,9 @@ mod tests {
 
     #[test]
     fn twice_the_noise_is_wider_and_a_tenth_more_is_not() {
-        let (learned, own) = (Noise { sd: 1.0, freedom: 60.0 }, |sd| Noise { sd, freedom: 19.0 });
+        let (learned, own) = (Noise::normal(1.0, 60.0), |sd| Noise::normal(sd, 19.0));
         assert!(own(2.0).is_wider_than(&learned, 5e-4) && !own(1.1).is_wider_than(&learned, 5e-4));
+        let tailed = Noise { worth: 0.2, ..learned };
+        assert!(!own(2.0).is_wider_than(&tailed, 5e-4), "what has heavy tails now and then looks wide");
     }
 }

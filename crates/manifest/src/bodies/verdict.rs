@@ -37,8 +37,6 @@ words!(
     Rerandomised = "rerandomised",
     /// Launches of earlier runs.
     History = "history",
-    /// The spread of this run's own trials, for want of a history.
-    OwnTrials = "own_trials",
 );
 
 /// The rules that a verdict was made by, and where they were read.

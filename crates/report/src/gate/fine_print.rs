@@ -90,10 +90,9 @@ fn floor(verdict: &Verdict) -> String {
             "every pair has launches of its own, so that no launch is left in the difference, and it is 0",
         ),
         (FloorSource::History, "from what earlier runs teach of how launches differ"),
-        (FloorSource::OwnTrials, "from the spread of this run's own trials, for want of a history"),
     ];
     let used: Vec<&str> = sources.into_iter().filter(|(source, _)| is(*source)).map(|(_, text)| text).collect();
-    let used = if used.is_empty() { "none was needed".to_owned() } else { used.join("; ") };
+    let used = if used.is_empty() { "not known, so that nothing is decided".to_owned() } else { used.join("; ") };
     let learned = verdict.learned.map(|digest| format!(" Learned from `{digest}`.")).unwrap_or_default();
     format!("What the design cannot average away, and the interval's end has to clear: {used}.{learned}")
 }

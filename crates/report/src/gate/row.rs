@@ -158,7 +158,6 @@ impl Row {
         match self.found.floor.as_ref().map(|floor| floor.source) {
             Some(FloorSource::Rerandomised) => "re-randomised",
             Some(FloorSource::History) => "history",
-            Some(FloorSource::OwnTrials) => "own trials",
             None => ABSENT,
         }
     }

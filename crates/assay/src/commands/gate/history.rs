@@ -138,7 +138,7 @@ fn recommend(followed: &[Followed<'_>], q: f64, budget: f64) {
     let learned = |followed: &Followed<'_>| {
         let (cv, n) = (followed.metric.cv?, followed.metric.n.0);
         // A pair's difference has the noise of two trials.
-        let noise = Noise { sd: cv * std::f64::consts::SQRT_2, freedom: (n as f64 - 1.0).max(1.0) };
+        let noise = Noise::normal(cv * std::f64::consts::SQRT_2, (n as f64 - 1.0).max(1.0));
         Some(Learned { noise, launches: None })
     };
     let family: Vec<Option<Learned>> = followed.iter().map(learned).collect();
