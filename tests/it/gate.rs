@@ -352,7 +352,11 @@ fn runs_are_compared_and_followed_without_deciding_anything() {
     let runs = history[0]["runs"].as_array().expect("runs");
     assert!(runs.len() >= 4 && history.as_array().map(Vec::len) == Some(1), "{history}");
     fixture.assay(&["history", "p99_u's"]).refuses(2, "no_history");
-    let shown = fixture.assay(&["history"]).success();
+    let page = fixture.root().join("history.html");
+    let shown = fixture.assay(&["history", "--html", &page.display().to_string()]).success();
+    let page = fs::read_to_string(page).expect("a page");
+    let command = page.split("assay trace ").nth(1).and_then(|rest| rest.split(['<', ' ']).next()).expect("a way back");
+    fixture.assay(&["trace", command]).success();
     assert!(shown.stdout.contains("answer.local.before default p50_us, us, lower is better"), "{}", shown.stdout);
 }
 

@@ -23,7 +23,7 @@ mod terminal;
 #[cfg(test)]
 mod fixture;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use assay_manifest::{Digest, Instant, Name, Outcome, RunId, Verdict};
 

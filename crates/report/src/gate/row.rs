@@ -3,7 +3,7 @@
 use assay_manifest::{Better, Change, FloorSource, MetricVerdict, Outcome, Verdict};
 
 use super::magnitude::Magnitude;
-use crate::number::{Format, percent, significant};
+use crate::number::{Format, percent, probability, significant};
 use crate::text::{clean, counted};
 use crate::unit::Shown;
 
@@ -111,7 +111,7 @@ impl Row {
             baseline: median(|change| change.baseline_median),
             candidate: median(|change| change.candidate_median),
             change: change.map(Estimate::of),
-            p: change.map_or_else(|| ABSENT.to_owned(), |_| p_text(found.p_worse_adjusted.min(found.p_better_adjusted))),
+            p: change.map_or_else(|| ABSENT.to_owned(), |_| probability(found.p_worse_adjusted.min(found.p_better_adjusted))),
             floor: found.floor.as_ref().map_or_else(|| ABSENT.to_owned(), |floor| percent(floor.share)),
             detectable: found.detectable.map_or_else(|| ABSENT.to_owned(), percent),
             reason: reason(found),
@@ -190,8 +190,8 @@ impl Estimate {
         Self {
             ratio: of_ratio.show(change.ratio),
             ratio_interval: interval(&|ratio| of_ratio.show(ratio)),
-            change: format!("{} %", signed(format, whole)),
-            interval: interval(&|ratio| signed(format, in_percent(ratio))),
+            change: format!("{} %", format.signed(whole)),
+            interval: interval(&|ratio| format.signed(in_percent(ratio))),
         }
     }
 
@@ -200,18 +200,6 @@ impl Estimate {
         let joint = if self.interval.starts_with('[') { " " } else { ", " };
         format!("{}{joint}{}", self.change, self.interval)
     }
-}
-
-/// A value with its sign; one that rounds to nothing has none.
-pub(crate) fn signed(format: Format, value: f64) -> String {
-    let text = format.show(value);
-    let is_positive = !text.starts_with('-') && text.contains(|digit| matches!(digit, '1'..='9'));
-    if is_positive { format!("+{text}") } else { text }
-}
-
-/// A probability; below a ten-thousandth nobody reads the digits.
-fn p_text(p: f64) -> String {
-    if p < 1e-4 { "<0.0001".to_owned() } else { significant(p, None) }
 }
 
 /// Why a metric stands where it does, and for an inconclusive one what it would take.

@@ -530,7 +530,7 @@ fn infected(text: &str) -> Model {
 }
 
 /// Markdown without what stands in code, where a forge finds neither markup nor names.
-fn outside_code(markdown: &str) -> String {
+pub(crate) fn outside_code(markdown: &str) -> String {
     let fence = |text: &str| text.chars().take_while(|character| *character == '`').count();
     let mut outside = String::new();
     let mut rest = markdown;
