@@ -1,7 +1,9 @@
 //! A judged metric as every rendering shows it: numbers rounded once, texts made fit to be shown.
 
-use assay_manifest::{Better, Change, FloorSource, MetricVerdict, Outcome, Verdict};
+use assay_manifest::{Better, Change, FloorSource, MetricVerdict, Outcome};
 
+use super::Inputs;
+use super::lineage::Origin;
 use super::magnitude::Magnitude;
 use crate::number::{Format, percent, probability, significant};
 use crate::text::{clean, counted};
@@ -70,6 +72,8 @@ pub(crate) struct Row {
     pub(crate) detectable: String,
     /// Why it stands there, and what it would take; empty where that needs no word.
     pub(crate) reason: String,
+    /// Where its values come from, by run.
+    pub(crate) origins: Vec<Origin>,
     /// As it was judged. Its numbers are for pictures and machines; its texts are as they came.
     pub(crate) found: MetricVerdict,
 }
@@ -88,14 +92,15 @@ pub(crate) struct Estimate {
 }
 
 /// The metrics of a verdict, worst first; within a standing they keep the plan's order.
-pub(crate) fn worst_first(verdict: &Verdict) -> Vec<Row> {
-    let mut rows: Vec<Row> = verdict.metrics.iter().map(|found| Row::of(found, verdict.policy.budget)).collect();
+pub(crate) fn worst_first(inputs: &Inputs<'_>) -> Vec<Row> {
+    let mut rows: Vec<Row> = inputs.verdict.metrics.iter().map(|found| Row::of(inputs, found)).collect();
     rows.sort_by_key(|row| row.standing);
     rows
 }
 
 impl Row {
-    fn of(found: &MetricVerdict, budget: f64) -> Self {
+    fn of(inputs: &Inputs<'_>, found: &MetricVerdict) -> Self {
+        let budget = inputs.verdict.policy.budget;
         let change = found.change.as_ref();
         let smallest = change.map_or(0.0, |change| change.baseline_median.abs().min(change.candidate_median.abs()));
         let unit = Shown::of(&clean(&found.unit), smallest);
@@ -115,6 +120,7 @@ impl Row {
             floor: found.floor.as_ref().map_or_else(|| ABSENT.to_owned(), |floor| percent(floor.share)),
             detectable: found.detectable.map_or_else(|| ABSENT.to_owned(), percent),
             reason: reason(found),
+            origins: Origin::all(inputs, found),
             unit,
             found: found.clone(),
         }

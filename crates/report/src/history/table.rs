@@ -23,25 +23,29 @@ pub(crate) fn changes(page: &mut Writer, series: &Series) {
     }
     let unit = &series.unit;
     let (before, after) = (format!("before, {unit}"), format!("after, {unit}"));
-    let heads = [("", false), ("from run", false), ("day", false), ("commit", false), (before.as_str(), true), (&after, true)];
-    let heads = [&heads[..], &[("change, interval", true), ("", false), ("p", true), ("environment", false)]].concat();
+    // What a telephone shows without scrolling is what matters most.
+    let heads = [("", false), ("from run", false), ("day", false), ("change, interval", true), ("", false)];
+    let heads =
+        [&heads[..], &[(before.as_str(), true), (&after, true), ("p", true), ("environment", false), ("commit", false)]].concat();
     table(page, &heads, |page| {
         for (number, change) in changes.iter().enumerate().rev().take(MAX_CHANGES) {
             let Some(run) = series.runs.get(change.index) else { continue };
             page.element("tr", &[], |page| {
                 page.leaf("th", &[("scope", "row")], &(number + 1).to_string());
                 run_cells(page, run);
-                for value in [change.before, change.after] {
-                    page.leaf("td", &[("class", "n")], &significant(value, None));
-                }
                 page.element("td", &[("class", "n")], |page| {
                     page.text(&words::by(change).unwrap_or_else(|| ABSENT.to_owned()));
                     page.leaf("small", &[], &words::interval(change));
                 });
                 let judged = words::judgement(series.better, change);
                 page.leaf("td", &[("class", if judged == Some("worse") { "caution" } else { "" })], judged.unwrap_or(ABSENT));
-                page.leaf("td", &[("class", "n")], &probability(change.p));
+                for value in
+                    [change.before, change.after].map(|value| significant(value, None)).into_iter().chain([probability(change.p)])
+                {
+                    page.leaf("td", &[("class", "n")], &value);
+                }
                 environment(page, run);
+                commit(page, run);
             });
         }
     });
@@ -59,13 +63,14 @@ pub(crate) fn runs(page: &mut Writer, series: &Series) {
         page.leaf("summary", &[], &format!("{shown}{}, as a table", counted(all as u64, "run")));
         let value = format!("value, {}", series.unit);
         let heads =
-            [("run", false), ("day", false), ("commit", false), (value.as_str(), true), ("environment", false), ("row", false)];
+            [("run", false), ("day", false), (value.as_str(), true), ("environment", false), ("commit", false), ("row", false)];
         table(page, &heads, |page| {
             for run in series.runs.iter().rev().take(MAX_RUNS) {
                 page.element("tr", &[], |page| {
                     run_cells(page, run);
                     page.leaf("td", &[("class", "n")], &significant(run.value, None));
                     environment(page, run);
+                    commit(page, run);
                     page.element("td", &[], |page| match &run.address {
                         Some(address) => page.leaf("code", &[], address.row()),
                         None => page.text(ABSENT),
@@ -84,10 +89,13 @@ pub(crate) fn runs(page: &mut Writer, series: &Series) {
     });
 }
 
-/// A run, its day and its commit.
+/// A run and its day.
 fn run_cells(page: &mut Writer, run: &Run) {
     page.leaf("td", &[], &run.id);
     page.leaf("td", &[], &words::date(run).unwrap_or_else(|| ABSENT.to_owned()));
+}
+
+fn commit(page: &mut Writer, run: &Run) {
     page.element("td", &[], |page| match &run.commit {
         Some(commit) => page.leaf("code", &[], &short_commit(commit)),
         None => page.text(ABSENT),
