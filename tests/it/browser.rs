@@ -56,13 +56,15 @@ fn a_report_of_nothing_that_counts_opens() {
     browser.opens(&["--empty"], &fixture.published("refused").join("report.html"));
 }
 
-/// The page that the report's own tests look at: an example of the report crate, which `cargo test` builds with all examples.
+/// The pages that the report's own tests look at: examples of the report crate, which `cargo test` builds with all examples.
 #[test]
-fn the_page_with_everything_opens() {
+fn the_pages_with_everything_open() {
     let Some(browser) = Browser::asked() else { return };
     let fixture = Fixture::bare();
-    let page = Ran::of(fixture.command(&binary("examples/page")).output().expect("the example runs")).success().stdout;
-    let path = fixture.root().join("page.html");
-    std::fs::write(&path, page).expect("the page can be written");
-    browser.opens(&[], &path);
+    for example in ["page", "history"] {
+        let made = fixture.command(&binary(&format!("examples/{example}"))).output().expect("the example runs");
+        let path = fixture.root().join(format!("{example}.html"));
+        std::fs::write(&path, Ran::of(made).success().stdout).expect("the page can be written");
+        browser.opens(&[], &path);
+    }
 }

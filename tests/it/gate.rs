@@ -339,6 +339,23 @@ fn a_verdict_is_posted_once_and_edited_in_place() {
     without.refuses(2, "no_token");
 }
 
+/// Every command that the page of a verdict prints does what it says.
+#[test]
+fn a_verdict_walks_back_by_the_commands_of_its_page() {
+    let (fixture, folder) = verdict_folder(90);
+    let page = fs::read_to_string(folder.join("report.html")).expect("a page");
+    let commands: Vec<Vec<&str>> = page
+        .split("<pre class=\"command\" tabindex=\"0\"><code>assay ")
+        .skip(1)
+        .filter_map(|rest| Some(rest.split_once("</code>")?.0.split(' ').collect()))
+        .collect();
+    let of = |name: &str| commands.iter().filter(|command| command[0] == name).count();
+    assert_eq!([of("gate"), of("verify"), of("trace")], [1, 1, 2 * 2 + 1], "{commands:?}");
+    for command in &commands {
+        fixture.assay(command).success();
+    }
+}
+
 #[test]
 fn runs_are_compared_and_followed_without_deciding_anything() {
     let fixture = judged();
@@ -352,7 +369,11 @@ fn runs_are_compared_and_followed_without_deciding_anything() {
     let runs = history[0]["runs"].as_array().expect("runs");
     assert!(runs.len() >= 4 && history.as_array().map(Vec::len) == Some(1), "{history}");
     fixture.assay(&["history", "p99_u's"]).refuses(2, "no_history");
-    let shown = fixture.assay(&["history"]).success();
+    let page = fixture.root().join("history.html");
+    let shown = fixture.assay(&["history", "--html", &page.display().to_string()]).success();
+    let page = fs::read_to_string(page).expect("a page");
+    let command = page.split("assay trace ").nth(1).and_then(|rest| rest.split(['<', ' ']).next()).expect("a way back");
+    fixture.assay(&["trace", command]).success();
     assert!(shown.stdout.contains("answer.local.before default p50_us, us, lower is better"), "{}", shown.stdout);
 }
 

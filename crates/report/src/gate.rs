@@ -11,6 +11,7 @@ mod figure;
 mod fine_print;
 mod html;
 mod junit;
+mod lineage;
 mod magnitude;
 mod markdown;
 mod pieces;
@@ -23,17 +24,20 @@ mod terminal;
 #[cfg(test)]
 mod fixture;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
-use assay_manifest::{Digest, Instant, Name, Outcome, RunId, Verdict};
+use std::collections::BTreeMap;
 
+use assay_manifest::{Digest, Instant, Name, Outcome, RunId, Summary, Verdict};
+
+use crate::SignedBy;
 use crate::fine_print::FinePrint;
-use crate::lineage::shell_word;
+use crate::lineage::store_option;
 use crate::strip::StripItem;
 use crate::text::clean;
-use crate::{Address, SignedBy};
 
 use acceptance::Accepted;
+use lineage::{RunLineage, trace_command};
 use row::Row;
 
 pub use magnitude::Magnitude;
@@ -41,7 +45,7 @@ pub use magnitude::Magnitude;
 /// Earlier verdicts that are listed; of more, the latest.
 const MAX_EARLIER: usize = 20;
 
-/// Runs whose command is listed; of more, the latest.
+/// Runs whose command and digests are listed; of more, the latest.
 const MAX_RUNS: usize = 20;
 
 /// Everything that a report of a verdict shows. The caller has verified it: a report renders, it does not judge.
@@ -59,8 +63,10 @@ pub struct Inputs<'a> {
     pub unestablished: &'a [RunId],
     /// The verdicts of the same pull request before this one, oldest first.
     pub earlier: &'a [Earlier],
-    /// What the commands that check it need.
-    pub commands: Commands<'a>,
+    /// The Summaries of the judged runs, as far as they are at hand, by the digests of their manifests: they name the row of each value.
+    pub summaries: &'a BTreeMap<Digest, Summary>,
+    /// The URI of the store that holds verdict and runs; absent where `assay` finds it by itself.
+    pub store: Option<&'a str>,
 }
 
 /// An earlier verdict of the same pull request.
@@ -80,15 +86,6 @@ pub struct Earlier {
     pub commit: Option<String>,
     /// When it was judged.
     pub judged_on: Instant,
-}
-
-/// What the commands that check a verdict need to know.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Commands<'a> {
-    /// The URI of the store that holds verdict and runs; absent where `assay` finds it by itself.
-    pub store: Option<&'a str>,
-    /// The address of a number that decided, to be walked back; absent where none is known.
-    pub trace: Option<&'a Address>,
 }
 
 /// A verdict, ready to be rendered. Made by [`Report::build`].
@@ -117,7 +114,13 @@ pub struct Report {
     /// Earlier verdicts that are not listed.
     pub(crate) earlier_left_out: usize,
     pub(crate) fine_print: Vec<FinePrint>,
+    /// The commands that check it: those that make it again and verify its runs, and one that walks a number back.
     pub(crate) commands: Vec<String>,
+    /// The judged runs, of many the latest.
+    pub(crate) runs: Vec<RunLineage>,
+    /// Judged runs that are not listed.
+    pub(crate) runs_left_out: usize,
+    pub(crate) store: Option<String>,
 }
 
 /// An absolute rule and whether it held.
@@ -147,7 +150,7 @@ impl Report {
     /// The report of a verdict.
     pub fn build(inputs: &Inputs<'_>) -> Self {
         let verdict = inputs.verdict;
-        let rows = row::worst_first(verdict);
+        let rows = row::worst_first(inputs);
         let (primary, others): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(|row| row.found.primary);
         let earlier_left_out = inputs.earlier.len().saturating_sub(MAX_EARLIER);
         Self {
@@ -166,7 +169,10 @@ impl Report {
             earlier: inputs.earlier.iter().skip(earlier_left_out).map(EarlierLine::of).collect(),
             earlier_left_out,
             fine_print: fine_print::items(verdict, primary.len()),
-            commands: commands(inputs),
+            commands: commands(inputs, &primary),
+            runs: latest(&verdict.runs, MAX_RUNS).iter().map(RunLineage::of).collect(),
+            runs_left_out: verdict.runs.len().saturating_sub(MAX_RUNS),
+            store: inputs.store.map(str::to_owned),
             primary,
             others,
         }
@@ -215,13 +221,17 @@ pub(crate) fn short_commit(commit: &str) -> String {
     clean(commit).chars().take(12).collect()
 }
 
-/// The commands that check a verdict, one each: make it again, verify the runs that it judged, walk a number back.
-fn commands(inputs: &Inputs<'_>) -> Vec<String> {
-    let store = inputs.commands.store.map(|uri| format!(" --store {}", shell_word(uri))).unwrap_or_default();
+/// The last so many.
+fn latest<T>(all: &[T], most: usize) -> &[T] {
+    all.get(all.len().saturating_sub(most)..).unwrap_or_default()
+}
+
+/// The commands that check a verdict, one each: make it again, verify the runs that it judged, walk the number back that decided.
+fn commands(inputs: &Inputs<'_>, primary: &[Row]) -> Vec<String> {
+    let store = store_option(inputs.store);
     let replay = inputs.verdict_digest.map(|digest| format!("assay gate --replay {digest}{store}"));
-    let runs = &inputs.verdict.runs;
-    let latest = runs.iter().skip(runs.len().saturating_sub(MAX_RUNS));
-    let verify = latest.map(|run| format!("assay verify {}{store}", run.run_id));
-    let trace = inputs.commands.trace.map(|address| format!("assay trace {address}{store}"));
+    let verify = latest(&inputs.verdict.runs, MAX_RUNS).iter().map(|run| format!("assay verify {}{store}", run.run_id));
+    let decided = primary.first().and_then(|row| row.origins.last()).and_then(|origin| origin.candidate.median.as_ref());
+    let trace = decided.map(|(_, address)| trace_command(address, inputs.store));
     replay.into_iter().chain(verify).chain(trace).collect()
 }

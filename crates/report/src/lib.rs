@@ -7,6 +7,7 @@
 mod environment;
 mod fine_print;
 pub mod gate;
+pub mod history;
 mod html;
 mod inputs;
 mod lineage;

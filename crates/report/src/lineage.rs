@@ -181,6 +181,11 @@ pub fn shell_word(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 
+/// How a command line names a store; nothing where `assay` finds it by itself.
+pub(crate) fn store_option(uri: Option<&str>) -> String {
+    uri.map(|uri| format!(" --store {}", shell_word(uri))).unwrap_or_default()
+}
+
 impl WorkloadLineage {
     fn new(workload: &FrozenWorkload, inputs: &Inputs<'_>) -> Self {
         let work = workload.indicator.as_ref();

@@ -11,7 +11,7 @@ use assay_manifest::{
 use crate::environment::Facts;
 use crate::fine_print::{self, FinePrint};
 use crate::inputs::Inputs;
-use crate::lineage::{Lineage, shell_word};
+use crate::lineage::{Lineage, store_option};
 use crate::number::{Format, grouped, level, percent};
 use crate::serving::{self, Load, Work};
 use crate::strip::{self, StripItem};
@@ -225,7 +225,7 @@ impl Report {
     /// The report of a run whose store is known: its commands name it, or none where they find it by themselves.
     #[must_use]
     pub fn in_store(mut self, uri: Option<&str>) -> Self {
-        self.elsewhere = Some(uri.map(|uri| format!(" --store {}", shell_word(uri))).unwrap_or_default());
+        self.elsewhere = Some(store_option(uri));
         self
     }
 

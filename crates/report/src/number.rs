@@ -45,6 +45,13 @@ impl Format {
             None => fixed(value, self.place),
         }
     }
+
+    /// `value` in this format, with its sign; one that rounds to nothing has none.
+    pub(crate) fn signed(self, value: f64) -> String {
+        let text = self.show(value);
+        let is_positive = !text.starts_with('-') && text.contains(|digit| matches!(digit, '1'..='9'));
+        if is_positive { format!("+{text}") } else { text }
+    }
 }
 
 /// `value` with three significant digits, and never more than `interval` (its lower and upper end) supports.
@@ -96,6 +103,11 @@ pub fn percent(share: f64) -> String {
         Some(power) if power < -2 => "below 0.01 %".to_owned(),
         Some(power) => format!("{} %", fixed(value, (power - 1).min(0))),
     }
+}
+
+/// A probability; below a ten-thousandth nobody reads the digits.
+pub(crate) fn probability(p: f64) -> String {
+    if p < 1e-4 { "<0.0001".to_owned() } else { significant(p, None) }
 }
 
 /// A confidence level, which says more by its last digit than a spread does: `95 %`, `93.75 %`.

@@ -42,6 +42,8 @@ pub(crate) struct Of {
     /// Hardware and software that it was measured on, by the digests of their rows.
     pub(crate) hardware: String,
     pub(crate) software: String,
+    /// The row that holds the value.
+    pub(crate) row: String,
 }
 
 /// Which series are asked for; all where nothing is named.
@@ -94,7 +96,7 @@ fn sql(asked: &Asked<'_>) -> String {
         conditions.iter().filter_map(|(column, text)| Some(format!(" AND {column} = {}", quoted((*text)?)))).collect();
     format!(
         "SELECT benchmark_case_id, point_id, metric, unit, better, primary, run_id, value, started_unix_ns, git_commit, \
-         workload_spec_digest, hardware_topology_key, software_version_key FROM outcomes \
+         workload_spec_digest, hardware_topology_key, software_version_key, row_id FROM outcomes \
          WHERE statistic = 'median' AND trial_id IS NULL AND value IS NOT NULL AND valid{conditions} \
          ORDER BY benchmark_case_id, point_id, metric, started_unix_ns, run_id"
     )
@@ -123,6 +125,7 @@ fn read(row: &[Cell]) -> Option<(Series, Of)> {
         workload: text(10)?,
         hardware: text(11)?,
         software: text(12)?,
+        row: text(13)?,
     };
     Some((head, of))
 }
@@ -139,6 +142,7 @@ impl Of {
             workload: "work".to_owned(),
             hardware: hardware.to_owned(),
             software: "software".to_owned(),
+            row: "0123456789ab".to_owned(),
         }
     }
 }
@@ -147,10 +151,5 @@ impl Series {
     /// The values, oldest first.
     pub(crate) fn values(&self) -> Vec<f64> {
         self.runs.iter().map(|of| of.value).collect()
-    }
-
-    /// What it is, in words.
-    pub(crate) fn in_words(&self) -> String {
-        format!("`{}` of {} at {}", self.metric, self.case, self.point)
     }
 }

@@ -4,8 +4,10 @@
 
 use assay_manifest::{Better, Change, TrialPair};
 
+use super::lineage::trace_command;
 use super::row::{ABSENT, Row};
 use crate::html::axis::Axis;
+use crate::html::command_line;
 use crate::html::figure::{grid, labels};
 use crate::html::plot::{pc, px};
 use crate::html::writer::Writer;
@@ -31,7 +33,7 @@ const EFFECT: f64 = 104.0;
 const INTERVAL: f64 = 52.0;
 
 /// The pictures of a metric, with their data.
-pub(crate) fn figure(page: &mut Writer, row: &Row, budget: f64) {
+pub(crate) fn figure(page: &mut Writer, row: &Row, budget: f64, store: Option<&str>) {
     page.element("figure", &[("class", "judged-metric")], |page| {
         page.element("figcaption", &[], |page| {
             page.leaf("h3", &[], &format!("{}, {}: {}", row.metric, row.place(), row.standing.as_str()));
@@ -45,6 +47,7 @@ pub(crate) fn figure(page: &mut Writer, row: &Row, budget: f64) {
             page.element("div", &[], |page| effect(page, row, budget));
         });
         data(page, row);
+        origins(page, row, store);
     });
     page.newline();
 }
@@ -239,24 +242,91 @@ fn data(page: &mut Writer, row: &Row) {
         return;
     }
     let unit = &row.unit.unit;
+    let has_rows = row.origins.iter().any(|origin| !origin.baseline.trials.is_empty());
     page.element("details", &[], |page| {
         page.leaf("summary", &[], "Data as a table");
         page.element("div", &[("class", "scroll")], |page| {
             page.element("table", &[], |page| {
                 let heads = ["run", "round", &format!("baseline, {unit}"), &format!("candidate, {unit}"), "ratio"];
-                page.element("thead", &[], |page| page.element("tr", &[], |page| cells(page, "th", &heads)));
+                let rows: &[&str] = if has_rows { &["baseline's row", "candidate's row"] } else { &[] };
+                page.element("thead", &[], |page| {
+                    page.element("tr", &[], |page| {
+                        cells(page, "th", &heads);
+                        cells(page, "th", rows);
+                    });
+                });
                 page.element("tbody", &[], |page| {
                     for pair in &pairs {
                         let [run, round] = [pair.run + 1, pair.index + 1].map(|number| number.to_string());
                         let [baseline, candidate] =
                             [pair.baseline, pair.candidate].map(|value| significant(row.unit.convert(value), None));
                         let ratio = ratio_text(pair);
-                        page.element("tr", &[], |page| cells(page, "td", &[&run, &round, &baseline, &candidate, &ratio]));
+                        page.element("tr", &[], |page| {
+                            cells(page, "td", &[&run, &round, &baseline, &candidate, &ratio]);
+                            if has_rows {
+                                rows_of(page, row, pair);
+                            }
+                        });
                     }
                 });
             });
         });
     });
+}
+
+/// The rows that hold the values of a pair.
+fn rows_of(page: &mut Writer, row: &Row, pair: &TrialPair) {
+    let origin = row.origins.iter().find(|origin| origin.run == pair.run);
+    for side in [origin.map(|origin| &origin.baseline), origin.map(|origin| &origin.candidate)] {
+        page.element("td", &[("class", "n")], |page| match side.and_then(|side| side.trials.get(&pair.index)) {
+            Some(address) => page.leaf("code", &[], address.row()),
+            None => page.text(ABSENT),
+        });
+    }
+}
+
+/// The way back from the numbers, folded: the runs, the Summaries that vouch for their rows, and the commands.
+fn origins(page: &mut Writer, row: &Row, store: Option<&str>) {
+    if row.origins.is_empty() {
+        return;
+    }
+    page.element("details", &[], |page| {
+        page.leaf("summary", &[], "Where it comes from");
+        for origin in &row.origins {
+            let medians = origin.sides().map(|(name, side)| (name, side, side.median.as_ref()));
+            page.element("dl", &[("class", "pairs")], |page| {
+                pair(page, "run", |page| page.text(&origin.run_id));
+                pair(page, "its Summary", |page| page.leaf("code", &[], &origin.summary));
+                for (name, side, median) in medians {
+                    pair(page, name, |page| {
+                        page.text(&format!("{} at {}", side.case, row.point));
+                        if let Some((value, _)) = median {
+                            page.text(&format!(", median {} {}", significant(row.unit.convert(*value), None), row.unit.unit));
+                        }
+                    });
+                }
+            });
+            for (_, address) in medians.into_iter().filter_map(|(_, _, median)| median) {
+                command_line(page, &trace_command(address, store));
+            }
+        }
+        page.element("p", &[("class", "quiet note")], |page| page.prose(how_to_walk(row)));
+    });
+}
+
+/// How the other numbers are walked back, or why none is.
+fn how_to_walk(row: &Row) -> &'static str {
+    if row.origins.iter().any(|origin| origin.candidate.median.is_some()) {
+        "The medians are the runs' own, over all counted trials. The trials' values, which were judged, walk back by their rows in the table of \
+         data: the address of one is `<run>/outcome_fact/<row>/value`."
+    } else {
+        "The Summary was not at hand when this page was made, so no row is named here: `assay show <run> --markdown` names the row of each number."
+    }
+}
+
+fn pair(page: &mut Writer, label: &str, inside: impl FnOnce(&mut Writer)) {
+    page.leaf("dt", &[], label);
+    page.element("dd", &[], inside);
 }
 
 /// The ratio of a pair; absent where there is none, because the baseline is 0.

@@ -1,14 +1,16 @@
 //! A made-up verdict as tests see it: two metrics that regressed, of which one is acknowledged, an inconclusive, an improved and an
 //! unchanged one, and one that is reported only.
 
+use std::collections::BTreeMap;
+
 use assay_manifest::{
-    Acknowledgement, Better, CaseId, Change, Check, Comparison, Digest, FloorSource, GatePolicy, InputRef, Instant, Isolation,
-    JudgedRun, Kind, MetricVerdict, Name, NoiseFloor, Outcome, PairUnit, Placement, Reason, Role, RunId, Sequence, Side,
-    TrialPair, Verdict,
+    Acknowledgement, Better, CaseId, Change, Check, Comparison, Count, Digest, FloorSource, GatePolicy, InputRef, Instant,
+    Isolation, JudgedRun, Kind, MetricSummary, MetricVerdict, Name, NoiseFloor, Outcome, PairUnit, Placement, PointSummary,
+    Reason, Role, RunId, RunStatus, Sequence, Side, Stability, Summary, TrialId, TrialPair, TrialValue, Verdict, WorkloadType,
 };
 
 use crate::SignedBy;
-use crate::gate::{Commands, Earlier, Inputs, Report};
+use crate::gate::{Earlier, Inputs, Report};
 
 /// Everything that [`Inputs`] borrows.
 pub(crate) struct Model {
@@ -17,6 +19,7 @@ pub(crate) struct Model {
     pub(crate) trust_policy: Option<(String, Digest)>,
     pub(crate) unestablished: Vec<RunId>,
     pub(crate) earlier: Vec<Earlier>,
+    pub(crate) summaries: BTreeMap<Digest, Summary>,
 }
 
 impl Model {
@@ -28,7 +31,8 @@ impl Model {
             trust_policy: self.trust_policy.clone(),
             unestablished: &self.unestablished,
             earlier: &self.earlier,
-            commands: Commands { store: Some("s3://results"), trace: None },
+            summaries: &self.summaries,
+            store: Some("s3://results"),
         })
     }
 
@@ -177,6 +181,81 @@ fn earlier(number: u32, outcome: Outcome) -> Earlier {
     }
 }
 
+/// The Summary of the judged run: for each metric the medians of both sides, and the values of the trials.
+fn summary(verdict: &Verdict) -> Summary {
+    let Comparison { baseline, candidate, .. } = &verdict.comparison;
+    let of_side = |side: &Side, of: fn(&TrialPair) -> f64| {
+        ["c8", "c64"].map(|point| {
+            let case_id = CaseId::of(&name("chat"), &side.target, &side.variant);
+            let found = verdict.metrics.iter().filter(|metric| metric.point_id.as_str() == point);
+            let metrics = found.map(|metric| metric_summary(&case_id, metric, of)).collect();
+            point_summary(case_id, point, metrics)
+        })
+    };
+    let points = [of_side(baseline, |pair| pair.baseline), of_side(candidate, |pair| pair.candidate)].concat();
+    Summary {
+        plan_digest: Digest::of(b"plan"),
+        artifact_manifest_digest: Digest::of(b"collection"),
+        reduce_binary: Digest::of(b"reduce"),
+        status: RunStatus::Partial,
+        issues: Vec::new(),
+        points,
+        files: Vec::new(),
+        views: None,
+    }
+}
+
+fn point_summary(case_id: CaseId, point: &str, metrics: Vec<MetricSummary>) -> PointSummary {
+    PointSummary {
+        case_id,
+        point_id: point.parse().expect("a point"),
+        workload_type: WorkloadType::Serving,
+        workload_spec_digest: Digest::of(b"spec"),
+        value: BTreeMap::new(),
+        trials_planned: 14,
+        trials_counted: 14,
+        attempts: 14,
+        excluded: Vec::new(),
+        serving: None,
+        metrics,
+    }
+}
+
+fn metric_summary(case: &CaseId, found: &MetricVerdict, of: fn(&TrialPair) -> f64) -> MetricSummary {
+    let row = |what: &str| Digest::of(format!("{case} {} {} {what}", found.point_id, found.metric).as_bytes());
+    let trial = |pair: &TrialPair| TrialValue {
+        trial_id: TrialId::of(case, &found.point_id, pair.index),
+        attempt: 0,
+        value: of(pair),
+        n: Count(160),
+        flagged: false,
+        row_id: row(&format!("t{}", pair.index)),
+    };
+    let trials: Vec<TrialValue> = found.pairs.iter().map(trial).collect();
+    let mut values: Vec<f64> = trials.iter().map(|trial| trial.value).collect();
+    values.sort_by(f64::total_cmp);
+    let median = values[values.len() / 2];
+    MetricSummary {
+        metric: found.metric.clone(),
+        unit: found.unit.clone(),
+        better: Some(found.better),
+        primary: found.primary,
+        n: Count(trials.len() as u64),
+        median,
+        mean: median,
+        sd: None,
+        cv: None,
+        min: values[0],
+        max: values[values.len() - 1],
+        interval: None,
+        interval_absent: None,
+        stability: Stability::Stable,
+        stability_reason: String::new(),
+        rows: BTreeMap::from([("median".to_owned(), row("median"))]),
+        trials,
+    }
+}
+
 /// The whole verdict, with everything that it came with.
 pub(crate) fn model() -> Model {
     let digest = Digest::of(b"summary");
@@ -250,12 +329,14 @@ pub(crate) fn model() -> Model {
         manifest: Digest::of(b"verdict"),
         bundle: Digest::of(b"bundle"),
     };
+    let summaries = BTreeMap::from([(digest, summary(&verdict))]);
     Model {
         verdict,
         signature: Some(signature),
         trust_policy: Some(("trust/main.yaml".to_owned(), Digest::of(b"trust"))),
         unestablished: Vec::new(),
         earlier: vec![earlier(1, Outcome::Inconclusive)],
+        summaries,
     }
 }
 

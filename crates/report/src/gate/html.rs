@@ -108,7 +108,7 @@ impl Report {
     }
 
     fn write_picture(&self, page: &mut Writer, place: usize, row: &Row) {
-        page.element("div", &[("id", &picture_id(place))], |page| figure(page, row, self.budget));
+        page.element("div", &[("id", &picture_id(place))], |page| figure(page, row, self.budget, self.store.as_deref()));
     }
 
     /// What comes under the tables of metrics.
@@ -143,6 +143,32 @@ impl Report {
         for command in &self.commands {
             command_line(page, command);
         }
+        self.pinned(page);
+    }
+
+    /// The runs that were judged, each by the digests that the verdict pins it by, folded.
+    fn pinned(&self, page: &mut Writer) {
+        page.element("details", &[], |page| {
+            let all = counted((self.runs.len() + self.runs_left_out) as u64, "run");
+            let latest = if self.runs_left_out > 0 { format!(", the latest {}", self.runs.len()) } else { String::new() };
+            page.leaf("summary", &[], &format!("What it was judged from: {all}{latest}"));
+            for run in &self.runs {
+                page.leaf("h3", &[], &run.run_id);
+                let digests = [("Summary", &run.summary), ("its signature's bundle", &run.bundle), ("plan", &run.plan)];
+                let measured = [("commit", &run.commit), ("tree", &run.tree)];
+                page.element("dl", &[("class", "pairs")], |page| {
+                    for (label, text) in digests.into_iter().chain(measured) {
+                        page.leaf("dt", &[], label);
+                        page.element("dd", &[], |page| page.leaf("code", &[], text));
+                    }
+                });
+            }
+            page.element("p", &[("class", "quiet note")], |page| {
+                page.prose(
+                    "`assay show <run> --markdown` names the row of each of a run's numbers, and `assay trace` walks one back.",
+                );
+            });
+        });
     }
 }
 

@@ -1,9 +1,11 @@
 //! A verdict as a pull request's comment: the verdict, what changed, where the evidence is; the rest folded, and left out first.
 
 use super::Report;
+use super::lineage::{Origin, RunLineage, SideOrigin};
 use super::pieces::{Section, within};
 use super::row::{Row, Standing};
 use crate::markdown::{block, code, escape, prose};
+use crate::number::significant;
 
 /// The columns of every table of metrics.
 const HEADER: &str = "| verdict | metric | at | baseline | candidate | change, interval | size | adjusted p | floor | would find | pairs | why |\n\
@@ -44,6 +46,7 @@ impl Report {
             folded(7, "other metric", "Other metrics, reported only", HEADER, others),
             folded(4, "acknowledgement", "Acknowledgements", ACCEPTED, accepted),
             folded(5, "earlier verdict", "Earlier verdicts of this pull request", EARLIER, earlier),
+            folded(9, "origin", "Where the values come from", ORIGINS, self.origin_lines()),
             folded(6, "definition", "Fine print", "", self.fine_print_lines()),
         ]
     }
@@ -67,9 +70,11 @@ impl Report {
             Some(digest) => format!("The verdict of gate {} is {}.", code(&self.gate), code(digest)),
             None => format!("The verdict of gate {} is not sealed: nothing says that these are its words.", code(&self.gate)),
         };
+        let summary = |run: &RunLineage| format!("Run {} was judged by its Summary {}.\n", code(&run.run_id), code(&run.summary));
+        let runs: String = self.runs.iter().map(summary).collect();
         let commands =
             if self.commands.is_empty() { String::new() } else { format!("\n{}", block("sh", &self.commands.join("\n"))) };
-        format!("{digest}\n{commands}")
+        format!("{digest}\n{runs}{commands}")
     }
 
     fn accepted_lines(&self) -> Vec<String> {
@@ -107,11 +112,30 @@ impl Report {
         self.earlier.iter().map(line).collect()
     }
 
+    /// The runs' own medians of each side, and where they lie.
+    fn origin_lines(&self) -> Vec<String> {
+        let of_row = |row: &Row| {
+            let medians = row.origins.iter().flat_map(Origin::sides);
+            let line = |(side, origin): (&str, &SideOrigin)| {
+                let (value, address) = origin.median.as_ref()?;
+                let median = row.with_unit(&significant(row.unit.convert(*value), None));
+                let (metric, address) = (code(&row.metric), code(&address.to_string()));
+                Some(format!("| {metric} | {} | {side} | {} | {address} |\n", escape(&row.place()), escape(&median)))
+            };
+            medians.filter_map(line).collect::<String>()
+        };
+        let lines = self.primary.iter().chain(&self.others).map(of_row);
+        lines.filter(|lines| !lines.is_empty()).collect()
+    }
+
     fn fine_print_lines(&self) -> Vec<String> {
         self.fine_print.iter().map(|item| format!("- **{}**: {}\n", item.label, prose(&item.text))).collect()
     }
 }
 
+const ORIGINS: &str = "`assay trace` walks an address back to the raw bytes. These are the runs' own medians, over all counted trials; the page \
+                       has the address of every trial.\n\n\
+                       | metric | at | side | median | address |\n| --- | --- | --- | ---: | --- |\n";
 const ACCEPTED: &str = "| | metric | at | accepts | what it did | of | why | approved by | until | file |\n\
                         | --- | --- | --- | ---: | --- | --- | --- | --- | --- | --- |\n";
 const EARLIER: &str =

@@ -1,9 +1,11 @@
 //! A judged metric as every rendering shows it: numbers rounded once, texts made fit to be shown.
 
-use assay_manifest::{Better, Change, FloorSource, MetricVerdict, Outcome, Verdict};
+use assay_manifest::{Better, Change, FloorSource, MetricVerdict, Outcome};
 
+use super::Inputs;
+use super::lineage::Origin;
 use super::magnitude::Magnitude;
-use crate::number::{Format, percent, significant};
+use crate::number::{Format, percent, probability, significant};
 use crate::text::{clean, counted};
 use crate::unit::Shown;
 
@@ -70,6 +72,8 @@ pub(crate) struct Row {
     pub(crate) detectable: String,
     /// Why it stands there, and what it would take; empty where that needs no word.
     pub(crate) reason: String,
+    /// Where its values come from, by run.
+    pub(crate) origins: Vec<Origin>,
     /// As it was judged. Its numbers are for pictures and machines; its texts are as they came.
     pub(crate) found: MetricVerdict,
 }
@@ -88,14 +92,15 @@ pub(crate) struct Estimate {
 }
 
 /// The metrics of a verdict, worst first; within a standing they keep the plan's order.
-pub(crate) fn worst_first(verdict: &Verdict) -> Vec<Row> {
-    let mut rows: Vec<Row> = verdict.metrics.iter().map(|found| Row::of(found, verdict.policy.budget)).collect();
+pub(crate) fn worst_first(inputs: &Inputs<'_>) -> Vec<Row> {
+    let mut rows: Vec<Row> = inputs.verdict.metrics.iter().map(|found| Row::of(inputs, found)).collect();
     rows.sort_by_key(|row| row.standing);
     rows
 }
 
 impl Row {
-    fn of(found: &MetricVerdict, budget: f64) -> Self {
+    fn of(inputs: &Inputs<'_>, found: &MetricVerdict) -> Self {
+        let budget = inputs.verdict.policy.budget;
         let change = found.change.as_ref();
         let smallest = change.map_or(0.0, |change| change.baseline_median.abs().min(change.candidate_median.abs()));
         let unit = Shown::of(&clean(&found.unit), smallest);
@@ -111,10 +116,11 @@ impl Row {
             baseline: median(|change| change.baseline_median),
             candidate: median(|change| change.candidate_median),
             change: change.map(Estimate::of),
-            p: change.map_or_else(|| ABSENT.to_owned(), |_| p_text(found.p_worse_adjusted.min(found.p_better_adjusted))),
+            p: change.map_or_else(|| ABSENT.to_owned(), |_| probability(found.p_worse_adjusted.min(found.p_better_adjusted))),
             floor: found.floor.as_ref().map_or_else(|| ABSENT.to_owned(), |floor| percent(floor.share)),
             detectable: found.detectable.map_or_else(|| ABSENT.to_owned(), percent),
             reason: reason(found),
+            origins: Origin::all(inputs, found),
             unit,
             found: found.clone(),
         }
@@ -189,8 +195,8 @@ impl Estimate {
         Self {
             ratio: of_ratio.show(change.ratio),
             ratio_interval: interval(&|ratio| of_ratio.show(ratio)),
-            change: format!("{} %", signed(format, whole)),
-            interval: interval(&|ratio| signed(format, in_percent(ratio))),
+            change: format!("{} %", format.signed(whole)),
+            interval: interval(&|ratio| format.signed(in_percent(ratio))),
         }
     }
 
@@ -199,18 +205,6 @@ impl Estimate {
         let joint = if self.interval.starts_with('[') { " " } else { ", " };
         format!("{}{joint}{}", self.change, self.interval)
     }
-}
-
-/// A value with its sign; one that rounds to nothing has none.
-pub(crate) fn signed(format: Format, value: f64) -> String {
-    let text = format.show(value);
-    let is_positive = !text.starts_with('-') && text.contains(|digit| matches!(digit, '1'..='9'));
-    if is_positive { format!("+{text}") } else { text }
-}
-
-/// A probability; below a ten-thousandth nobody reads the digits.
-fn p_text(p: f64) -> String {
-    if p < 1e-4 { "<0.0001".to_owned() } else { significant(p, None) }
 }
 
 /// Why a metric stands where it does, and for an inconclusive one what it would take.

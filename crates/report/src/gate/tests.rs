@@ -78,6 +78,7 @@ fn a_terminal_says_it_all() {
     How to check
       assay gate --replay sha256:11e221bd1b7fc99544f3f765b0c39dd2786e636c3422d6bec026d1ed03884cac --store s3://results
       assay verify pull-17-b --store s3://results
+      assay trace pull-17-b/outcome_fact/1dd14edfefea/value --store s3://results
 
     Method: Wilcoxon's signed ranks, one-sided, on the log-ratios of adjacent pairs; Benjamini and Hochberg over the family
     of 5 primary metrics at q = 1.5 %. Method `assay-gate/1`.
@@ -125,10 +126,12 @@ fn a_comment_says_what_changed_and_where_the_evidence_is() {
     ### Where the evidence is
 
     The verdict of gate `pull-request` is `sha256:11e221bd1b7fc99544f3f765b0c39dd2786e636c3422d6bec026d1ed03884cac`.
+    Run `pull-17-b` was judged by its Summary `sha256:761b7ad8ad439b2855fcbb611331c646ef0870b0631247bba3f3025cb6df5a53`.
 
     ```sh
     assay gate --replay sha256:11e221bd1b7fc99544f3f765b0c39dd2786e636c3422d6bec026d1ed03884cac --store s3://results
     assay verify pull-17-b --store s3://results
+    assay trace pull-17-b/outcome_fact/1dd14edfefea/value --store s3://results
     ```
 
     <details><summary>Unchanged (1)</summary>
@@ -162,6 +165,27 @@ fn a_comment_says_what_changed_and_where_the_evidence_is() {
     | | outcome | gate | look | commit | judged on | verdict |
     | ---: | --- | --- | ---: | --- | --- | --- |
     | 1 | inconclusive | pull-request | 1 | `000000000000` | 2026-11-19T09:30:00Z | `sha256:67abdd721024f0ff4e0b3f4c2fc13bc5bad42d0b7851d456d88d203d15aaa450` |
+
+    </details>
+
+    <details><summary>Where the values come from (6)</summary>
+
+    `assay trace` walks an address back to the raw bytes. These are the runs' own medians, over all counted trials; the page has the address of every trial.
+
+    | metric | at | side | median | address |
+    | --- | --- | --- | ---: | --- |
+    | `ttft_ms_p99` | chat at c64 | baseline | 412 ms | `pull-17-b/outcome_fact/625c6bc5bca4/value` |
+    | `ttft_ms_p99` | chat at c64 | candidate | 462 ms | `pull-17-b/outcome_fact/1dd14edfefea/value` |
+    | `itl_ms_p99` | chat at c64 | baseline | 31.7 ms | `pull-17-b/outcome_fact/6276f2407aa3/value` |
+    | `itl_ms_p99` | chat at c64 | candidate | 33.0 ms | `pull-17-b/outcome_fact/3c7903511f66/value` |
+    | `e2e_ms_p99` | chat at c8 | baseline | 1.84 s | `pull-17-b/outcome_fact/fd5601de644a/value` |
+    | `e2e_ms_p99` | chat at c8 | candidate | 2.00 s | `pull-17-b/outcome_fact/522bfd3152cc/value` |
+    | `output_tokens_per_s` | chat at c64 | baseline | 2410 tok/s | `pull-17-b/outcome_fact/225a773648f2/value` |
+    | `output_tokens_per_s` | chat at c64 | candidate | 2710 tok/s | `pull-17-b/outcome_fact/039ec4cf3cb1/value` |
+    | `ttft_ms_p99` | chat at c8 | baseline | 84.5 ms | `pull-17-b/outcome_fact/40ec5e18df4b/value` |
+    | `ttft_ms_p99` | chat at c8 | candidate | 84.8 ms | `pull-17-b/outcome_fact/3dd5f7275c78/value` |
+    | `queue_ms_p50` | chat at c64 | baseline | 3.20 ms | `pull-17-b/outcome_fact/86606cc2eaf1/value` |
+    | `queue_ms_p50` | chat at c64 | candidate | 4.48 ms | `pull-17-b/outcome_fact/aec5e937d232/value` |
 
     </details>
 
@@ -417,6 +441,59 @@ fn both_sides_are_told_by_shape_and_every_picture_says_what_it_shows() {
     }
 }
 
+/// The texts of all commands on a page.
+fn commands(html: &str) -> Vec<&str> {
+    let code = "<pre class=\"command\" tabindex=\"0\"><code>";
+    html.split(code).skip(1).filter_map(|rest| rest.split("</code>").next()).collect()
+}
+
+#[test]
+fn every_judged_number_walks_back() {
+    let model = fixture::model();
+    let html = model.report().html();
+    let walks: Vec<&str> = commands(&html).into_iter().filter(|command| command.starts_with("assay trace ")).collect();
+    assert_eq!(walks.len(), 2 * 6 + 1, "both sides of every metric, and the number that decided");
+    for command in walks {
+        let address = command.split(' ').nth(2).expect("an address");
+        assert!(address.parse::<crate::Address>().is_ok() && command.ends_with(" --store s3://results"), "{command}");
+    }
+    let summary = model.verdict.runs[0].summary.manifest.to_string();
+    assert_eq!(html.matches(&summary).count(), 6 + 2, "each metric's, and the run's with its bundle");
+    let trials = model.summaries.values().flat_map(|summary| &summary.points).flat_map(|point| &point.metrics);
+    for trial in trials.flat_map(|metric| &metric.trials) {
+        assert!(html.contains(&format!("<code>{}</code>", trial.row_id.short())), "{}", trial.trial_id);
+    }
+}
+
+#[test]
+fn a_pair_walks_back_to_the_run_that_it_is_of() {
+    let mut model = fixture::model();
+    let mut second = model.verdict.runs[0].clone();
+    second.run_id = "pull-17-c".parse().expect("a run");
+    model.verdict.runs.push(second);
+    for pair in model.metric("itl_ms_p99").pairs.iter_mut().skip(7) {
+        pair.run = 1;
+    }
+    let report = model.report();
+    let row = report.primary.iter().find(|row| row.metric == "itl_ms_p99").expect("the metric");
+    let trials: Vec<_> = row.origins.iter().map(|origin| (origin.run_id.as_str(), origin.candidate.trials.len())).collect();
+    assert_eq!(trials, [("pull-17-b", 7), ("pull-17-c", 6)]);
+    let runs = row.origins[1].candidate.trials.values().map(crate::Address::run_id);
+    assert!(runs.map(assay_manifest::RunId::as_str).all(|run| run == "pull-17-c"));
+}
+
+#[test]
+fn without_summaries_the_page_says_where_to_look() {
+    let mut model = fixture::model();
+    model.summaries.clear();
+    let report = model.report();
+    let html = report.html();
+    check_balance(&html).expect("well formed");
+    assert!(commands(&html).iter().all(|command| !command.starts_with("assay trace ")));
+    assert_eq!(html.matches("The Summary was not at hand when this page was made").count(), 6);
+    assert!(!report.markdown(LIMIT).contains("Where the values come from"));
+}
+
 #[test]
 fn a_pair_without_a_ratio_is_shown_without_one() {
     let mut model = fixture::model();
@@ -530,7 +607,7 @@ fn infected(text: &str) -> Model {
 }
 
 /// Markdown without what stands in code, where a forge finds neither markup nor names.
-fn outside_code(markdown: &str) -> String {
+pub(crate) fn outside_code(markdown: &str) -> String {
     let fence = |text: &str| text.chars().take_while(|character| *character == '`').count();
     let mut outside = String::new();
     let mut rest = markdown;

@@ -22,14 +22,14 @@ const NARROWEST: f64 = 250.0;
 const LETTER: (f64, f64) = (6.8, 13.0);
 
 /// The frame of a picture: a horizontal axis in percent of the width, a vertical one in pixels.
-pub(super) struct Frame<'a> {
-    pub(super) height: f64,
-    pub(super) x: &'a Axis,
-    pub(super) y: Vertical<'a>,
+pub(crate) struct Frame<'a> {
+    pub(crate) height: f64,
+    pub(crate) x: &'a Axis,
+    pub(crate) y: Vertical<'a>,
 }
 
 /// The vertical axis.
-pub(super) enum Vertical<'a> {
+pub(crate) enum Vertical<'a> {
     /// Values, the largest on top.
     Values(&'a Axis),
     /// The share of requests that took longer, logarithmic: so many decades of it, the smallest share on top.
@@ -38,7 +38,7 @@ pub(super) enum Vertical<'a> {
 
 impl Frame<'_> {
     /// The height of a value, from the top, in pixels.
-    pub(super) fn y(&self, value: f64) -> f64 {
+    pub(crate) fn y(&self, value: f64) -> f64 {
         match &self.y {
             Vertical::Values(axis) => self.height * (1.0 - axis.at(value) / 100.0),
             Vertical::Tail(decades) => self.height * (1.0 - (-value.log10() / decades).clamp(0.0, 1.0)),
@@ -47,16 +47,21 @@ impl Frame<'_> {
 
     /// Lines and labels of both axes.
     pub(super) fn write(&self, page: &mut Writer) {
-        for (value, label) in self.y_ticks() {
-            let y = px(self.y(value));
-            page.shape("line", &[("class", "grid"), ("x1", "0"), ("x2", "100%"), ("y1", &y), ("y2", &y)]);
-            page.leaf("text", &[("class", "y"), ("x", "-6"), ("y", &y), ("dy", ".35em")], &label);
-        }
+        self.rows(page);
         let (ticks, bottom) = (self.x.ticks(), px(self.height));
         for (tick, label) in ticks.iter().zip(tick_labels(&ticks)) {
             let x = pc(self.x.at(*tick));
             page.shape("line", &[("class", "grid"), ("x1", &x), ("x2", &x), ("y1", "0"), ("y2", &bottom)]);
             page.leaf("text", &[("x", &x), ("y", &px(self.height + 15.0))], &label);
+        }
+    }
+
+    /// Lines and labels of the vertical axis.
+    pub(crate) fn rows(&self, page: &mut Writer) {
+        for (value, label) in self.y_ticks() {
+            let y = px(self.y(value));
+            page.shape("line", &[("class", "grid"), ("x1", "0"), ("x2", "100%"), ("y1", &y), ("y2", &y)]);
+            page.leaf("text", &[("class", "y"), ("x", "-6"), ("y", &y), ("dy", ".35em")], &label);
         }
     }
 
@@ -88,7 +93,7 @@ impl Frame<'_> {
 }
 
 /// A nested drawing as wide as the picture, `height` pixels high, whose horizontal unit is a thousandth of the width.
-pub(super) fn stretched(page: &mut Writer, height: f64, inside: impl FnOnce(&mut Writer)) {
+pub(crate) fn stretched(page: &mut Writer, height: f64, inside: impl FnOnce(&mut Writer)) {
     let (height, view) = (px(height), format!("0 0 {PATH_WIDTH} {}", px(height)));
     page.element("svg", &[("width", "100%"), ("height", &height), ("viewBox", &view), ("preserveAspectRatio", "none")], inside);
 }
@@ -175,7 +180,7 @@ pub(crate) fn px(pixels: f64) -> String {
 }
 
 /// A coordinate of a path, whose pixels are cut to tenths.
-pub(super) fn short(value: f64) -> String {
+pub(crate) fn short(value: f64) -> String {
     let text = format!("{value:.1}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }

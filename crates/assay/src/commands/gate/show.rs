@@ -1,12 +1,14 @@
 //! How a verdict meets people and machines: the terminal, and a folder of reports.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use assay_manifest::{Role, RunId};
+use assay_manifest::{Body as _, Digest, Document, MAX_MANIFEST_BYTES, Role, RunId, Summary, Verdict};
 use assay_report::SignedBy;
-use assay_report::gate::{Commands, Earlier, Inputs, Report};
-use assay_stage::Failure;
+use assay_report::gate::{Earlier, Inputs, Report};
+use assay_stage::{Exit, Failure};
 use assay_store::Store;
+use assay_verify::{Blobs as _, StoreBlobs};
 use serde_json::json;
 
 use crate::commands::gate::Decided;
@@ -20,19 +22,19 @@ const MAX_COMMENT_BYTES: usize = 65_000;
 /// Shows what was decided, and writes it into a folder if somebody named one.
 pub(super) fn show(decided: &[Decided], to: Option<&Path>, as_json: bool, place: &Where) -> Result<(), Failure> {
     let uri = place.store_uri()?;
-    let store = Store::open_existing(&uri)?;
+    let blobs = StoreBlobs(Store::open_existing(&uri)?);
     if as_json {
         output::json(&decided.iter().map(document).collect::<Vec<_>>())?;
     }
     let many = decided.len().max(1);
     for decided in decided {
-        let report = report(decided, &uri);
+        let report = report(decided, &uri, &summaries(decided.verdict.verdict(), &blobs)?);
         if !as_json {
             output::report(report.terminal(output::width(), output::has_color()));
         }
         if let Some(folder) = to {
             let folder = folder.join(decided.verdict.verdict().gate.as_str());
-            write(&folder, &decided.verdict, &report, &store, MAX_COMMENT_BYTES / many)?;
+            write(&folder, &decided.verdict, &report, &blobs.0, MAX_COMMENT_BYTES / many)?;
             output::talk(format!("wrote the verdict and its reports to {}", folder.display()));
         }
     }
@@ -44,7 +46,20 @@ fn document(decided: &Decided) -> serde_json::Value {
     json!({"number": number, "reference": reference, "signer": signer, "verdict": manifest.body})
 }
 
-fn report(decided: &Decided, store: &str) -> Report {
+/// The Summaries of the judged runs, which name the row of each value. A verdict names them by digest, which their bytes are checked
+/// against; one that is not there any more is left out, and the report says so.
+fn summaries(verdict: &Verdict, blobs: &StoreBlobs) -> Result<BTreeMap<Digest, Summary>, Failure> {
+    let mut found = BTreeMap::new();
+    for judged in &verdict.runs {
+        let digest = judged.summary.manifest;
+        let Some(bytes) = blobs.get(&digest, MAX_MANIFEST_BYTES)? else { continue };
+        let document = Document::parse(&bytes).map_err(|error| Failure::of(Exit::Verification, "malformed", &error))?;
+        found.extend(Summary::of(&document).map(|manifest| (digest, manifest.body.clone())));
+    }
+    Ok(found)
+}
+
+fn report(decided: &Decided, store: &str, summaries: &BTreeMap<Digest, Summary>) -> Report {
     let known = &decided.verdict;
     let verdict = known.verdict();
     let earlier: Vec<Earlier> = decided.all.iter().filter(|other| other.number < known.number).map(earlier).collect();
@@ -64,7 +79,8 @@ fn report(decided: &Decided, store: &str) -> Report {
         trust_policy: decided.trust_policy.clone(),
         unestablished: &unestablished,
         earlier: &earlier,
-        commands: Commands { store: named_store(store), trace: None },
+        summaries,
+        store: named_store(store),
     })
 }
 
@@ -88,7 +104,7 @@ fn write(folder: &Path, known: &Known, report: &Report, store: &Store, comment: 
     std::fs::create_dir_all(folder).map_err(|error| unwritable(&error))?;
     let file = |name: &str, bytes: &[u8]| std::fs::write(folder.join(name), bytes).map_err(|error| unwritable(&error));
     let [manifest, bundle] = [known.reference.manifest, known.reference.bundle]
-        .map(|digest| store.get(&digest, assay_manifest::MAX_MANIFEST_BYTES).map_err(Failure::from));
+        .map(|digest| store.get(&digest, MAX_MANIFEST_BYTES).map_err(Failure::from));
     file("verdict.json", &manifest?)?;
     file("verdict.sigstore.json", &bundle?)?;
     file("report.html", report.html().as_bytes())?;

@@ -1,0 +1,20 @@
+//! Writes the page of made-up histories to standard output: `cargo run -p assay-report --example history > page.html`.
+//! With the argument `terminal` or `issue` that rendering instead, and with `long` the page of one with ten thousand runs.
+
+use std::io::{self, Write as _};
+
+use assay_report::history;
+
+#[path = "../src/history/fixture.rs"]
+mod fixture;
+
+fn main() -> io::Result<()> {
+    let report = fixture::report(&fixture::all());
+    let text = match std::env::args().nth(1).as_deref() {
+        Some("terminal") => report.terminal(100),
+        Some("issue") => report.issue().unwrap_or_default(),
+        Some("long") => fixture::report(&[fixture::long(10_000)]).html(),
+        _ => report.html(),
+    };
+    io::stdout().lock().write_all(text.as_bytes())
+}

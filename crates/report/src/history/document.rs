@@ -1,0 +1,49 @@
+//! A history as a document for machines.
+
+use serde_json::{Value, json};
+
+use super::{Change, Run, Series, words};
+
+impl Series {
+    /// The history with its changes. Changes and their intervals are shares; `news` is the change that the newest runs show.
+    pub fn document(&self) -> Value {
+        let changes = self.changes.as_ref().map(|all| all.iter().map(|change| self.change(change)).collect::<Vec<_>>());
+        json!({
+            "case": self.case,
+            "point": self.point,
+            "metric": self.metric,
+            "unit": self.unit,
+            "better": self.better,
+            "other_work": self.other_work,
+            "runs": self.runs.iter().map(run).collect::<Vec<_>>(),
+            "changes": changes.as_ref().ok(),
+            "not_searched": changes.as_ref().err(),
+            "news": self.news.as_ref().map(|change| self.change(change)),
+        })
+    }
+
+    fn change(&self, change: &Change) -> Value {
+        let run = self.runs.get(change.index);
+        json!({
+            "run": run.map(|run| &run.id),
+            "commit": run.and_then(|run| run.commit.as_ref()),
+            "p": change.p,
+            "before": change.before,
+            "after": change.after,
+            "change": change.change,
+            "low": change.interval.map(|(low, _)| low),
+            "high": change.interval.map(|(_, high)| high),
+            "environment": words::environment(self, change),
+        })
+    }
+}
+
+fn run(run: &Run) -> Value {
+    json!({
+        "run": run.id,
+        "value": run.value,
+        "commit": run.commit,
+        "started": run.started,
+        "address": run.address.as_ref().map(ToString::to_string),
+    })
+}

@@ -1,0 +1,99 @@
+//! Made-up histories as tests see them: one whose newest runs show a change, one that moved twice and once with other hardware, one that
+//! did not move, and one that is too short to be searched.
+
+use assay_manifest::{Address, Better, Digest, Instant};
+
+use crate::history::{Change, Inputs, Report, Run, Series};
+
+/// A day in nanoseconds.
+const DAY: i64 = 86_400_000_000_000;
+
+/// When the first run began.
+const FIRST: &str = "2026-10-01T02:00:00.000000000Z";
+
+pub(crate) fn report(series: &[Series]) -> Report {
+    Report::build(&Inputs { series, level: 0.05, store: Some("s3://results") })
+}
+
+/// A history of these values, without changes.
+pub(crate) fn series(metric: &str, unit: &str, values: &[f64]) -> Series {
+    let first: Instant = FIRST.parse().expect("an instant");
+    let run = |(place, value): (u32, &f64)| {
+        let id = format!("nightly-{}", place + 1);
+        let address = Address::of(&id.parse().expect("a run"), &Digest::of(format!("{metric} {id}").as_bytes()));
+        Run {
+            value: *value,
+            started: Some(Instant::from_unix_ns(first.unix_ns() + i64::from(place) * DAY)),
+            commit: Some(Digest::of(id.as_bytes()).hex().chars().take(40).collect()),
+            hardware_changed: false,
+            software_changed: false,
+            address: Some(address),
+            id,
+        }
+    };
+    Series {
+        case: "chat.vllm.default".to_owned(),
+        point: "c64".to_owned(),
+        metric: metric.to_owned(),
+        unit: unit.to_owned(),
+        better: Some(Better::Lower),
+        runs: (0..).zip(values).map(run).collect(),
+        changes: Ok(Vec::new()),
+        news: None,
+        other_work: 0,
+    }
+}
+
+/// So many values about a level that changes at each of `steps`, with a ripple of half a percent.
+pub(crate) fn stepped(count: usize, first: f64, steps: &[(usize, f64)]) -> Vec<f64> {
+    let level = |place: usize| steps.iter().rev().find(|(from, _)| place >= *from).map_or(first, |(_, level)| *level);
+    (0..count).map(|place| level(place) * (1.0 + 0.005 * ((place * 7 % 5) as f64 - 2.0))).collect()
+}
+
+/// A change from one level to another, with an interval of a percent either way.
+pub(crate) fn change(index: usize, before: f64, after: f64) -> Change {
+    let share = after / before - 1.0;
+    Change { index, before, after, change: Some(share), interval: Some((share - 0.01, share + 0.009)), p: 0.001 }
+}
+
+/// The newest runs show a change.
+pub(crate) fn news() -> Series {
+    let found = change(40, 412.0, 446.0);
+    Series { changes: Ok(vec![found]), news: Some(found), ..series("ttft_ms_p99", "ms", &stepped(45, 412.0, &[(40, 446.0)])) }
+}
+
+/// It moved twice, the first time with other hardware.
+pub(crate) fn twice() -> Series {
+    let values = stepped(60, 1_840.0, &[(18, 1_610.0), (39, 1_655.0)]);
+    let found = vec![change(18, 1_840.0, 1_610.0), change(39, 1_610.0, 1_655.0)];
+    let mut series = Series { changes: Ok(found), other_work: 3, ..series("e2e_ms_p99", "ms", &values) };
+    for (place, run) in series.runs.iter_mut().enumerate() {
+        (run.hardware_changed, run.software_changed) = (place == 18, place == 18 || place == 30);
+    }
+    series
+}
+
+/// It did not move.
+pub(crate) fn steady() -> Series {
+    let mut series = series("output_tokens_per_s", "tok/s", &stepped(45, 2_410.0, &[]));
+    series.better = Some(Better::Higher);
+    series
+}
+
+/// It is too short to be searched.
+pub(crate) fn short() -> Series {
+    let why = "a history of 3 values is too short for a change point; 6 are needed";
+    Series { changes: Err(why.to_owned()), ..series("itl_ms_p99", "ms", &[31.7, 31.9, 31.4]) }
+}
+
+/// All of them, in the order of the store.
+pub(crate) fn all() -> Vec<Series> {
+    vec![twice(), short(), steady(), news()]
+}
+
+/// A history of so many runs, some of them wild.
+pub(crate) fn long(count: usize) -> Series {
+    let mut values = stepped(count, 100.0, &[(count / 2, 110.0)]);
+    values.iter_mut().step_by(997).for_each(|value| *value *= 1.5);
+    Series { changes: Ok(vec![change(count / 2, 100.0, 110.0)]), ..series("p50_us", "us", &values) }
+}

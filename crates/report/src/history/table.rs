@@ -1,0 +1,122 @@
+//! The tables of a history's page.
+
+use super::{Run, Series, words};
+use crate::gate::short_commit;
+use crate::html::writer::Writer;
+use crate::number::{probability, significant};
+use crate::text::counted;
+
+/// Changes that are listed; of more, the latest.
+const MAX_CHANGES: usize = 100;
+
+/// Runs that are listed; of more, the newest.
+const MAX_RUNS: usize = 200;
+
+/// What stands where there is nothing.
+const ABSENT: &str = "—";
+
+/// What changed, the latest first; the numbers are those in the picture.
+pub(crate) fn changes(page: &mut Writer, series: &Series) {
+    let changes = series.all_changes();
+    if changes.is_empty() {
+        return;
+    }
+    let unit = &series.unit;
+    let (before, after) = (format!("before, {unit}"), format!("after, {unit}"));
+    // What a telephone shows without scrolling is what matters most.
+    let heads = [("", false), ("from run", false), ("day", false), ("change, interval", true), ("", false)];
+    let heads =
+        [&heads[..], &[(before.as_str(), true), (&after, true), ("p", true), ("environment", false), ("commit", false)]].concat();
+    table(page, &heads, |page| {
+        for (number, change) in changes.iter().enumerate().rev().take(MAX_CHANGES) {
+            let Some(run) = series.runs.get(change.index) else { continue };
+            page.element("tr", &[], |page| {
+                page.leaf("th", &[("scope", "row")], &(number + 1).to_string());
+                run_cells(page, run);
+                page.element("td", &[("class", "n")], |page| {
+                    page.text(&words::by(change).unwrap_or_else(|| ABSENT.to_owned()));
+                    page.leaf("small", &[], &words::interval(change));
+                });
+                let judged = words::judgement(series.better, change);
+                page.leaf("td", &[("class", if judged == Some("worse") { "caution" } else { "" })], judged.unwrap_or(ABSENT));
+                for value in
+                    [change.before, change.after].map(|value| significant(value, None)).into_iter().chain([probability(change.p)])
+                {
+                    page.leaf("td", &[("class", "n")], &value);
+                }
+                environment(page, run);
+                commit(page, run);
+            });
+        }
+    });
+    if changes.len() > MAX_CHANGES {
+        let text = format!("The latest {MAX_CHANGES} of {}.", counted(changes.len() as u64, "change"));
+        page.leaf("p", &[("class", "note quiet")], &text);
+    }
+}
+
+/// The runs, newest first, folded.
+pub(crate) fn runs(page: &mut Writer, series: &Series) {
+    let all = series.runs.len();
+    page.element("details", &[], |page| {
+        let shown = if all > MAX_RUNS { format!("The newest {MAX_RUNS} of ") } else { String::new() };
+        page.leaf("summary", &[], &format!("{shown}{}, as a table", counted(all as u64, "run")));
+        let value = format!("value, {}", series.unit);
+        let heads =
+            [("run", false), ("day", false), (value.as_str(), true), ("environment", false), ("commit", false), ("row", false)];
+        table(page, &heads, |page| {
+            for run in series.runs.iter().rev().take(MAX_RUNS) {
+                page.element("tr", &[], |page| {
+                    run_cells(page, run);
+                    page.leaf("td", &[("class", "n")], &significant(run.value, None));
+                    environment(page, run);
+                    commit(page, run);
+                    page.element("td", &[], |page| match &run.address {
+                        Some(address) => page.leaf("code", &[], address.row()),
+                        None => page.text(ABSENT),
+                    });
+                });
+            }
+        });
+        if let Some(address) = series.runs.iter().rev().find_map(|run| run.address.as_ref()) {
+            let text = format!(
+                "A value's address is `<run>/{}/<row>/{}`; `assay trace` walks it back.",
+                address.table(),
+                address.column()
+            );
+            page.element("p", &[("class", "note quiet")], |page| page.prose(&text));
+        }
+    });
+}
+
+/// A run and its day.
+fn run_cells(page: &mut Writer, run: &Run) {
+    page.leaf("td", &[], &run.id);
+    page.leaf("td", &[], &words::date(run).unwrap_or_else(|| ABSENT.to_owned()));
+}
+
+fn commit(page: &mut Writer, run: &Run) {
+    page.element("td", &[], |page| match &run.commit {
+        Some(commit) => page.leaf("code", &[], &short_commit(commit)),
+        None => page.text(ABSENT),
+    });
+}
+
+fn environment(page: &mut Writer, run: &Run) {
+    page.leaf("td", &[], &words::changed(run).map_or_else(|| ABSENT.to_owned(), |what| format!("the {what} changed")));
+}
+
+fn table(page: &mut Writer, heads: &[(&str, bool)], rows: impl FnOnce(&mut Writer)) {
+    page.element("div", &[("class", "scroll"), ("tabindex", "0")], |page| {
+        page.element("table", &[("class", "followed")], |page| {
+            page.element("thead", &[], |page| {
+                page.element("tr", &[], |page| {
+                    for (head, is_number) in heads {
+                        page.leaf("th", &[("scope", "col"), ("class", if *is_number { "n" } else { "" })], head);
+                    }
+                });
+            });
+            page.element("tbody", &[], rows);
+        });
+    });
+}

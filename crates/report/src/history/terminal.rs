@@ -1,0 +1,94 @@
+//! Histories in a terminal: each a chart of points, and under it what changed.
+
+use super::{Report, Series, words};
+use crate::number::significant;
+use crate::text::counted;
+
+/// Rows of a chart.
+const ROWS: usize = 8;
+
+/// The columns of a chart's labels.
+const LABELS: usize = 12;
+
+/// The most series that are charted; of more, the rest is only counted.
+const SHOWN: usize = 20;
+
+impl Report {
+    /// The histories for a terminal of `width` columns, the first of many.
+    pub fn terminal(&self, width: usize) -> String {
+        let mut lines: Vec<String> = self.series.iter().take(SHOWN).flat_map(|series| of(series, width)).collect();
+        if let Some(more) = self.series.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+            lines.push(format!("and {more} more series: name one with METRIC, --case, --point; `--html FILE` has all"));
+        }
+        lines.join("\n").trim_end().to_owned()
+    }
+}
+
+fn of(series: &Series, width: usize) -> Vec<String> {
+    let mut lines = vec![format!("{} {} {}, {}", series.case, series.point, series.metric, words::unit(series))];
+    let values: Vec<f64> = series.runs.iter().map(|run| run.value).collect();
+    let marked: Vec<usize> = series.all_changes().iter().map(|change| change.index).collect();
+    lines.extend(chart(&values, &marked, width));
+    if let (Some(first), Some(last)) = (series.runs.first(), series.runs.last()) {
+        let runs = counted(series.runs.len() as u64, "run");
+        lines.push(format!("  {runs}: {} to {}", words::named(first), words::named(last)));
+    }
+    lines.extend(words::left_out(series).map(|text| format!("  {text}")));
+    lines.extend(series.all_changes().iter().map(|change| format!("  ^ {}", words::told(series, change))));
+    match &series.changes {
+        Ok(_) if marked.is_empty() => lines.push("  no change of level was found".to_owned()),
+        Ok(_) => {}
+        Err(why) => lines.push(format!("  not searched for changes: {why}")),
+    }
+    lines.push(String::new());
+    lines
+}
+
+/// The values as points of a terminal, the newest of them where there are more than columns; a `^` below each change.
+fn chart(values: &[f64], changes: &[usize], width: usize) -> Vec<String> {
+    let columns = width.saturating_sub(LABELS + 2).max(10);
+    let from = values.len().saturating_sub(columns);
+    let shown = values.get(from..).unwrap_or_default();
+    let (low, high) =
+        shown.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(*value), high.max(*value)));
+    let row =
+        |value: f64| if high > low { ((high - value) / (high - low) * (ROWS - 1) as f64).round() as usize } else { ROWS / 2 };
+    let mut lines: Vec<String> = (0..ROWS)
+        .map(|line| {
+            let label = match line {
+                0 => significant(high, Some((low, high))),
+                line if line == ROWS - 1 && high > low => significant(low, Some((low, high))),
+                _ => String::new(),
+            };
+            let points: String = shown.iter().map(|value| if row(*value) == line { '•' } else { ' ' }).collect();
+            format!("{label:>LABELS$} │{}", points.trim_end())
+        })
+        .collect();
+    let marks: String = (from..values.len()).map(|index| if changes.contains(&index) { '^' } else { ' ' }).collect();
+    if marks.contains('^') {
+        lines.push(format!("{:LABELS$}  {}", "", marks.trim_end()));
+    }
+    if from > 0 {
+        lines.push(format!("{:LABELS$}  the newest {} of {}", "", shown.len(), counted(values.len() as u64, "run")));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chart_marks_its_changes_and_shows_the_newest() {
+        let values: Vec<f64> = (0..12).map(|i| if i < 6 { 1.0 } else { 2.0 }).collect();
+        let lines = chart(&values, &[6], 40);
+        assert_eq!(lines.first().map(String::as_str), Some("         2.0 │      ••••••"));
+        assert_eq!(lines.get(ROWS - 1).map(String::as_str), Some("         1.0 │••••••"));
+        assert_eq!(lines.last().map(String::as_str), Some("                    ^"));
+        let many: Vec<f64> = (0..100).map(f64::from).collect();
+        let lines = chart(&many, &[0], 40);
+        assert!(lines.iter().all(|line| line.chars().count() <= 40 && !line.contains('^')), "what is not shown is not marked");
+        assert_eq!((lines.len(), lines.last().map(|line| line.trim())), (ROWS + 1, Some("the newest 26 of 100 runs")));
+        assert_eq!(chart(&[5.0, 5.0], &[], 40).len(), ROWS);
+    }
+}

@@ -1,0 +1,130 @@
+//! Histories in words, the same for every rendering.
+
+use std::cmp::Ordering;
+
+use assay_manifest::Better;
+
+use super::{Change, Run, Series};
+use crate::gate::short_commit;
+use crate::number::{Format, probability, significant};
+use crate::text::counted;
+
+/// The answer, in a few words: that the level moved and with which run, that it did not, or why nobody looked. Backticks mark names.
+pub(crate) fn sentence(series: &Series) -> String {
+    let runs = counted(series.runs.len() as u64, "run");
+    match (&series.news, &series.changes) {
+        (Some(news), _) => format!("{}, among the newest of {runs}", moved(series, news)),
+        (None, Ok(changes)) => match changes.as_slice() {
+            [] => format!("No change of level in {runs}"),
+            [only] => moved(series, only),
+            [earlier @ .., last] => format!("{}, the last of {} changes", moved(series, last), earlier.len() + 1),
+        },
+        (None, Err(why)) => format!("Not searched for changes: {why}"),
+    }
+}
+
+/// `Level moved up, +10.0 % [+9.8, +10.3], with run `run-15` (2026-11-05): worse`.
+fn moved(series: &Series, change: &Change) -> String {
+    let way = if change.after >= change.before { "up" } else { "down" };
+    let by = share(change).unwrap_or_else(|| {
+        format!("from {} to {} {}", significant(change.before, None), significant(change.after, None), series.unit)
+    });
+    let run = series.runs.get(change.index);
+    let with = run.map(|run| format!(", with run `{}`{}", run.id, in_brackets(date(run)))).unwrap_or_default();
+    let judged = judgement(series.better, change).map(|word| format!(": {word}")).unwrap_or_default();
+    let environment = surroundings(series, change).map(|what| format!(" (the {what} changed too)")).unwrap_or_default();
+    format!("Level moved {way}, {by}{with}{judged}{environment}")
+}
+
+/// A change in full, for places without a table.
+pub(crate) fn told(series: &Series, change: &Change) -> String {
+    let Some(run) = series.runs.get(change.index) else { return String::new() };
+    let commit = run.commit.as_deref().map(|commit| format!(", commit {}", short_commit(commit))).unwrap_or_default();
+    let (before, after) = (significant(change.before, None), significant(change.after, None));
+    let share = share(change).map(|share| format!(", {share}")).unwrap_or_default();
+    let judged = judgement(series.better, change).map(|word| format!(", {word}")).unwrap_or_default();
+    let environment = environment(series, change).map(|what| format!("; {what}")).unwrap_or_default();
+    let p = probability(change.p);
+    format!("from {}{commit}: {before} to {after} {}{share}{judged}, p {p}{environment}", named(run), series.unit)
+}
+
+/// The change with its interval: `+10.0 % [+9.8, +10.3]`. None where there is no ratio.
+pub(crate) fn share(change: &Change) -> Option<String> {
+    let (by, interval) = (by(change)?, interval(change));
+    Some(if interval.is_empty() { by } else { format!("{by} {interval}") })
+}
+
+/// The change without its interval: `+10.0 %`. None where there is no ratio.
+pub(crate) fn by(change: &Change) -> Option<String> {
+    let (whole, format) = percent(change)?;
+    Some(format!("{} %", format.signed(whole)))
+}
+
+/// The interval of a change, in percent: `[+9.8, +10.3]`; empty where there is none.
+pub(crate) fn interval(change: &Change) -> String {
+    let ends = percent(change).zip(change.interval);
+    ends.map(|((_, format), (low, high))| format!("[{}, {}]", format.signed(low * 100.0), format.signed(high * 100.0)))
+        .unwrap_or_default()
+}
+
+/// A change in percent, to as many digits as its interval supports.
+fn percent(change: &Change) -> Option<(f64, Format)> {
+    let whole = change.change? * 100.0;
+    // Without an interval nothing supports a third digit.
+    let ends = change.interval.map_or((0.0, whole), |(low, high)| (low * 100.0, high * 100.0));
+    Some((whole, Format::new(whole, Some(ends))))
+}
+
+/// Whether it is a change for the better; none where no direction is declared, and where the level is as it was.
+pub(crate) fn judgement(better: Option<Better>, change: &Change) -> Option<&'static str> {
+    let way = change.after.partial_cmp(&change.before)?;
+    let wanted = match better? {
+        Better::Lower => Ordering::Less,
+        Better::Higher => Ordering::Greater,
+    };
+    (way != Ordering::Equal).then_some(if way == wanted { "better" } else { "worse" })
+}
+
+/// What of the surroundings changed with it: then it may be no change of what is measured.
+pub(crate) fn environment(series: &Series, change: &Change) -> Option<String> {
+    surroundings(series, change).map(|what| format!("environment: the {what} changed with that run"))
+}
+
+fn surroundings(series: &Series, change: &Change) -> Option<String> {
+    series.runs.get(change.index).and_then(changed)
+}
+
+/// What of a run's surroundings is other than that of the run before: `hardware`, `software`, or `hardware and the software`.
+pub(crate) fn changed(run: &Run) -> Option<String> {
+    let what: Vec<_> = [("hardware", run.hardware_changed), ("software", run.software_changed)]
+        .into_iter()
+        .filter_map(|(what, changed)| changed.then_some(what))
+        .collect();
+    (!what.is_empty()).then(|| what.join(" and the "))
+}
+
+/// `run-15 (2026-11-05)`.
+pub(crate) fn named(run: &Run) -> String {
+    format!("{}{}", run.id, in_brackets(date(run)))
+}
+
+/// The day on which a run began, in UTC.
+pub(crate) fn date(run: &Run) -> Option<String> {
+    let text = run.started?.to_seconds();
+    Some(text.get(..10).unwrap_or(&text).to_owned())
+}
+
+fn in_brackets(text: Option<String>) -> String {
+    text.map(|text| format!(" ({text})")).unwrap_or_default()
+}
+
+/// `ms, lower is better`; the unit alone where no direction is declared.
+pub(crate) fn unit(series: &Series) -> String {
+    let better = series.better.map(|better| format!(", {better} is better")).unwrap_or_default();
+    format!("{}{better}", series.unit)
+}
+
+/// How many runs of other work are left out; none where there are none.
+pub(crate) fn left_out(series: &Series) -> Option<String> {
+    (series.other_work > 0).then(|| format!("{} of other work left out", counted(series.other_work, "run")))
+}
