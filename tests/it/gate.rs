@@ -1,6 +1,7 @@
 //! The gate: runs whose candidates are slower, the same, or too noisy to tell, judged as a pull request would be.
 //!
-//! What is measured is made up: each trial's numbers are a function of a count, so that no outcome depends on the speed of anything.
+//! What is measured is the reference endpoint in virtual time: every trial's numbers are a function of its seed, so that no outcome depends on
+//! the speed of anything.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,48 +10,50 @@ use std::sync::OnceLock;
 use serde_json::{Value, json};
 
 use crate::stand_in::{Identity, StandIn};
-use crate::support::{Fixture, Ran, files_under, script, write_file};
+use crate::support::{Fixture, Ran, binary, files_under, script, write_file};
 
-/// Draws two numbers of -1000 to 1000 from a count, and reports a median and a tail of 1,000 and 4,000 ms, changed and stirred as the
-/// variant says, in thousandths.
+/// Every trial of a side has the next seed, in every run.
 const SCRIPT: &str = r#"n=$(cat "$COUNT" 2>/dev/null || echo 0)
 n=$((n + 1))
 echo "$n" > "$COUNT"
-draw() { echo $((((n * 7919 + SEED * 104729 + $1 * 31) * 1103515245 + 12345) % 2147483648 / 65536 % 2001 - 1000)); }
-value() { v=$(($1 * (1000 + $2))); echo $((v + v / 1000 * NOISE / 1000 * $(draw "$1"))); }
-echo "{\"name\": \"answer\", \"component\": \"fixture\", \"@parameters\": {}, \"@result\": {\"p50_us\": $(value 1000 "$SLOW"), \"p99_us\": $(value 4000 "$SLOW99")}}""#;
+exec "$SIMULATOR" predict --ttft-ms 50 --ttft-jitter-ms 10 --ttft-jitter-sigma 0.3 --itl-ms 10 --itl-jitter-ms 1 --users 8 \
+    --requests "$REQUESTS" --osl 4 --seed-from "$SEED.$n" $SLOWNESS"#;
 
-const METRICS: &str = "    - {path: p50_us, unit: us, better: lower}
-    - {path: p99_us, unit: us, better: lower}";
+const METRICS: &str = "    - {path: ttft_ms_p50, unit: ms, better: lower}
+    - {path: ttft_ms_p99, unit: ms, better: lower}";
 
-/// What is planted in the candidate.
+/// What is planted: how slow the candidate is, and who else is on the machine of both.
 struct Planted {
-    slow: u32,
-    slow_p99: u32,
-    noise: u32,
+    candidate: &'static str,
+    both: &'static str,
 }
 
+/// Slower as a whole, slower in its tail, and beside somebody who comes and goes.
 const RUNS: [(&str, Planted); 4] = [
-    ("same", Planted { slow: 0, slow_p99: 0, noise: 10 }),
-    ("slow", Planted { slow: 100, slow_p99: 100, noise: 10 }),
-    ("tail", Planted { slow: 0, slow_p99: 100, noise: 10 }),
-    ("noisy", Planted { slow: 0, slow_p99: 0, noise: 400 }),
+    ("same", Planted { candidate: "", both: "" }),
+    ("slow", Planted { candidate: "--slow-factor 1.1", both: "" }),
+    ("tail", Planted { candidate: "--slow-factor 1.4 --slow-share 0.03", both: "" }),
+    ("noisy", Planted { candidate: "", both: "--cotenant-factor 1.8 --cotenant-episode-ms 600000" }),
 ];
 
-fn pipeline(fixture: &Fixture, name: &str, planted: &Planted, budget: u32) -> String {
-    let Planted { slow, slow_p99, noise } = planted;
-    let count = |side: &str| fixture.root().join(format!("{name}.{side}")).display().to_string();
+fn pipeline(fixture: &Fixture, pipeline: &str, planted: &Planted, budget: u32) -> String {
+    let Planted { candidate, both } = planted;
+    let simulator = binary("assay-simulator").display().to_string();
+    let side = |name: &str, slowness: &str| {
+        let count = fixture.root().join(format!("{pipeline}.{name}")).display().to_string();
+        format!("{{COUNT: {count}, SEED: {name}, SIMULATOR: {simulator}, REQUESTS: '1000', SLOWNESS: '{slowness} {both}'}}")
+    };
     format!(
         "apiVersion: assay.dev/v1alpha1
 kind: Pipeline
-metadata: {{name: {name}}}
+metadata: {{name: {pipeline}}}
 spec:
   intent: exploratory
   workloads: [answer]
   targets: [{{name: local, kind: host}}]
   variants:
-    - {{name: before, env: {{COUNT: {}, SEED: '1', SLOW: '0', SLOW99: '0', NOISE: '{noise}'}}}}
-    - {{name: after, env: {{COUNT: {}, SEED: '2', SLOW: '{slow}', SLOW99: '{slow_p99}', NOISE: '{noise}'}}}}
+    - {{name: before, env: {}}}
+    - {{name: after, env: {}}}
   placement: alternate
   comparison:
     baseline: {{target: local, variant: before}}
@@ -60,8 +63,8 @@ spec:
   gates:
     - {{name: latency, budget_pct: {budget}, looks: [0.5, 0.5]}}
 ",
-        count("before"),
-        count("after")
+        side("before", ""),
+        side("after", candidate)
     )
 }
 
@@ -72,7 +75,7 @@ kind: Acknowledgement
 metadata: {{name: slower-{pull}}}
 spec:
   case: answer.local.after
-  metric: p50_us
+  metric: ttft_ms_p50
   accepts_pct: 12
   pull_request: {pull}
   reason: the new allocator is safer
@@ -108,8 +111,10 @@ fn judged() -> &'static Fixture {
         let sides = sides.replace("    - {name: before,", "    - {name: before2,");
         branch("other-sides", &[("pipelines/slow.yaml", sides)]);
         let workload = fs::read_to_string(fixture.repo().join("workloads/answer/workload.yaml")).expect("a workload");
-        let less = workload
-            .replace("{path: p50_us, unit: us, better: lower}", "{path: p50_us, unit: us, better: lower, primary: false}");
+        let less = workload.replace(
+            "{path: ttft_ms_p50, unit: ms, better: lower}",
+            "{path: ttft_ms_p50, unit: ms, better: lower, primary: false}",
+        );
         branch("measures-less", &[("workloads/answer/workload.yaml", less)]);
         branch("lenient", &[("pipelines/tail.yaml", pipeline(&fixture, "tail", &RUNS[2].1, 50))]);
         for (name, _) in RUNS {
@@ -167,10 +172,10 @@ fn outcomes(verdict: &Value) -> Vec<(&str, &str)> {
 fn the_same_passes_and_a_tenth_slower_blocks() {
     let fixture = judged();
     let same = verdict(fixture, "same", 1, "main", 0);
-    assert_eq!(outcomes(&same), [("p50_us", "unchanged"), ("p99_us", "unchanged")]);
+    assert_eq!(outcomes(&same), [("ttft_ms_p50", "unchanged"), ("ttft_ms_p99", "unchanged")]);
     let slow = verdict(fixture, "slow", 2, "main", 40);
     assert_eq!((&slow["outcome"], &slow["blocks"], &slow["unit"]), (&json!("regressed"), &json!(true), &json!("launch")));
-    assert_eq!(outcomes(&slow), [("p50_us", "regressed"), ("p99_us", "regressed")]);
+    assert_eq!(outcomes(&slow), [("ttft_ms_p50", "regressed"), ("ttft_ms_p99", "regressed")]);
     let ratio = slow["metrics"][0]["change"]["ratio"].as_f64().expect("a ratio");
     assert!((1.08..1.12).contains(&ratio), "{ratio}");
 }
@@ -180,7 +185,7 @@ fn the_same_passes_and_a_tenth_slower_blocks() {
 fn a_slower_tail_is_told_as_the_tail_and_by_the_rules_of_the_target_branch() {
     let fixture = judged();
     let tail = verdict(fixture, "tail", 3, "main", 40);
-    assert_eq!(outcomes(&tail), [("p50_us", "unchanged"), ("p99_us", "regressed")]);
+    assert_eq!(outcomes(&tail), [("ttft_ms_p50", "unchanged"), ("ttft_ms_p99", "regressed")]);
     assert_eq!(tail["policy_changes"], json!([{"what": "budget_pct", "baseline": "5", "candidate": "50"}]));
     let lenient = verdict(fixture, "tail", 4, "lenient", 0);
     assert_eq!(lenient["policy_changes"], json!([]));
@@ -190,7 +195,7 @@ fn a_slower_tail_is_told_as_the_tail_and_by_the_rules_of_the_target_branch() {
 fn what_cannot_be_told_is_inconclusive_and_says_what_it_takes() {
     let fixture = judged();
     let noisy = verdict(fixture, "noisy", 5, "main", 41);
-    assert_eq!(outcomes(&noisy), [("p50_us", "inconclusive"), ("p99_us", "inconclusive")]);
+    assert_eq!(outcomes(&noisy), [("ttft_ms_p50", "inconclusive"), ("ttft_ms_p99", "inconclusive")]);
     assert_eq!(noisy["metrics"][0]["reason"]["code"], "underpowered");
     assert_eq!(noisy["blocks"], false);
 }
@@ -361,11 +366,11 @@ fn runs_are_compared_and_followed_without_deciding_anything() {
     let fixture = judged();
     let compared = fixture.assay(&["compare", "same", "slow", "--json"]).success().json();
     let metrics = compared["metrics"].as_array().expect("metrics");
-    let slower = metrics.iter().find(|metric| metric["case"] == "answer.local.after" && metric["metric"] == "p50_us");
+    let slower = metrics.iter().find(|metric| metric["case"] == "answer.local.after" && metric["metric"] == "ttft_ms_p50");
     let ratio = slower.and_then(|metric| metric["ratio"].as_f64()).expect("a ratio");
     assert!((1.08..1.12).contains(&ratio), "{ratio}");
     fixture.assay(&["compare", "same", "absent"]).refuses(2, "no_such_run");
-    let history = fixture.assay(&["history", "p99_us", "--case", "answer.local.after", "--json"]).success().json();
+    let history = fixture.assay(&["history", "ttft_ms_p99", "--case", "answer.local.after", "--json"]).success().json();
     let runs = history[0]["runs"].as_array().expect("runs");
     assert!(runs.len() >= 4 && history.as_array().map(Vec::len) == Some(1), "{history}");
     fixture.assay(&["history", "p99_u's"]).refuses(2, "no_history");
@@ -374,7 +379,7 @@ fn runs_are_compared_and_followed_without_deciding_anything() {
     let page = fs::read_to_string(page).expect("a page");
     let command = page.split("assay trace ").nth(1).and_then(|rest| rest.split(['<', ' ']).next()).expect("a way back");
     fixture.assay(&["trace", command]).success();
-    assert!(shown.stdout.contains("answer.local.before default p50_us, us, lower is better"), "{}", shown.stdout);
+    assert!(shown.stdout.contains("answer.local.before default ttft_ms_p50, ms, lower is better"), "{}", shown.stdout);
 }
 
 /// A run alone, against those of the same case before it.
@@ -396,7 +401,7 @@ fn history_tells_and_never_blocks() {
     let (after, before) = (of("answer.local.after"), of("answer.local.before"));
     assert_eq!((&after["is_worse"], &after["runs"], &before["is_worse"]), (&json!(true), &json!(5), &json!(false)));
     let shown = against("night-6", &[]).exits(41);
-    assert!(shown.stdout.starts_with("worse than history p50_us of answer.local.after at default"), "{}", shown.stdout);
+    assert!(shown.stdout.starts_with("worse than history ttft_ms_p50 of answer.local.after at default"), "{}", shown.stdout);
     assert!(shown.stderr.contains("To decide, measure both in one run"), "{}", shown.stderr);
     assert!(!fixture.store().join("gates").exists(), "nothing was decided");
 }

@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{
-    Better, Case, Comparison, Difference, Environment, ExecutionPart, Fact, Host, InputRef, Isolation, MetricSummary, PairUnit,
-    Placement, Plan, PointId, PointSummary, RunId, Side, Source, Summary, TargetKind, TrialId, TrialPair,
+    Better, Case, Comparison, Difference, Digest, Environment, ExecutionPart, Fact, Host, InputRef, Isolation, MetricSummary,
+    PairUnit, Placement, Plan, PointId, PointSummary, RunId, Side, Source, Summary, TargetKind, TrialId, TrialPair,
 };
+
+use crate::learning::Taught;
 
 /// One run, as far as a gate reads it. Whoever makes one has verified its chain.
 #[derive(Clone, Debug)]
@@ -41,6 +43,20 @@ pub(crate) struct Compared<'a> {
     pub(crate) pairs: Vec<TrialPair>,
     /// Pairs that were planned.
     pub(crate) planned: u32,
+    /// The digest of the work.
+    pub(crate) work: Digest,
+}
+
+impl Compared<'_> {
+    /// What a history knows it by.
+    pub(crate) fn taught(&self) -> Taught {
+        Taught {
+            workload: self.case.workload.clone(),
+            work: self.work,
+            point: self.point.clone(),
+            metric: self.metric.metric.clone(),
+        }
+    }
 }
 
 /// Every metric that both sides report and of which it is declared which way is better, in the plan's order, with its pairs of one run.
@@ -56,7 +72,8 @@ pub(crate) fn compared<'a>(run: &Run<'a>, number: u32, comparison: &Comparison) 
                 let beside = candidate.metrics.iter().find(|beside| beside.metric == metric.metric);
                 let Some(better) = metric.better else { continue };
                 let pairs = pairs(number, metric, beside, &indexes);
-                all.push(Compared { case, point: &point.point_id, metric, better, pairs, planned: run.plan.trial_policy.count });
+                let (planned, work) = (run.plan.trial_policy.count, baseline.workload_spec_digest);
+                all.push(Compared { case, point: &point.point_id, metric, better, pairs, planned, work });
             }
         }
     }
@@ -92,9 +109,13 @@ fn pairs(
 /// for it, or where each trial is a process by itself.
 pub(crate) fn unit(plan: &Plan, comparison: &Comparison) -> PairUnit {
     let kind = |side: &Side| plan.target(&side.target).map(|target| target.kind);
-    let kinds = [kind(&comparison.baseline), kind(&comparison.candidate)];
+    pair_unit(plan.placement, plan.isolation, [kind(&comparison.baseline), kind(&comparison.candidate)])
+}
+
+/// The same before there is a plan: by the kinds of both sides' targets.
+pub fn pair_unit(placement: Placement, isolation: Isolation, kinds: [Option<TargetKind>; 2]) -> PairUnit {
     let all = |wanted: &[TargetKind]| kinds.iter().all(|kind| kind.is_some_and(|kind| wanted.contains(&kind)));
-    let launches = plan.placement == Placement::Alternate || plan.isolation == Isolation::RestartTarget;
+    let launches = placement == Placement::Alternate || isolation == Isolation::RestartTarget;
     let launched = [TargetKind::Process, TargetKind::Simulator, TargetKind::Objects];
     if all(&[TargetKind::Host]) || (launches && all(&launched)) { PairUnit::Launch } else { PairUnit::Pair }
 }

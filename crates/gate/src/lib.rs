@@ -1,17 +1,19 @@
 //! Gates: whether a candidate got worse, with known error rates.
 //!
 //! Everything here is pure: a verdict is a function of what it names, so whoever has that can make it again, to the byte.
-//! [`rule`] holds the statistics of one family of metrics, [`sizing`] how many pairs it takes, [`evidence`] what a run's signed manifests
+//! [`rule`] holds the statistics of one family of metrics, [`sizing`] how many pairs it takes, [`learning`] what earlier runs teach, [`evidence`] what a run's signed manifests
 //! say of both sides, `checks` what one run can break by itself, [`history`] how a run lies to those before it, and [`verdict`] puts them together.
 
 mod checks;
 mod curves;
 pub mod evidence;
 pub mod history;
+pub mod learning;
 pub mod rule;
 pub mod sizing;
 pub mod verdict;
 
-pub use evidence::{Run, differences};
+pub use evidence::{Run, differences, pair_unit};
+pub use learning::{History, Taught, learn};
 pub use sizing::{CannotDecide, Design, Size, design, size};
-pub use verdict::{CONTRACT, History, Question, Refusal, judge};
+pub use verdict::{CONTRACT, Question, Refusal, judge};

@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 
 use assay_manifest::{
-    Acknowledgement, Artifact, Better, CaseId, Change, Check, Comparison, Difference, Digest, GatePolicy, Instant, JudgedRun,
-    MetricVerdict, Name, NoiseFloor, OriginKind, Outcome, PointId, Reason, Sequence, TrialPair, Verdict,
+    Acknowledgement, Artifact, Better, CaseId, Change, Check, Comparison, Difference, GatePolicy, Instant, JudgedRun,
+    MetricVerdict, Name, NoiseFloor, OriginKind, Outcome, Reason, Sequence, TrialPair, Verdict,
 };
 use assay_stats::{Alternative, Curve, Limits, Samples, mann_whitney};
 
 use crate::checks::{checks, definitions};
 use crate::curves::Curves;
 use crate::evidence::{Compared, Run, compared, confounded, differences, unit};
-use crate::rule::{BOUND_ALPHA, Effect, Judged, Learned, Rules, Series, Why, judge_by, share};
+use crate::learning::History;
+use crate::rule::{BOUND_ALPHA, Effect, Judged, Rules, Series, Why, judge_by, share};
 
 /// The version of the method. A verdict is replayed by the same version only.
 pub const CONTRACT: &str = "assay-gate/1";
@@ -42,15 +43,6 @@ pub struct Question<'a> {
     pub definition_changes: Vec<Difference>,
     /// The files that rules and acknowledgements were read from.
     pub files: Vec<Artifact>,
-}
-
-/// What earlier runs teach about noise.
-#[derive(Clone, Debug)]
-pub struct History {
-    /// The digest of the file that says so.
-    pub digest: Digest,
-    /// By workload, point and metric.
-    pub metrics: BTreeMap<(Name, PointId, String), Learned>,
 }
 
 /// Why there is nothing to judge.
@@ -206,11 +198,10 @@ fn gathered<'a>(runs: &[Run<'a>], comparison: &Comparison) -> Vec<Compared<'a>> 
 }
 
 fn series(compared: &Compared<'_>, question: &Question<'_>) -> Series {
-    let key = || (compared.case.workload.clone(), compared.point.clone(), compared.metric.metric.clone());
     Series {
         better: compared.better,
         pairs: compared.pairs.iter().map(|pair| [pair.baseline, pair.candidate]).collect(),
-        learned: question.learned.as_ref().and_then(|history| history.metrics.get(&key()).copied()),
+        learned: question.learned.as_ref().and_then(|history| history.metrics.get(&compared.taught()).copied()),
     }
 }
 

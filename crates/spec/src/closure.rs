@@ -4,13 +4,15 @@
 
 use std::collections::BTreeMap;
 
-use assay_manifest::{Digest, Name};
+use assay_manifest::{Case, Digest, Name};
 
-use crate::expand::unknown_workload;
+use crate::expand::{expand, unknown_workload};
 use crate::format::normal_path;
 use crate::freeze::Pins;
+use crate::noise::Noise;
 use crate::pipeline::Pipeline;
 use crate::problem::{Problem, quote};
+use crate::sizing::{GateSize, gate_sizes};
 use crate::workload::Workload;
 
 /// The most files of one closure: every workload at its own limit would be more than anyone reviews.
@@ -24,12 +26,14 @@ pub const MAX_CLOSURE_BYTES: usize = 256 << 20;
 #[derive(Clone, Debug)]
 pub struct Closure {
     /// The files in the order in which they are named, each once: the pipeline, then each workload with its script, its files
-    /// and its README, then the queries and the objects of targets.
+    /// and its README, then the queries, the objects of targets, and what was learned of noise.
     pub files: Vec<ClosureFile>,
     /// The pipeline.
     pub pipeline: Pipeline,
     /// Its workloads, in its order.
     pub workloads: Vec<Workload>,
+    /// What was learned of the noise of its comparison, where it has gates and there is such a file.
+    pub noise: Option<Noise>,
 }
 
 /// A file of a closure.
@@ -73,11 +77,15 @@ pub fn closure<E>(path: &str, read: &mut ReadFile<'_, E>) -> Result<Closure, Clo
     let workloads = walk.workloads(&pipeline)?;
     walk.queries(&pipeline)?;
     walk.objects(&pipeline)?;
-    if walk.problems.is_empty() {
-        Ok(Closure { files: walk.files, pipeline, workloads })
-    } else {
-        Err(ClosureError::Problems(walk.problems))
+    let noise = walk.noise(&pipeline)?;
+    if !walk.problems.is_empty() {
+        return Err(ClosureError::Problems(walk.problems));
     }
+    let mut closure = Closure { files: walk.files, pipeline, workloads, noise };
+    if closure.pipeline.spec.trials.sized {
+        closure.pipeline.spec.trials.count = closure.pairs_needed().map_err(ClosureError::Problems)?;
+    }
+    Ok(closure)
 }
 
 impl Closure {
@@ -87,6 +95,43 @@ impl Closure {
         let inside = self.files.iter().filter_map(|file| Some((file.path.strip_prefix(&folder)?.to_owned(), file.digest)));
         Pins { contents: inside.collect(), images: BTreeMap::new() }
     }
+
+    /// What each gate needs, by what was learned. A workload with an image that is not pinned yet is work of which nothing is known.
+    pub fn gate_sizes(&self, cases: &[Case]) -> Vec<GateSize> {
+        let work_of = |workload: &Workload| {
+            let frozen = workload.freeze(&self.pins_of(workload)).ok()?;
+            frozen.unpinned.is_empty().then_some(frozen.digest)
+        };
+        gate_sizes(&self.pipeline, &self.workloads, cases, self.noise.as_ref(), &work_of)
+    }
+
+    /// The pairs that the hungriest gate needs.
+    fn pairs_needed(&self) -> Result<u32, Vec<Problem>> {
+        let cases = expand(&self.pipeline, &self.workloads)?;
+        let sizes = self.gate_sizes(&cases);
+        let refused = |message: String, hint: &str| {
+            vec![self.pipeline.places.problem("spec.trials.count", message).with_hint(hint.to_owned())]
+        };
+        let learn =
+            format!("learn it from earlier runs: `assay noise {}`; until then write a number", self.pipeline.places.file());
+        if sizes.is_empty() {
+            return Err(refused("nothing is gated, so nothing says how many trials it takes".to_owned(), "write a number"));
+        }
+        let mut most = 1;
+        for size in &sizes {
+            let needed = match &size.size {
+                _ if !size.is_taught() => Err(format!("nothing was learned of the noise of what gate `{}` judges", size.gate)),
+                Err(why) => Err(format!("gate `{}` cannot decide: {}: {why}", size.gate, metric_of(size, why.metric()))),
+                Ok(sized) => Ok(sized.pairs),
+            };
+            most = most.max(needed.map_err(|message| refused(message, &learn))?);
+        }
+        Ok(u32::try_from(most).unwrap_or(u32::MAX))
+    }
+}
+
+fn metric_of(size: &GateSize, place: usize) -> &str {
+    size.metrics.get(place).map_or("a metric", String::as_str)
 }
 
 struct Walk<'r, E> {
@@ -157,6 +202,16 @@ impl<E> Walk<'_, E> {
             self.file(path, missing)?;
         }
         Ok(())
+    }
+
+    /// What was learned of the noise of a gated comparison.
+    fn noise(&mut self, pipeline: &Pipeline) -> Result<Option<Noise>, ClosureError<E>> {
+        if pipeline.spec.gates.is_empty() {
+            return Ok(None);
+        }
+        let path = Noise::path_of(&pipeline.name);
+        let Some(bytes) = self.optional_file(&path)? else { return Ok(None) };
+        Ok(Noise::parse(&path, &bytes).map_err(|problems| self.problems.extend(problems)).ok())
     }
 
     /// Objects that do not read are found before anything runs; what they may be is for provision, which knows the cluster.

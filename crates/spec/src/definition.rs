@@ -7,9 +7,10 @@ use crate::acknowledgement::Acknowledgement;
 use crate::check::check;
 use crate::checked::Checked;
 use crate::field::Table;
+use crate::noise::Noise;
 use crate::pipeline::Pipeline;
 use crate::problem::{Problem, Problems, Source, Span, did_you_mean, quote};
-use crate::tables::{ACKNOWLEDGEMENT, API_VERSION, PIPELINE, TRUST_POLICY, WORKLOAD};
+use crate::tables::{ACKNOWLEDGEMENT, API_VERSION, NOISE, PIPELINE, TRUST_POLICY, WORKLOAD};
 use crate::trust::TrustPolicy;
 use crate::workload::Workload;
 use crate::yaml::{Node, Value, parse};
@@ -25,11 +26,13 @@ pub enum DefinitionKind {
     TrustPolicy,
     /// A change for the worse that is accepted.
     Acknowledgement,
+    /// What was learned about noise.
+    Noise,
 }
 
 impl DefinitionKind {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Pipeline, Self::Workload, Self::TrustPolicy, Self::Acknowledgement];
+    pub const ALL: [Self; 5] = [Self::Pipeline, Self::Workload, Self::TrustPolicy, Self::Acknowledgement, Self::Noise];
 
     /// The word in a file's `kind`.
     pub fn as_str(self) -> &'static str {
@@ -42,6 +45,7 @@ impl DefinitionKind {
             Self::Workload => &WORKLOAD,
             Self::TrustPolicy => &TRUST_POLICY,
             Self::Acknowledgement => &ACKNOWLEDGEMENT,
+            Self::Noise => &NOISE,
         }
     }
 }
@@ -75,6 +79,8 @@ pub enum Definition {
     TrustPolicy(Box<TrustPolicy>),
     /// An acknowledgement.
     Acknowledgement(Box<Acknowledgement>),
+    /// What was learned about noise.
+    Noise(Box<Noise>),
 }
 
 impl Definition {
@@ -91,6 +97,7 @@ impl Definition {
             DefinitionKind::Acknowledgement => {
                 read::<Acknowledgement>(&node, problems).map(|accepted| Self::Acknowledgement(Box::new(accepted)))
             }
+            DefinitionKind::Noise => read::<Noise>(&node, problems).map(|noise| Self::Noise(Box::new(noise))),
         }
     }
 }

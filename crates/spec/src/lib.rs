@@ -1,4 +1,4 @@
-//! The definitions that people write as YAML: pipelines, workloads, trust policies and acknowledgements. Parse, check,
+//! The definitions that people write as YAML: pipelines, workloads, trust policies, acknowledgements and noise. Parse, check,
 //! expand.
 //!
 //! A file goes one way: text becomes a tree whose every key and value knows its place (`yaml`); a field table checks the tree,
@@ -17,6 +17,7 @@ mod field;
 mod format;
 mod freeze;
 mod lengths;
+mod noise;
 mod objects;
 mod pipeline;
 mod pod;
@@ -24,6 +25,7 @@ mod problem;
 mod reference;
 mod schema;
 mod secret;
+mod sizing;
 mod tables;
 mod trust;
 mod validate;
@@ -40,6 +42,7 @@ pub use definition::{Definition, DefinitionKind};
 pub use expand::{MAX_CASES, MAX_POINTS, MAX_TRIALS, expand};
 pub use freeze::{FreezeError, Frozen, MutableParts, Pins, derived_seed};
 pub use lengths::{MAX_TOKENS, Scenario, ScenarioError};
+pub use noise::{MetricNoise, NOISE, Noise, NoiseRun};
 pub use objects::{MAX_OBJECT_BYTES, objects};
 pub use pipeline::{
     Baseline, ControlAsk, Gate, MIN_TRIALS, Pipeline, PipelineSpec, Publish, Ready, SIMULATOR_PROFILES, Schedule, SecretRef,
@@ -50,6 +53,7 @@ pub use problem::{Excerpt, MAX_PROBLEMS, Problem, render};
 pub use reference::reference;
 pub use schema::schema;
 pub use secret::looks_secret;
+pub use sizing::{GateSize, MAX_SIZED, gate_sizes};
 pub use tables::API_VERSION;
 pub use trust::{Signer, TrustPolicy};
 pub use validate::validate;

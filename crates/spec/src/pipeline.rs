@@ -163,6 +163,9 @@ pub struct Variant {
 pub struct Trials {
     /// Trials of each point.
     pub count: u32,
+    /// Whether `count` is as many as the gates need by what was learned of the noise. A pipeline by itself has the most that there may be;
+    /// its [`closure`](crate::closure()) knows how many.
+    pub sized: bool,
     /// How many invalid attempts of one trial may be repeated.
     pub retry_budget: u32,
     /// The declared seed of the order, 64 hexadecimal digits; without it, one derives from the workloads' digests.
@@ -563,8 +566,10 @@ impl Read for Variant {
 
 impl Read for Trials {
     fn read(trials: &Checked) -> Option<Self> {
+        let count: Option<u32> = trials.member("count").and_then(u32::read);
         Some(Self {
-            count: trials.get("count")?,
+            count: count.unwrap_or(crate::sizing::MAX_SIZED),
+            sized: count.is_none(),
             retry_budget: trials.get("retry_budget")?,
             order_seed: trials.get("order_seed")?,
         })

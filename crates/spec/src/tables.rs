@@ -1,4 +1,4 @@
-//! The field tables: what a Pipeline, a Workload, a TrustPolicy and an Acknowledgement are made of.
+//! The field tables: what a Pipeline, a Workload, a TrustPolicy, an Acknowledgement and a Noise are made of.
 //!
 //! This is the one place that says so. A field is added here, read in the reader of its kind, and is then checked, documented,
 //! suggested and in the JSON Schema. A default never changes within an apiVersion, because it is left out of digests.
@@ -518,7 +518,12 @@ static TRIALS: Table = Table {
     doc: "How often each point is measured. At least 3 times, unless the intent is exploratory.",
     by: None,
     fields: &[
-        default("count", &Type::Integer { min: 1, max: 1000 }, "5", "Trials of each point."),
+        default(
+            "count",
+            &Type::IntegerOr { word: "sized", min: 1, max: 1000 },
+            "5",
+            "Trials of each point. `sized`: as many as the gates need by what `pipelines/noise/<pipeline>.yaml` has learned, at most 60.",
+        ),
         default(
             "retry_budget",
             &Type::Integer { min: 0, max: 100 },
@@ -887,6 +892,77 @@ static RANGE: Table = Table {
     rules: &[],
 };
 
+/// A noise file.
+pub(crate) static NOISE: Table = Table {
+    name: "Noise",
+    doc: "What earlier runs of a comparison taught about its noise, at `pipelines/noise/<pipeline>.yaml` of the branch that is merged into. \
+          `assay noise` writes it. Gates judge by it, and `assay plan` sizes comparisons by it.",
+    by: None,
+    fields: &[
+        required("apiVersion", &Type::Choice(&VERSION_CHOICE), "The version of the format."),
+        required("kind", &Type::Choice(&[choice("Noise", "What was learned about noise.")]), "What the file defines."),
+        required("metadata", &Type::Object(&METADATA), "What it is called, which is the pipeline's name, and whose it is."),
+        required("spec", &Type::Object(&LEARNED), "What was learned."),
+    ],
+    rules: &[],
+};
+static LEARNED: Table = Table {
+    name: "learned",
+    doc: "What was learned, and from what.",
+    by: None,
+    fields: &[
+        required(
+            "learned_from",
+            &Type::List { item: &Type::Object(&NOISE_RUN), min: 1, max: MAX_LIST, unique: Unique::Field("run") },
+            "The runs that taught it.",
+        ),
+        required(
+            "metrics",
+            &Type::List { item: &Type::Object(&METRIC_NOISE), min: 1, max: MAX_LEARNED, unique: Unique::No },
+            "What was learned, of each metric at each point. Of what is not listed nothing is known.",
+        ),
+    ],
+    rules: &[],
+};
+/// Metrics at points that a noise file may list.
+const MAX_LEARNED: usize = 20_000;
+static NOISE_RUN: Table = Table {
+    name: "noise run",
+    doc: "A run that taught.",
+    by: None,
+    fields: &[
+        required("run", &Type::Text(&RUN_ID), "Its name."),
+        required("summary", &Type::Text(&SHA256), "The digest of its Summary."),
+    ],
+    rules: &[],
+};
+static NOISE_SPREAD: Type = Type::Number { min: 0.0, above_min: false, max: 100.0 };
+static METRIC_NOISE: Table = Table {
+    name: "metric noise",
+    doc: "What was learned of a metric at a point. Spreads are standard deviations of logarithms of ratios: 0.02 is about 2 %.",
+    by: None,
+    fields: &[
+        required("workload", &NAME_TYPE, "The workload."),
+        required("work", &Type::Text(&SHA256), "Its `workload_spec_digest`. Of other work nothing was learned."),
+        required("point", &NAME_TYPE, "The point."),
+        required("metric", &METRIC_TYPE, "The metric."),
+        required("pair", &NOISE_SPREAD, "The spread of one pair's difference, candidate over baseline."),
+        required(
+            "freedom",
+            &Type::Number { min: 0.0, above_min: true, max: 1e9 },
+            "How many independent normal differences tell as much about that spread.",
+        ),
+        required(
+            "worth",
+            &Type::Number { min: 0.0, above_min: true, max: 1.0 },
+            "What one difference tells beside a normal one: less where tails are heavy.",
+        ),
+        required("launch", &NOISE_SPREAD, "The spread of a launch, beyond what its trials explain."),
+        required("launches", &Type::Integer { min: 1, max: 1_000_000 }, "The launches of either side that it was seen in."),
+    ],
+    rules: &[],
+};
+
 /// Every table, for the tests that hold them to their word.
 #[cfg(test)]
 pub(crate) fn all_tables() -> Vec<&'static Table> {
@@ -906,7 +982,7 @@ pub(crate) fn all_tables() -> Vec<&'static Table> {
         }
     }
     let mut found = Vec::new();
-    for table in [&WORKLOAD, &PIPELINE, &TRUST_POLICY, &ACKNOWLEDGEMENT] {
+    for table in [&WORKLOAD, &PIPELINE, &TRUST_POLICY, &ACKNOWLEDGEMENT, &NOISE] {
         found.push(table);
         table.fields.iter().for_each(|field| visit(field.kind, &mut found));
     }

@@ -19,7 +19,7 @@ pub fn validate<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec
                 problems.extend(twice(&workloads, &workload));
                 workloads.push(*workload);
             }
-            Ok(Definition::TrustPolicy(_) | Definition::Acknowledgement(_)) => {}
+            Ok(Definition::TrustPolicy(_) | Definition::Acknowledgement(_) | Definition::Noise(_)) => {}
             Err(found) => problems.extend(found),
         }
     }

@@ -18,6 +18,7 @@ mod init;
 mod keys;
 mod lay;
 mod logs;
+mod noise;
 mod on_kubernetes;
 mod opened;
 mod plan;
@@ -56,6 +57,8 @@ pub(crate) enum Command {
     Compare(compare::Compare),
     /// Show a metric from run to run, and where its level moved
     History(history::History),
+    /// Learn the noise of a comparison from its earlier runs, for gates and plans
+    Noise(noise::NoiseOf),
     /// Post results to a forge: a pull request's comment, a commit's check, an issue
     Forge(forge::Forge),
     /// Walk a number back to the raw samples, the workload and the commit it came from
@@ -120,6 +123,7 @@ impl Command {
             Self::Gate(command) => command.run(),
             Self::Compare(command) => command.run(),
             Self::History(command) => command.run(),
+            Self::Noise(command) => command.run(),
             Self::Forge(command) => command.run(),
             Self::Trace(command) => command.run(),
             Self::Query(command) => command.run(),

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use assay_gate::Design;
-use assay_gate::rule::Rules;
-use assay_manifest::{Case, PairUnit, PlannedTrial, Point};
+use assay_gate::{CannotDecide, Design};
+use assay_manifest::{Case, PlannedTrial, Point};
 use assay_process::{Cancel, Spawner};
 use assay_report::counted;
 use assay_runner::{SourceSpec, default_store, read_source};
 use assay_schedule::{OrderRules, order_digest, order_trials};
-use assay_spec::{Closure, Gate, Serving, Work, Workload, expand};
+use assay_spec::{Closure, GateSize, Serving, Work, Workload, expand};
 use assay_stage::{Exit, Failure};
 use assay_store::Store;
 use serde_json::json;
@@ -217,39 +216,36 @@ fn points_of(case: &Case, mark: &str) -> String {
 
 /// What each gate of a comparison can find with the planned pairs: whoever reads it knows before anything runs whether it can decide.
 fn gate_lines(closure: &Closure, cases: &[Case]) -> Vec<String> {
-    let spec = &closure.pipeline.spec;
-    let Some(comparison) = &spec.comparison else { return Vec::new() };
-    let baselines: Vec<&Case> = cases
-        .iter()
-        .filter(|case| case.target == comparison.baseline.target && case.variant == comparison.baseline.variant)
-        .collect();
-    let line = |gate: &Gate| {
-        let tests: usize = baselines.iter().map(|case| case.points.len() * judged_metrics(closure, case, gate)).sum();
-        let rules =
-            Rules { q: gate.q * gate.looks.first().unwrap_or(&1.0), budget: gate.budget_pct / 100.0, unit: PairUnit::Launch };
-        let found = match assay_gate::design(spec.trials.count as usize, tests, &rules) {
-            Design::NeverFires { fewest } => format!("can find nothing: {} are the fewest", counted(fewest as u64, "pair")),
-            Design::FindsUpTo { noise } => {
-                format!("find a change of {:.1} % where a pair's noise is at most {:.1} %", 2.0 * gate.budget_pct, noise * 100.0)
-            }
-        };
-        let (tests, pairs) = (counted(tests as u64, "metric"), counted(u64::from(spec.trials.count), "pair"));
-        format!("gate      {}: {tests}; {pairs} {found}", gate.name)
-    };
-    spec.gates.iter().map(line).collect()
+    let planned = closure.pipeline.spec.trials.count;
+    closure.gate_sizes(cases).iter().map(|sized| format!("gate      {}", gate_line(sized, planned))).collect()
 }
 
-/// How many metrics of each point of a case a gate judges.
-fn judged_metrics(closure: &Closure, case: &Case, gate: &Gate) -> usize {
-    let Some(workload) = closure.workloads.iter().find(|workload| workload.name == case.workload) else { return 0 };
-    let declared = || workload.spec.metrics.iter().filter(|metric| metric.primary).count();
-    match (&workload.spec.work, gate.metrics.len()) {
-        (_, named @ 1..) => named,
-        (Work::Serving(serving), 0) if workload.spec.metrics.is_empty() => {
-            assay_manifest::primary_by_default(!serving.slos.is_empty()).count()
+fn gate_line(sized: &GateSize, planned: u32) -> String {
+    let (tests, pairs) = (counted(sized.metrics.len() as u64, "metric"), counted(u64::from(planned), "pair"));
+    let named = |place: usize| sized.metrics.get(place).map_or("a metric", String::as_str);
+    let effect = 200.0 * sized.rules.budget;
+    let needed = match &sized.size {
+        Err(why @ CannotDecide::LaunchesUnknown { .. }) => format!("cannot decide: {why}"),
+        // Without a history, what the design finds at which noise is all that can be said.
+        _ if !sized.is_taught() => match assay_gate::design(planned as usize, sized.metrics.len(), &sized.rules) {
+            Design::NeverFires { fewest } => format!("can find nothing: {} are the fewest", counted(fewest as u64, "pair")),
+            Design::FindsUpTo { noise } => {
+                format!("find a change of {effect:.1} % where a pair's noise is at most {:.1} %", noise * 100.0)
+            }
+        },
+        Err(why) => format!("cannot decide about {}: {why}", named(why.metric())),
+        Ok(size) if size.pairs > planned as usize => {
+            let widest = size.widest.map_or("a metric", named);
+            format!("are too few: by what earlier runs taught of {widest}, {} find a change of {effect:.1} %", size.pairs)
         }
-        _ => declared(),
-    }
+        Ok(size) => format!("suffice: by what earlier runs taught, {} find a change of {effect:.1} %", size.pairs),
+    };
+    let unknown = sized.size.as_ref().map_or(0, |size| size.unknown);
+    let unknown = match unknown {
+        some if some > 0 && sized.is_taught() => format!("; of {} nothing is known", counted(some as u64, "metric")),
+        _ => String::new(),
+    };
+    format!("{}: {tests}; {pairs} {needed}{unknown}", sized.gate)
 }
 
 /// The plan as a comment: what reviewers of definitions want to know. Names are the definitions', so they are plain; texts are escaped.

@@ -95,6 +95,26 @@ fn state(store: &Store, layout: &Layout) -> Result<String, Failure> {
     Ok("unfinished".to_owned())
 }
 
+/// The published runs of a pipeline, by the path that their Sources name, the latest last. What pointers say is believed: whoever reads a run
+/// verifies it.
+pub(crate) fn published_runs(store: &Store, pipeline: &str) -> Result<Vec<RunId>, Failure> {
+    let mut found = Vec::new();
+    for run_id in run_ids(store)? {
+        let layout = Layout::of(&run_id);
+        let is_of = |document| matches!(document, Some(Document::Source(source)) if source.body.pipeline == pipeline);
+        if !is_of(document(store, &layout.source())?) {
+            continue;
+        }
+        let pointers = store.list(&layout.stage(StageName::Publish))?;
+        let Some(pointer) = pointers.iter().find(|path| path.contains("/accepted/")) else { continue };
+        if let Some(Document::Publication(publication)) = document(store, pointer)? {
+            found.push((publication.body.published_at, run_id));
+        }
+    }
+    found.sort();
+    Ok(found.into_iter().map(|(_, run_id)| run_id).collect())
+}
+
 fn document(store: &Store, path: &str) -> Result<Option<Document>, Failure> {
     let Some(bytes) = store.read(path, Accepted::MAX_BYTES)? else { return Ok(None) };
     let bytes = store.get(&Accepted::parse(path, &bytes)?.manifest, MAX_MANIFEST_BYTES)?;

@@ -21,7 +21,7 @@ fn a_minimal_pipeline_has_its_defaults() {
     let spec = pipeline(PIPELINE).spec;
     assert_eq!(spec.intent, Intent::Exploratory);
     assert_eq!(spec.variants.iter().map(|variant| variant.name.as_str()).collect::<Vec<_>>(), ["default"]);
-    assert_eq!(spec.trials, Trials { count: 5, retry_budget: 2, order_seed: None });
+    assert_eq!(spec.trials, Trials { count: 5, sized: false, retry_budget: 2, order_seed: None });
     assert_eq!(spec.stages.iter().map(|stage| stage.role).collect::<Vec<_>>(), Role::STAGES);
     let minutes: Vec<_> = spec.stages.iter().map(|stage| stage.timeout.as_secs() / 60).collect();
     assert_eq!(minutes, [10, 30, 1440, 30, 30, 10]);

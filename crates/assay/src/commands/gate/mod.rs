@@ -1,6 +1,6 @@
 //! `assay gate`: whether a candidate got worse, decided with known error rates, signed, and repeatable to the byte.
 
-mod evidence;
+pub(crate) mod evidence;
 mod history;
 mod replay;
 mod rules;
@@ -44,7 +44,8 @@ pub(crate) struct Gate {
     /// with those before it, which never blocks
     #[arg(long, value_name = "REV|history", conflicts_with = "policy")]
     baseline: Option<String>,
-    /// Judge by the gates of this pipeline file, whatever any branch says; acknowledgements lie in `acks` beside it
+    /// Judge by the gates of this pipeline file, whatever any branch says; acknowledgements lie in `acks` beside it, and what was
+    /// learned of noise in `noise`
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
     /// The gate to judge by; every gate of the pipeline if left out
@@ -384,7 +385,7 @@ impl Asked<'_> {
             },
             acknowledgements,
             judged_on: Clock.now(),
-            learned: None,
+            learned: self.rules.history()?,
             policy_changes: policy_changes(self.rules, &self.gate, self.candidate)?,
             definition_changes: changes_of_definitions(self.rules, self.candidate)?,
             files: self.rules.files().map(rules::RuleFile::artifact).collect(),

@@ -113,7 +113,7 @@ fn decide_again(
         sequence: verdict.sequence.clone(),
         acknowledgements: rules.acknowledgements(&|path, _| applied(path))?,
         judged_on: verdict.judged_on,
-        learned: None,
+        learned: rules.history()?,
         policy_changes: policy_changes(&rules, &gate, candidate)?,
         definition_changes: changes_of_definitions(&rules, candidate)?,
         files: rules.files().map(RuleFile::artifact).collect(),
@@ -140,8 +140,13 @@ fn rules_of(verdict: &Verdict, blobs: &StoreBlobs) -> Result<Rules, Failure> {
     };
     let unnamed = |path: &str| Failure::verification("artifact_absent", format!("the verdict does not name `{path}`"));
     let acknowledgements = verdict.acknowledgements.iter().map(|known| file(&known.path)?.ok_or_else(|| unnamed(&known.path)));
+    let learned = verdict.files.iter().find(|file| Some(file.digest) == verdict.learned);
+    let learned = learned.and_then(|file| file.name.strip_prefix("rules/"));
     let is_rule = |path: &str| {
-        path == verdict.policy.path || path == TRUST || verdict.acknowledgements.iter().any(|known| known.path == path)
+        path == verdict.policy.path
+            || path == TRUST
+            || Some(path) == learned
+            || verdict.acknowledgements.iter().any(|known| known.path == path)
     };
     let others = verdict.files.iter().filter_map(|file| file.name.strip_prefix("rules/")).filter(|path| !is_rule(path));
     let definitions = others.map(|path| file(path)?.ok_or_else(|| unnamed(path)));
@@ -149,6 +154,7 @@ fn rules_of(verdict: &Verdict, blobs: &StoreBlobs) -> Result<Rules, Failure> {
         pipeline: file(&verdict.policy.path)?.ok_or_else(|| unnamed(&verdict.policy.path))?,
         acknowledgements: acknowledgements.collect::<Result<_, _>>()?,
         trust: file(TRUST)?,
+        noise: learned.map(file).transpose()?.flatten(),
         definitions: definitions.collect::<Result<_, _>>()?,
         commit: verdict.policy.commit.clone(),
     })

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use assay_gate::History;
 use assay_git::{Commit, Oid, Repository};
 use assay_manifest::{Acknowledgement, Artifact, Count, Difference, Digest, GatePolicy, Name};
 use assay_spec as spec;
@@ -48,6 +49,8 @@ pub(crate) struct Rules {
     pub(crate) acknowledgements: Vec<RuleFile>,
     /// The trust policy, where the repository has one.
     pub(crate) trust: Option<RuleFile>,
+    /// What was learned of the noise of the comparison, where there is such a file.
+    pub(crate) noise: Option<RuleFile>,
     /// What else decides what is measured, as the branch has it: workloads with their scripts and files, objects of targets; empty where only
     /// the pipeline is known.
     pub(crate) definitions: Vec<RuleFile>,
@@ -93,10 +96,12 @@ impl Branch {
         }
         check_count(acknowledgements.len())?;
         let definitions = self.definitions(pipeline)?;
+        let noise = self.file(&spec::Noise::path_of(&parsed(&found)?.name))?;
         Ok(Rules {
             pipeline: found,
             acknowledgements,
             trust: self.trust()?,
+            noise,
             definitions,
             commit: Some(self.commit.id.to_string()),
         })
@@ -137,7 +142,7 @@ pub(crate) struct About<'a> {
 }
 
 impl Rules {
-    /// Those of a plain file: acknowledgements lie in `acks` beside it.
+    /// Those of a plain file: acknowledgements lie in `acks` beside it, and what was learned of noise in `noise`.
     pub(crate) fn of_file(path: &Path) -> Result<Self, Failure> {
         let pipeline = RuleFile { path: plain_name(path), bytes: read_file(path)? };
         let folder = path.parent().unwrap_or(Path::new("")).join("acks");
@@ -145,17 +150,27 @@ impl Rules {
         for file in yaml_files(&folder)? {
             acknowledgements.push(RuleFile { path: format!("acks/{}", plain_name(&file)), bytes: read_file(&file)? });
         }
-        Ok(Self { pipeline, acknowledgements, trust: None, definitions: Vec::new(), commit: None })
+        let noise = format!("noise/{}.yaml", parsed(&pipeline)?.name);
+        let file = path.parent().unwrap_or(Path::new("")).join(&noise);
+        let noise = if file.exists() { Some(RuleFile { path: noise, bytes: read_file(&file)? }) } else { None };
+        Ok(Self { pipeline, acknowledgements, trust: None, noise, definitions: Vec::new(), commit: None })
     }
 
     /// Those that a run brought itself: whoever changes what is measured could change them too.
     pub(crate) fn of_run(pipeline: RuleFile) -> Self {
-        Self { pipeline, acknowledgements: Vec::new(), trust: None, definitions: Vec::new(), commit: None }
+        Self { pipeline, acknowledgements: Vec::new(), trust: None, noise: None, definitions: Vec::new(), commit: None }
     }
 
     /// Every file, as a verdict names them.
     pub(crate) fn files(&self) -> impl Iterator<Item = &RuleFile> {
-        [&self.pipeline].into_iter().chain(&self.acknowledgements).chain(&self.trust).chain(&self.definitions)
+        [&self.pipeline].into_iter().chain(&self.acknowledgements).chain(&self.trust).chain(&self.noise).chain(&self.definitions)
+    }
+
+    /// What was learned of noise, for whoever judges.
+    pub(crate) fn history(&self) -> Result<Option<History>, Failure> {
+        let Some(file) = &self.noise else { return Ok(None) };
+        let noise = spec::Noise::parse(&file.path, &file.bytes).map_err(|problems| Failure::invalid(&problems))?;
+        Ok(Some(noise.history(Digest::of(&file.bytes))))
     }
 
     /// The gates of the pipeline.
@@ -211,10 +226,12 @@ pub(crate) fn gates(pipeline: &RuleFile) -> Result<Vec<spec::Gate>, Failure> {
     Ok(parsed(pipeline)?.spec.gates)
 }
 
-/// Whether a file decides what is measured: readers' pages and published queries do not.
+/// Whether a file decides what is measured: readers' pages, published queries and what was learned of noise do not.
 fn is_measured(path: &str) -> bool {
     let path = Path::new(path);
-    path.extension().is_none_or(|extension| extension != "sql") && path.file_name().is_none_or(|name| name != "README.md")
+    !path.starts_with(spec::NOISE)
+        && path.extension().is_none_or(|extension| extension != "sql")
+        && path.file_name().is_none_or(|name| name != "README.md")
 }
 
 fn parsed(pipeline: &RuleFile) -> Result<spec::Pipeline, Failure> {
@@ -287,11 +304,15 @@ fn measured(spec: &spec::PipelineSpec) -> [(&'static str, String); 6] {
     [
         ("comparison", comparison),
         ("workloads", spec.workloads.iter().map(Name::as_str).collect::<Vec<_>>().join(", ")),
-        ("trials", format!("{} of each, {} may be repeated", spec.trials.count, spec.trials.retry_budget)),
+        ("trials", format!("{} of each, {} may be repeated", trials(&spec.trials), spec.trials.retry_budget)),
         ("placement", spec.placement.to_string()),
         ("isolation", spec.isolation.to_string()),
         ("shards", spec.shards.to_string()),
     ]
+}
+
+fn trials(trials: &spec::Trials) -> String {
+    if trials.sized { "as many as it takes".to_owned() } else { trials.count.to_string() }
 }
 
 /// How the candidate's own rules differ from those that it is judged by.

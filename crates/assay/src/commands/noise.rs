@@ -1,0 +1,157 @@
+//! `assay noise`: what earlier runs of a comparison teach about its noise, as a file that somebody reviews.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use assay_gate::rule::Learned;
+use assay_gate::{Taught, learn};
+use assay_manifest::{Digest, Name, RunId};
+use assay_report::{counted, percent};
+use assay_spec as spec;
+use assay_stage::{Exit, Failure};
+use assay_store::Store;
+
+use crate::commands::gate::evidence::Evidence;
+use crate::commands::opened::Where;
+use crate::commands::runs::published_runs;
+use crate::output;
+
+/// Runs that teach, unless somebody says otherwise.
+const NEWEST: usize = 30;
+/// Fewer runs say too little about launches.
+const FEWEST: usize = 5;
+
+/// Learns the noise of a pipeline's comparison from its earlier runs: how pairs differ, and how launches do.
+///
+/// What is learned goes into `pipelines/noise/<pipeline>.yaml` of the branch that is merged into, in a pull request of its own. Gates judge
+/// by it, `assay plan` sizes comparisons by it. Runs whose sides are alike (main against main, every night) teach most: a difference that is
+/// there counts as noise.
+#[derive(clap::Args)]
+pub(crate) struct NoiseOf {
+    /// The pipeline's file, from the repository's root, as its runs name it
+    #[arg(value_name = "PIPELINE")]
+    pipeline: String,
+    /// How many runs teach: the newest that were published
+    #[arg(long, value_name = "N", default_value_t = NEWEST, value_parser = newest)]
+    newest: usize,
+    /// Only these runs
+    #[arg(long = "run", value_name = "RUN")]
+    runs: Vec<RunId>,
+    /// Write it there; printed if left out
+    #[arg(long, value_name = "FILE")]
+    to: Option<PathBuf>,
+    /// Learn from runs whose signers nobody knows
+    #[arg(long)]
+    unestablished: bool,
+    #[command(flatten)]
+    place: Where,
+}
+
+fn newest(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| (FEWEST..=200).contains(count));
+    count.ok_or_else(|| format!("a number from {FEWEST} to 200 is needed"))
+}
+
+impl NoiseOf {
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        let mut evidence = Vec::new();
+        for run in self.teachers()? {
+            evidence.push(Evidence::open(&self.place, run.as_str(), self.unestablished)?);
+        }
+        let runs = evidence.iter().map(Evidence::as_run).collect::<Result<Vec<_>, _>>()?;
+        if runs.len() < FEWEST {
+            let found = counted(runs.len() as u64, "run");
+            return Err(Failure::usage(
+                "too_few_runs",
+                format!("the store has {found} of `{}`, and {FEWEST} are needed", self.pipeline),
+            )
+            .hint("schedule the pipeline for nights, or name another store with `--store`"));
+        }
+        let learned = learn(&runs);
+        if learned.is_empty() {
+            return Err(Failure::usage("nothing_learned", format!("no two runs of `{}` compare the same work", self.pipeline))
+                .hint("a pipeline teaches noise by its `comparison`, with two pairs or more"));
+        }
+        let named = evidence.first().map(Evidence::own_pipeline).transpose()?;
+        let named = named.ok_or_else(|| Failure::unexpected("noise", "a run has no pipeline"))?;
+        let parsed = spec::Pipeline::parse(&named.path, &named.bytes).map_err(|problems| Failure::invalid(&problems))?;
+        let summaries: Vec<(RunId, Digest)> =
+            evidence.iter().map(|run| Ok((run.run_id().clone(), run.summary()?.manifest))).collect::<Result<_, Failure>>()?;
+        let text = in_yaml(&parsed.name, &summaries, &learned);
+        match &self.to {
+            None => output::line(text.trim_end()),
+            Some(file) => {
+                std::fs::write(file, &text).map_err(|error| {
+                    Failure::environment("output", format!("cannot write `{}`", file.display())).because(&error).lasting()
+                })?;
+                let (metrics, runs) = (counted(learned.len() as u64, "metric"), counted(runs.len() as u64, "run"));
+                output::talk(format!("{metrics} of {runs}: {}", file.display()));
+                output::talk(in_words(&learned));
+                let wanted = spec::Noise::path_of(&parsed.name);
+                output::talk(format!("gates read `{wanted}` of the branch that is merged into: merge it there"));
+            }
+        }
+        Ok(Exit::Done)
+    }
+
+    /// The runs to learn from, oldest first.
+    fn teachers(&self) -> Result<Vec<RunId>, Failure> {
+        if !self.runs.is_empty() {
+            return Ok(self.runs.clone());
+        }
+        let mut found = published_runs(&Store::open_existing(&self.place.store_uri()?)?, &self.pipeline)?;
+        Ok(found.split_off(found.len().saturating_sub(self.newest)))
+    }
+}
+
+/// The largest spreads, which decide how many pairs it takes.
+fn in_words(learned: &BTreeMap<Taught, Learned>) -> String {
+    let widest = |of: fn(&Learned) -> f64| learned.iter().max_by(|left, right| of(left.1).total_cmp(&of(right.1)));
+    let told = |what: &str, of: fn(&Learned) -> f64| {
+        widest(of).map(|(taught, learned)| {
+            format!("{what}: at most {}, {} of {} at {}", percent(of(learned)), taught.metric, taught.workload, taught.point)
+        })
+    };
+    let pair = told("noise of a pair", |learned| learned.noise.sd);
+    let launch = told("of a launch", |learned| learned.launches.map_or(0.0, |launches| launches.sd));
+    pair.into_iter().chain(launch).collect::<Vec<_>>().join("; ")
+}
+
+fn in_yaml(pipeline: &Name, runs: &[(RunId, Digest)], learned: &BTreeMap<Taught, Learned>) -> String {
+    let mut text = format!(
+        "# Written by `assay noise`. Spreads are standard deviations of logarithms of ratios: 0.02 is about 2 %.\n\
+         apiVersion: {}\nkind: Noise\nmetadata: {{name: {pipeline}}}\nspec:\n  learned_from:\n",
+        spec::API_VERSION
+    );
+    for (run, summary) in runs {
+        let _ = writeln!(text, "    - {{run: {run}, summary: \"{}\"}}", summary.hex());
+    }
+    text.push_str("  metrics:\n");
+    for (of, Learned { noise, launches }) in learned {
+        let (launch, launches) = launches.map_or((0.0, 1), |launches| (launches.sd, launches.n));
+        let _ = writeln!(
+            text,
+            "    - workload: {}\n      work: \"{}\"\n      point: {}\n      metric: {}\n      pair: {}\n      freedom: {}\n      worth: {}\n      \
+             launch: {}\n      launches: {launches}",
+            of.workload,
+            of.work.hex(),
+            of.point,
+            of.metric,
+            short(noise.sd),
+            short(noise.freedom),
+            short(noise.worth),
+            short(launch)
+        );
+    }
+    text
+}
+
+/// Four digits tell all that so few runs know.
+fn short(value: f64) -> String {
+    if value == 0.0 {
+        return "0.0".to_owned();
+    }
+    let digits = (3 - value.abs().log10().floor() as i32).clamp(1, 12);
+    format!("{value:.*}", digits as usize)
+}

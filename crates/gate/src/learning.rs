@@ -1,0 +1,50 @@
+//! What earlier runs of a comparison teach about its noise.
+
+use std::collections::BTreeMap;
+
+use assay_manifest::{Digest, Name, PointId};
+
+use crate::evidence::{Run, compared};
+use crate::rule::{Learned, Series, logs};
+
+/// What earlier runs teach about noise.
+#[derive(Clone, Debug)]
+pub struct History {
+    /// The digest of the file that says so.
+    pub digest: Digest,
+    /// By what it was learned of.
+    pub metrics: BTreeMap<Taught, Learned>,
+}
+
+/// A metric at a point of certain work.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Taught {
+    /// The workload.
+    pub workload: Name,
+    /// Its `workload_spec_digest`: of other work nothing is known.
+    pub work: Digest,
+    /// The point.
+    pub point: PointId,
+    /// The metric.
+    pub metric: String,
+}
+
+/// What these runs teach of every metric that they compare: of those with two pairs or more in at least two runs. Runs that compare nothing
+/// teach nothing.
+pub fn learn(runs: &[Run<'_>]) -> BTreeMap<Taught, Learned> {
+    let mut differences: BTreeMap<Taught, Vec<Vec<f64>>> = BTreeMap::new();
+    for run in runs {
+        let Some(comparison) = &run.plan.comparison else { continue };
+        for compared in compared(run, 0, comparison) {
+            let pairs = compared.pairs.iter().map(|pair| [pair.baseline, pair.candidate]).collect();
+            let series = Series { better: compared.better, pairs, learned: None };
+            let Some(logs) = logs(&series).filter(|logs| logs.len() > 1) else { continue };
+            differences.entry(compared.taught()).or_default().push(logs);
+        }
+    }
+    let learned = |(of, runs): (Taught, Vec<Vec<f64>>)| {
+        let runs: Vec<&[f64]> = runs.iter().map(Vec::as_slice).collect();
+        Learned::of(&runs).ok().filter(|_| runs.len() > 1).map(|learned| (of, learned))
+    };
+    differences.into_iter().filter_map(learned).collect()
+}

@@ -1,0 +1,140 @@
+//! What earlier runs of a comparison taught about its noise, as a reviewed file.
+
+use std::collections::BTreeMap;
+
+use assay_gate::rule::{Launches, Learned};
+use assay_gate::{History, Taught};
+use assay_manifest::{Digest, Name, PointId, RunId};
+use assay_stats::Noise as Spread;
+
+use crate::checked::{Checked, Read};
+use crate::definition::{Define, DefinitionKind, Places, parse_as};
+use crate::problem::{Problem, Problems};
+
+/// The folder that noise files lie in, from the repository's root: each is named as the pipeline that it is of.
+pub const NOISE: &str = "pipelines/noise";
+
+/// A noise file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Noise {
+    /// The pipeline's name.
+    pub name: Name,
+    /// What it is for, for people.
+    pub description: Option<String>,
+    /// Who answers for it.
+    pub owner: Option<String>,
+    /// Names and texts of the owner's choosing.
+    pub labels: BTreeMap<String, String>,
+    /// The runs that it was learned from.
+    pub runs: Vec<NoiseRun>,
+    /// What was learned, of each metric at each point.
+    pub metrics: Vec<MetricNoise>,
+}
+
+/// A run that taught.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NoiseRun {
+    /// Its name.
+    pub run: RunId,
+    /// The digest of its Summary.
+    pub summary: Digest,
+}
+
+/// What was learned of a metric at a point. Spreads are standard deviations of logarithms of ratios: 0.02 is about 2 %.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MetricNoise {
+    /// The workload.
+    pub workload: Name,
+    /// Its `workload_spec_digest`: of other work nothing was learned.
+    pub work: Digest,
+    /// The point.
+    pub point: PointId,
+    /// The metric.
+    pub metric: String,
+    /// The spread of one pair's difference.
+    pub pair: f64,
+    /// How many independent normal differences tell as much about it.
+    pub freedom: f64,
+    /// What one of its differences is worth beside a normal one.
+    pub worth: f64,
+    /// The spread of a launch.
+    pub launch: f64,
+    /// The launches that it was seen in.
+    pub launches: u32,
+}
+
+impl Noise {
+    /// Reads a noise file; `file` is the name that problems carry.
+    pub fn parse(file: &str, bytes: &[u8]) -> Result<Self, Vec<Problem>> {
+        parse_as(file, bytes)
+    }
+
+    /// What it teaches, for gates. `digest` is that of the file.
+    pub fn history(&self, digest: Digest) -> History {
+        let metrics = self.metrics.iter().map(|metric| (metric.of(), metric.learned())).collect();
+        History { digest, metrics }
+    }
+
+    /// Where the noise of this pipeline lies, from the repository's root.
+    pub fn path_of(pipeline: &Name) -> String {
+        format!("{NOISE}/{pipeline}.yaml")
+    }
+}
+
+impl MetricNoise {
+    fn of(&self) -> Taught {
+        Taught { workload: self.workload.clone(), work: self.work, point: self.point.clone(), metric: self.metric.clone() }
+    }
+
+    fn learned(&self) -> Learned {
+        Learned {
+            noise: Spread { sd: self.pair, freedom: self.freedom.max(1.0), worth: self.worth },
+            launches: Some(Launches { sd: self.launch, n: self.launches }),
+        }
+    }
+}
+
+impl Define for Noise {
+    const KIND: DefinitionKind = DefinitionKind::Noise;
+
+    fn cross_check(_: &Checked, _: &mut Problems<'_>) {}
+
+    fn read(checked: &Checked, _: Places) -> Option<Self> {
+        let metadata = checked.member("metadata")?;
+        let spec = checked.member("spec")?;
+        Some(Self {
+            name: metadata.get("name")?,
+            description: metadata.get("description")?,
+            owner: metadata.get("owner")?,
+            labels: metadata.get("labels")?,
+            runs: spec.get("learned_from")?,
+            metrics: spec.get("metrics")?,
+        })
+    }
+}
+
+impl Read for NoiseRun {
+    fn read(run: &Checked) -> Option<Self> {
+        Some(Self { run: run.get("run")?, summary: digest(run, "summary")? })
+    }
+}
+
+impl Read for MetricNoise {
+    fn read(metric: &Checked) -> Option<Self> {
+        Some(Self {
+            workload: metric.get("workload")?,
+            work: digest(metric, "work")?,
+            point: metric.get("point")?,
+            metric: metric.get("metric")?,
+            pair: metric.get("pair")?,
+            freedom: metric.get("freedom")?,
+            worth: metric.get("worth")?,
+            launch: metric.get("launch")?,
+            launches: metric.get("launches")?,
+        })
+    }
+}
+
+fn digest(of: &Checked, field: &str) -> Option<Digest> {
+    Digest::from_hex(&of.get::<String>(field)?).ok()
+}

@@ -1,0 +1,93 @@
+//! How many pairs the gates of a pipeline need, by what was learned of the noise of its comparison.
+
+use assay_gate::rule::{Learned, Rules};
+use assay_gate::{CannotDecide, Size, Taught, pair_unit, size};
+use assay_manifest::{Case, Comparison, Digest, Name, PairUnit, Side};
+
+use crate::noise::Noise;
+use crate::pipeline::{Gate, Pipeline, PipelineSpec};
+use crate::workload::{Work, Workload};
+
+/// The most pairs that are planned by themselves: whoever needs more should make it quieter.
+pub const MAX_SIZED: u32 = 60;
+
+/// What a gate needs.
+#[derive(Clone, Debug)]
+pub struct GateSize {
+    /// Its name.
+    pub gate: Name,
+    /// The metrics at points that it judges, in the order of the plan, as `metric of workload at point`.
+    pub metrics: Vec<String>,
+    /// The rules of its first look.
+    pub rules: Rules,
+    /// What was learned of each of them.
+    pub learned: Vec<Option<Learned>>,
+    /// The pairs that it needs, at most [`MAX_SIZED`].
+    pub size: Result<Size, CannotDecide>,
+}
+
+impl GateSize {
+    /// Whether anything at all was learned of what it judges.
+    pub fn is_taught(&self) -> bool {
+        self.learned.iter().any(Option::is_some)
+    }
+}
+
+/// What each gate of a comparison needs; nothing where nothing is compared. `work_of` tells the `workload_spec_digest` of a workload, where
+/// everything of it is pinned.
+pub fn gate_sizes(
+    pipeline: &Pipeline,
+    workloads: &[Workload],
+    cases: &[Case],
+    noise: Option<&Noise>,
+    work_of: &dyn Fn(&Workload) -> Option<Digest>,
+) -> Vec<GateSize> {
+    let spec = &pipeline.spec;
+    let Some(comparison) = &spec.comparison else { return Vec::new() };
+    let history = noise.map(|noise| noise.history(Digest::of(b"")));
+    let is_baseline = |case: &&Case| case.target == comparison.baseline.target && case.variant == comparison.baseline.variant;
+    let sized = |gate: &Gate| {
+        let mut judged = Vec::new();
+        for case in cases.iter().filter(is_baseline) {
+            let Some(workload) = workloads.iter().find(|workload| workload.name == case.workload) else { continue };
+            let work = work_of(workload);
+            for point in &case.points {
+                for metric in judged_metrics(workload, gate) {
+                    let name = format!("`{metric}` of {} at {}", case.workload, point.point_id);
+                    let taught = |work: Digest| Taught {
+                        workload: case.workload.clone(),
+                        work,
+                        point: point.point_id.clone(),
+                        metric: metric.clone(),
+                    };
+                    let learned = work.zip(history.as_ref()).and_then(|(work, history)| history.metrics.get(&taught(work)));
+                    judged.push((name, learned.copied()));
+                }
+            }
+        }
+        let (metrics, learned): (Vec<String>, Vec<Option<Learned>>) = judged.into_iter().unzip();
+        let q = gate.q * gate.looks.first().unwrap_or(&1.0);
+        let rules = Rules { q, budget: gate.budget_pct / 100.0, unit: unit_of(spec, comparison) };
+        let size = size(&learned, &rules, MAX_SIZED as usize);
+        GateSize { gate: gate.name.clone(), metrics, rules, learned, size }
+    };
+    spec.gates.iter().map(sized).collect()
+}
+
+fn unit_of(spec: &PipelineSpec, comparison: &Comparison) -> PairUnit {
+    let kind = |side: &Side| spec.targets.iter().find(|target| target.name == side.target).map(|target| target.kind);
+    pair_unit(spec.placement, spec.isolation, [kind(&comparison.baseline), kind(&comparison.candidate)])
+}
+
+/// The metrics of each point of a workload that a gate judges.
+fn judged_metrics(workload: &Workload, gate: &Gate) -> Vec<String> {
+    let declared =
+        || workload.spec.metrics.iter().filter(|metric| metric.primary).map(|metric| metric.path.to_string()).collect();
+    match &workload.spec.work {
+        _ if !gate.metrics.is_empty() => gate.metrics.clone(),
+        Work::Serving(serving) if workload.spec.metrics.is_empty() => {
+            assay_manifest::primary_by_default(!serving.slos.is_empty()).map(str::to_owned).collect()
+        }
+        _ => declared(),
+    }
+}
