@@ -87,7 +87,7 @@ binaries() {
     need_go
     rm -rf "$bin"
     mkdir -p "$bin"
-    build "$bin/" tool ./dns ./pause
+    build . "$bin/" tool ./dns ./pause
     mv "$bin/server" "$bin/etcd"
     touch "$bin/complete"
 }

@@ -127,6 +127,11 @@ fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
     json!({"apiGroups": [group], "resources": resources, "verbs": verbs})
 }
 
+/// What a queue says of what waits in it.
+fn queues() -> Value {
+    rule("kueue.x-k8s.io", &["workloads"], &["list"])
+}
+
 /// What targets consist of, all of which provision may make and the driver remove.
 const TARGET_KINDS: [(&str, &[&str]); 2] =
     [("", &["configmaps", "pods", "services"]), ("apps", &["deployments", "statefulsets"])];
@@ -144,12 +149,13 @@ fn rights(site: &Site) -> Vec<Object> {
         rule("", &["pods"], &["patch"]),
         rule("", &["configmaps"], &["get", "list", "watch", "create", "patch", "delete"]),
         rule("coordination.k8s.io", &["leases"], &["get", "create", "update"]),
+        queues(),
     ]);
     let release = on_targets(&["get", "list", "delete", "deletecollection"]);
     let mut provision = on_targets(&["get", "list", "watch", "create", "patch"]);
     // A stage that is tried again makes room for its target.
     provision.push(rule("", &["pods"], &["delete"]));
-    provision.extend([rule("", &["pods/log"], &["get"]), rule("", &["events"], &READ)]);
+    provision.extend([rule("", &["pods/log"], &["get"]), rule("", &["events"], &READ), queues()]);
     let mut person = looks();
     person.extend([
         rule("batch", &["jobs"], &["create", "delete"]),
@@ -160,7 +166,7 @@ fn rights(site: &Site) -> Vec<Object> {
     objects.extend(granted(targets, "assay-driver", own, "assay-driver", &release));
     objects.extend(granted(targets, "assay-provision", own, "assay-provision", &provision));
     let mut collect = looks();
-    collect.push(rule("kueue.x-k8s.io", &["workloads"], &["list"]));
+    collect.push(queues());
     objects.extend(granted(own, "assay-collect", own, "assay-collect", &collect));
     // For people who start runs: bound to whomever an administrator chooses.
     objects.push(role("Role", Some(own), "assay-user", &person));

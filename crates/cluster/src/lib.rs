@@ -16,6 +16,7 @@ mod names;
 mod objects;
 mod pod;
 mod probe;
+mod queue;
 mod render;
 mod rim;
 mod root;

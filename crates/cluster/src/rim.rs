@@ -292,6 +292,10 @@ fn failure_of(error: &kube::Error) -> Failure {
         (409, "AlreadyExists") => Failure::environment(ALREADY_EXISTS, message),
         (409, _) => Failure::environment(CONFLICT, message),
         (400 | 422, _) => Failure::environment("refused", format!("the cluster refuses the object: {message}")).lasting(),
+        // The API server is there; whoever it has to ask is not.
+        (500, _) if message.contains("failed calling webhook") => {
+            Failure { message: "the cluster's API server gets no answer from a webhook".to_owned(), ..away(message) }
+        }
         (429 | 500..=599, _) => away(message),
         (code, _) => Failure::environment("cluster", format!("the API server answered {code}: {message}")),
     }
@@ -361,7 +365,8 @@ fn kind(kind: &str) -> (&'static str, &'static str) {
         "StatefulSet" => ("apps/v1", "statefulsets"),
         crate::inference::KSERVE => ("serving.kserve.io/v1beta1", "inferenceservices"),
         crate::inference::OME => ("ome.io/v1beta1", "inferenceservices"),
-        "Workload" => ("kueue.x-k8s.io/v1beta1", "workloads"),
+        crate::queue::WORKLOAD => ("kueue.x-k8s.io/v1beta2", "workloads"),
+        crate::queue::OLD_WORKLOAD => ("kueue.x-k8s.io/v1beta1", "workloads"),
         "Lease" => ("coordination.k8s.io/v1", "leases"),
         "NetworkPolicy" => ("networking.k8s.io/v1", "networkpolicies"),
         "Role" => ("rbac.authorization.k8s.io/v1", "roles"),
@@ -412,5 +417,6 @@ mod tests {
         insta::assert_snapshot!(told(409, "Conflict", "changed"), @"conflict: changed");
         insta::assert_snapshot!(told(422, "Invalid", "bad"), @"refused (lasts): the cluster refuses the object: bad");
         insta::assert_snapshot!(told(503, "", "starting"), @"cluster_away: the cluster's API server does not answer");
+        insta::assert_snapshot!(told(500, "InternalError", "Internal error occurred: failed calling webhook \"mjob.kb.io\""), @"cluster_away: the cluster's API server gets no answer from a webhook");
     }
 }

@@ -251,7 +251,7 @@ impl KubernetesRunner {
                 self.check_there(job)?;
             }
             if let Some(silent) = silent(job, &pods).filter(|_| waits.asks()) {
-                waits.events = self.at.cluster.events(&self.at.site.namespace, &silent)?;
+                self.ask(&mut waits, &silent, seen.jobs.get(job))?;
             }
             match standing(seen.jobs.get(job), &pods, &waits.events, shards) {
                 Standing::Succeeded => return Ok(()),
@@ -268,6 +268,16 @@ impl KubernetesRunner {
                 }
             }
         }
+    }
+
+    /// Asks the cluster what keeps a Job's pods from starting.
+    fn ask(&self, waits: &mut Waits, silent: &str, job: Option<&Job>) -> Result<(), Failure> {
+        let (cluster, namespace) = (&self.at.cluster, self.at.site.namespace.as_str());
+        waits.events = cluster.events(namespace, silent)?;
+        // A namespace may have a queue for whatever names none, so that other Jobs wait than those that we have in a queue.
+        let suspended = job.filter(|job| job.spec.as_ref().is_some_and(|spec| spec.suspend == Some(true)));
+        waits.queue = suspended.and_then(|job| cluster.said_by_queue(namespace, job.metadata.uid.as_deref()?));
+        Ok(())
     }
 
     /// Ends a Job with its pods, each of which has its grace to end in order.
@@ -352,7 +362,7 @@ impl KubernetesRunner {
                 return Ok(true);
             }
             if let Some(silent) = silent(job, &pods).filter(|_| waits.asks()) {
-                waits.events = self.at.cluster.events(&self.at.site.namespace, &silent)?;
+                self.ask(&mut waits, &silent, seen.jobs.get(job))?;
             }
             match standing(seen.jobs.get(job), &pods, &waits.events, 1) {
                 // An earlier process has made this very recording.
@@ -504,6 +514,8 @@ struct Waits {
     asked: Option<Instant>,
     code: String,
     events: Vec<ClusterEvent>,
+    /// Why its queue does not admit it, as the queue says.
+    queue: Option<String>,
 }
 
 impl Waits {
@@ -519,7 +531,7 @@ impl Waits {
 
     /// What is to be told of what stands in the way, once; a failure where it stands there for too long.
     fn with(&mut self, trouble: Option<Trouble>, limit: Duration) -> Result<Option<String>, Failure> {
-        let Some(trouble) = trouble else {
+        let Some(trouble) = trouble.map(|trouble| trouble.said_by_queue(self.queue.as_deref())) else {
             self.since = None;
             return Ok(None);
         };

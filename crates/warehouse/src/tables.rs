@@ -404,7 +404,7 @@ pub static CLUSTER_POD_FACT: Table = Table {
             instant("scheduled_unix_ns", "When a node was found for it."),
             instant("started_unix_ns", "When its container last started."),
             instant("ended_unix_ns", "When that ended."),
-            int("queueing_ns", "From the creation of its Job until the Job was let start.").unit("ns"),
+            int("queueing_ns", "From the creation of its Job until the Job was last let start.").unit("ns"),
             int("scheduling_ns", "From its creation until a node was found.").unit("ns"),
             text("phase", "Where it was in its life, such as `Succeeded`."),
             text("reason", "Why it ended, in the cluster's words, such as `Completed`, `OOMKilled` or `Evicted`."),

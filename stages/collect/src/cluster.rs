@@ -33,12 +33,11 @@ pub(crate) fn facts(ctx: &Context) -> Result<Vec<Artifact>, Failure> {
     kept.into_iter().map(|(name, objects)| keep(ctx, name, &objects)).collect()
 }
 
-/// What Kueue says of the run's Jobs: when each was queued, had its quota reserved, was admitted or evicted. None where there is no Kueue,
-/// or where an older installation may not read it.
+/// What Kueue says of the run's Jobs. None where there is no Kueue, or where an older installation may not read it.
 fn workloads(cluster: &Cluster, namespace: &str, jobs: &BTreeSet<String>) -> Vec<Value> {
-    match cluster.list::<Value>("Workload", namespace, "") {
+    match cluster.workloads(namespace, "") {
         Ok(all) => all.into_iter().filter(|workload| is_of(workload, jobs)).collect(),
-        Err(failure) if matches!(failure.code.as_str(), "not_found" | "forbidden") => Vec::new(),
+        Err(failure) if failure.code == "forbidden" => Vec::new(),
         // What is not known of a queue is no failure of the run.
         Err(failure) => vec![json!({"unknown": failure.message})],
     }

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::address_of;
 use crate::patience::Next;
-use crate::pods::{BroughtUp, END_LIMIT, PAUSE, Pods, Seen, not_up, tell};
+use crate::pods::{BroughtUp, END_LIMIT, PAUSE, Pods, Queue, Seen, not_up, tell};
 
 /// The pause between two looks at objects.
 const LOOK: Duration = Duration::from_millis(500);
@@ -70,7 +70,7 @@ impl Pods<'_> {
 
     /// The objects and their pods, once all of them are up.
     fn wait_until_up(&self, ctx: &Context, target: &Target, objects: &[Value]) -> Result<(Vec<Value>, Vec<Pod>), Failure> {
-        let (watch, mut patience) = (ctx.clock().start(), self.patience(target));
+        let (watch, mut patience, mut queue) = (ctx.clock().start(), self.patience(target), Queue::default());
         loop {
             let there = objects.iter().map(|object| self.there(target, object)).collect::<Result<Vec<_>, _>>()?;
             let mut pods: Vec<Pod> = self.cluster.list("Pod", &self.here.targets_namespace, &self.selector(target))?;
@@ -83,7 +83,9 @@ impl Pods<'_> {
                 }
                 Rollout::Waiting(trouble) => trouble,
             };
-            match (patience.next(Duration::from_nanos(watch.elapsed_ns()), trouble.as_ref()), trouble) {
+            let elapsed = Duration::from_nanos(watch.elapsed_ns());
+            let trouble = trouble.map(|trouble| self.said_by_queue(&mut queue, elapsed, &pods, trouble));
+            match (patience.next(elapsed, trouble.as_ref()), trouble) {
                 (Next::Wait(note), _) => tell(ctx, note),
                 (Next::GiveUp, Some(trouble)) => return Err(not_up(target, trouble.failure, &self.last_words(&pods))),
                 (Next::GiveUp, None) => {

@@ -4,9 +4,6 @@ use std::time::Duration;
 
 use assay_cluster::Trouble;
 
-/// The word of what waits in a queue.
-const QUEUE: &str = "queue";
-
 /// How long a target is waited for: in its queue as long as a pod may wait to start, and from then on as long as it may take to be ready.
 pub(crate) struct Patience {
     ready: Duration,
@@ -34,7 +31,7 @@ impl Patience {
 
     /// What comes next, so long after the beginning.
     pub(crate) fn next(&mut self, elapsed: Duration, trouble: Option<&Trouble>) -> Next {
-        let is_queued = trouble.is_some_and(|trouble| trouble.failure.code == QUEUE);
+        let is_queued = trouble.is_some_and(Trouble::is_queued);
         let is_late = if is_queued {
             self.queued = elapsed;
             elapsed.saturating_sub(*self.since.get_or_insert(elapsed)) >= self.queue

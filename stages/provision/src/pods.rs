@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use assay_cluster::{
-    Cluster, InPod, Place, Pod, RUN, TARGET, TargetPod, by_digest, facts_of_pod, target_pod, trouble_of, without_secrets,
+    Cluster, InPod, Place, Pod, RUN, TARGET, TargetPod, Trouble, by_digest, facts_of_pod, target_pod, trouble_of, without_secrets,
 };
 use assay_manifest::{Artifact, Block, Image, Plan, PodFacts, RunId, Target, TargetKind};
 use assay_stage::{Context, Event, Failure};
@@ -21,6 +21,8 @@ use crate::simulator;
 const SIMULATOR_PORT: u16 = 8000;
 /// The pause between two looks at a pod.
 pub(crate) const PAUSE: Duration = Duration::from_millis(200);
+/// The pause between two questions to a queue, which takes a moment to say anything.
+const ASK_QUEUE: Duration = Duration::from_secs(3);
 /// How long an earlier object of the same name may take to go.
 pub(crate) const END_LIMIT: Duration = Duration::from_mins(1);
 
@@ -32,6 +34,14 @@ pub(crate) struct Pods<'a> {
     pub(crate) block: Block,
     /// What the cluster said of each target once it ran: it is gone when the evidence is collected.
     seen: RefCell<Vec<Seen>>,
+}
+
+/// What the queue of a target says.
+#[derive(Default)]
+pub(crate) struct Queue {
+    /// When it is to be asked next.
+    asks: Duration,
+    said: Option<String>,
 }
 
 /// What the cluster said of a target.
@@ -165,9 +175,20 @@ impl<'a> Pods<'a> {
         Patience::new(Duration::from_nanos(target.ready_timeout_ns.0), self.here.start_limit)
     }
 
+    /// What stands in the way of pods, with the words of the queue that they wait in: it is asked every few seconds.
+    pub(crate) fn said_by_queue(&self, queue: &mut Queue, elapsed: Duration, pods: &[Pod], trouble: Trouble) -> Trouble {
+        if trouble.is_queued() && elapsed >= queue.asks {
+            queue.asks = elapsed + ASK_QUEUE;
+            let waits = pods.iter().find(|pod| trouble_of(pod).is_some_and(|trouble| trouble.is_queued()));
+            let uid = waits.and_then(|pod| pod.metadata.uid.as_deref());
+            queue.said = uid.and_then(|uid| self.cluster.said_by_queue(&self.here.targets_namespace, uid));
+        }
+        trouble.said_by_queue(queue.said.as_deref())
+    }
+
     fn wait_for_address(&self, ctx: &Context, target: &Target, name: &str, port: u16) -> Result<BroughtUp, Failure> {
         let namespace = &self.here.targets_namespace;
-        let (watch, mut patience) = (ctx.clock().start(), self.patience(target));
+        let (watch, mut patience, mut queue) = (ctx.clock().start(), self.patience(target), Queue::default());
         loop {
             let pod: Option<Pod> = self.cluster.get(&Place::named("Pod", namespace, name))?;
             let gone = || Failure::environment("target_ended", format!("the pod `{name}` of target `{}` has gone", target.name));
@@ -178,8 +199,10 @@ impl<'a> Pods<'a> {
                 let seen = Seen { target: target.name.to_string(), is_ours: true, pods: vec![pod], objects: Vec::new() };
                 return Ok(self.keep(namespace, self.selector(target), format!("http://{ip}:{port}"), seen));
             }
-            let trouble = trouble_of(&pod);
-            match (patience.next(Duration::from_nanos(watch.elapsed_ns()), trouble.as_ref()), trouble) {
+            let elapsed = Duration::from_nanos(watch.elapsed_ns());
+            let pods = std::slice::from_ref(&pod);
+            let trouble = trouble_of(&pod).map(|trouble| self.said_by_queue(&mut queue, elapsed, pods, trouble));
+            match (patience.next(elapsed, trouble.as_ref()), trouble) {
                 (Next::Wait(note), _) => tell(ctx, note),
                 (Next::GiveUp, Some(trouble)) => {
                     let said = self.cluster.log(namespace, name, Some(10)).unwrap_or_default();
