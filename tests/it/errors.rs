@@ -561,6 +561,7 @@ fn every_command_has_its_help() {
         &["gate"],
         &["compare"],
         &["history"],
+        &["noise"],
         &["forge"],
         &["forge", "post"],
         &["forge", "pull"],

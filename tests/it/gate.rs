@@ -476,6 +476,55 @@ fn a_plan_says_beforehand_what_its_gate_can_find() {
     );
 }
 
+/// Earlier runs teach the noise; a reviewed file keeps it; the plan is sized by it, and the verdict names it and can be decided again.
+#[test]
+fn noise_is_learned_from_earlier_runs() {
+    let fixture = Fixture::bare();
+    made_up(&fixture, &["same"]);
+    fixture.commit("a comparison of what is made up");
+    let noise = |more: &[&str]| fixture.assay(&[&["noise", "pipelines/same.yaml"], more].concat());
+    (1..=4).for_each(|night| run(&fixture, "same", &format!("night-{night}"), "main"));
+    noise(&[]).refuses(2, "too_few_runs");
+    run(&fixture, "same", "night-5", "main");
+
+    let before = verdict(&fixture, "night-5", 1, "main", 0);
+    assert_eq!(before["learned"], Value::Null);
+    let text = fs::read_to_string(fixture.repo().join("pipelines/same.yaml")).expect("a pipeline");
+    fixture.write("pipelines/same.yaml", &text.replace("count: 8", "count: sized"));
+    let refused = fixture.assay(&["plan", "pipelines/same.yaml"]).exits(10);
+    assert!(refused.stderr.contains("nothing was learned of the noise of what gate `latency` judges"), "{}", refused.stderr);
+
+    let file = fixture.repo().join("pipelines/noise/same.yaml");
+    fs::create_dir(file.parent().expect("a folder")).expect("made");
+    let learned = noise(&["--to", &file.display().to_string()]).success();
+    assert!(learned.stderr.contains("2 metrics of 5 runs"), "{}", learned.stderr);
+    assert!(noise(&["--newest", "5"]).success().stdout.contains("- {run: night-5, summary: "));
+    fixture.assay(&["validate"]).success();
+    let plan = fixture.assay(&["plan", "pipelines/same.yaml"]).success().stdout;
+    // One of two metrics must reach 1.25 %, which takes seven pairs; so quiet an endpoint takes no more.
+    assert!(plan.contains("28 trials (7 each)") || plan.contains("14 trials (7 each)"), "{plan}");
+    assert!(plan.contains("7 pairs suffice: by what earlier runs taught, 7 find a change of 10.0 %"), "{plan}");
+    let head = fixture.commit("what was learned of the noise");
+    run(&fixture, "same", "sized", "main");
+    let sized = verdict(&fixture, "sized", 2, "main", 0);
+    assert_eq!(sized["metrics"][0]["pairs"].as_array().map(Vec::len), Some(7));
+    let digest = sized["learned"].as_str().expect("the digest of the file").to_owned();
+    let kept = sized["files"].as_array().expect("files").iter().find(|file| file["name"] == "rules/pipelines/noise/same.yaml");
+    assert_eq!(kept.expect("the file")["digest"], digest.as_str());
+    assert_eq!((&sized["definition_changes"], &sized["policy"]["commit"]), (&json!([]), &json!(head)));
+
+    let folder = fixture.root().join("learned").display().to_string();
+    gate(&fixture, "sized", 2, &["--baseline", "main", "--to", &folder]).success();
+    let replay = |file: String| fixture.assay(&["gate", "--replay", &file]);
+    replay(format!("{folder}/latency/verdict.json")).success();
+
+    // Of other work nothing was learned.
+    fixture.write("pipelines/noise/same.yaml", &fs::read_to_string(&file).expect("read").replace("work: \"", "work: \"0000"));
+    let refused = fixture.assay(&["plan", "pipelines/same.yaml"]).exits(10);
+    assert!(refused.stderr.contains("pipelines/noise/same.yaml"), "{}", refused.stderr);
+    fixture.assay(&["validate"]).exits(10);
+}
+
 /// What is measured comes from the pull request: passing by measuring something else is no pass.
 #[test]
 fn a_pull_request_that_measures_less_does_not_pass() {

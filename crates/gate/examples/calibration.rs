@@ -382,11 +382,12 @@ impl Cell {
             PairUnit::Pair => "both sides stay up",
             PairUnit::Launch => "every pair has launches of its own",
         };
-        match self.launch {
-            Launch { spreads, .. } if spreads == 0.0 => format!("{whose}; launches are alike"),
-            Launch { spreads, shared: true } => format!("{whose}; a launch adds {spreads} spreads to all metrics alike"),
-            Launch { spreads, shared: false } => format!("{whose}; a launch adds {spreads} spreads, to each metric its own"),
+        let Launch { spreads, shared } = self.launch;
+        if spreads == 0.0 {
+            return format!("{whose}; launches are alike");
         }
+        let whose_effect = if shared { "to all metrics alike" } else { "to each metric its own" };
+        format!("{whose}; a launch adds {spreads} spreads, {whose_effect}")
     }
 }
 
@@ -537,7 +538,7 @@ impl Found {
         let mut missed = Vec::new();
         let mut bar = |holds: bool, what: String| {
             if !holds {
-                missed.push(what)
+                missed.push(what);
             }
         };
         for (tally, pairs) in self.fixed.iter().zip(FIXED) {
@@ -704,6 +705,8 @@ fn main() {
 }
 
 fn print_missed(missed: &[String], cells: usize) {
-    let list: String = missed.iter().map(|missed| format!("- {missed}\n")).collect();
-    print(&format!("\n### Bars missed\n\n{} in {cells} cells\n\n{list}", missed.len()));
+    print(&format!("\n### Bars missed\n\n{} in {cells} cells\n\n", missed.len()));
+    for missed in missed {
+        print(&format!("- {missed}\n"));
+    }
 }

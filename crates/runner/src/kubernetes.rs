@@ -14,15 +14,17 @@ use assay_cluster::{
 use assay_manifest::{Digest, Environment, InputRef, Intent, Kind, Manifest, Plan, Role, RunId};
 use assay_process::Cancel;
 use assay_spec::PodOverride;
-use assay_stage::{Accepted, Event, Failure, Layout, StageName, input_digest};
+use assay_stage::{Accepted, Broken, Event, Failure, Layout, StageName, input_digest};
 use assay_store::Store;
 
 use crate::driver::load;
 use crate::{Runner, StageCall};
 
 mod image;
+mod shards;
 
 use image::images_of_blocks;
+use shards::Shards;
 
 /// How often a Job is looked at where nothing is said to have changed.
 const LOOK: Duration = Duration::from_millis(250);
@@ -239,6 +241,7 @@ impl KubernetesRunner {
     ) -> Result<(), Failure> {
         let shards = u32::try_from(calls.len()).unwrap_or(u32::MAX);
         let mut waits = Waits::default();
+        let mut measuring = Shards::default();
         loop {
             if self.cancel.is_cancelled() {
                 return Err(Failure::cancelled(self.cancel.reason().unwrap_or("stopped")));
@@ -247,6 +250,9 @@ impl KubernetesRunner {
             let pods = seen.pods_of(job);
             told.follow(&pods);
             told.drain(&mut |shard, event| tell(calls, shard, event, observe));
+            if seen.is_whole && shards > 1 {
+                self.break_off(&measuring.lost(&pods), calls)?;
+            }
             if seen.is_whole && !seen.jobs.contains_key(job) && waits.asks() {
                 self.check_there(job)?;
             }
@@ -268,6 +274,17 @@ impl KubernetesRunner {
                 }
             }
         }
+    }
+
+    /// Tells the other shards at once that the attempt is over which a lost one was in: the pod that takes its place would, once it has started.
+    fn break_off(&self, lost: &[u32], calls: &[StageCall]) -> Result<(), Failure> {
+        for call in calls.iter().filter(|call| call.stage == StageName::Execute && lost.contains(&call.shard.index)) {
+            let broken = Broken::mark_all(&self.store, &Layout::of(&self.run_id), self.input_of(call)?, call.shard)?;
+            for (trial, attempt) in broken {
+                tracing::info!(%trial, attempt, shard = call.shard.index, "broken off: its pod has gone");
+            }
+        }
+        Ok(())
     }
 
     /// Asks the cluster what keeps a Job's pods from starting.
@@ -575,8 +592,7 @@ impl<'a> Told<'a> {
             if !has_begun(pod) || self.followed.contains_key(name) {
                 continue;
             }
-            let index = pod.metadata.labels.as_ref().and_then(|labels| labels.get(assay_stage::pod::INDEX_LABEL));
-            let shard = index.and_then(|index| index.parse().ok()).unwrap_or(0);
+            let shard = shards::index_of(pod).unwrap_or(0) as usize;
             if let Some(sender) = &self.sender {
                 self.at.cluster.follow(&self.at.site.namespace, name, sender.clone());
                 self.followed.insert(name.to_owned(), shard);

@@ -81,8 +81,7 @@ fn unit_of(spec: &PipelineSpec, comparison: &Comparison) -> PairUnit {
 
 /// The metrics of each point of a workload that a gate judges.
 fn judged_metrics(workload: &Workload, gate: &Gate) -> Vec<String> {
-    let declared =
-        || workload.spec.metrics.iter().filter(|metric| metric.primary).map(|metric| metric.path.to_string()).collect();
+    let declared = || workload.spec.metrics.iter().filter(|metric| metric.primary).map(|metric| metric.path.clone()).collect();
     match &workload.spec.work {
         _ if !gate.metrics.is_empty() => gate.metrics.clone(),
         Work::Serving(serving) if workload.spec.metrics.is_empty() => {

@@ -137,6 +137,11 @@ impl Layout {
         format!("{}/{}.started", self.attempt_marks(input, trial, attempt), shard.index)
     }
 
+    /// The mark that an attempt is over for all of its shards, because one of them went away.
+    pub fn attempt_broken(&self, input: Digest, trial: &TrialId, attempt: u32) -> String {
+        format!("{}/broken", self.attempt_marks(input, trial, attempt))
+    }
+
     /// The trial and the number of the attempt that the mark at `path` is of; none for any other path.
     pub fn started_attempt(&self, path: &str, input: Digest, shard: Shard) -> Option<(TrialId, u32)> {
         let (trial, rest) = path.strip_prefix(&self.trials(input))?.strip_prefix('/')?.split_once('/')?;

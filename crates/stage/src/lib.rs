@@ -4,6 +4,7 @@
 //! into an exit code; a stage never touches a key, an argument parser or an exit code.
 
 mod arguments;
+mod broken;
 mod context;
 mod event;
 mod failure;
@@ -16,6 +17,7 @@ mod secret;
 mod trust;
 
 pub use assay_chain::{StageName, Try, chain_name, counted_attempt};
+pub use broken::Broken;
 pub use context::{Begun, Clock, Context, Stopwatch};
 pub use event::{Event, HoldRequest};
 pub use failure::{Exit, Failure};

@@ -144,14 +144,14 @@ fn a_file_must_say_what_it_defines() {
       |
     1 | apiVersion: assay.dev/v1alpha1
       | ^
-    hint: write `kind:` with one of Pipeline, Workload, TrustPolicy, Acknowledgement
+    hint: write `kind:` with one of Pipeline, Workload, TrustPolicy, Acknowledgement, Noise
     ");
 }
 
 #[test]
 fn an_unknown_kind_is_refused() {
     assert_snapshot!(indicator("kind: Workload", "kind: Worklaod"), @r"
-    error: `Worklaod` is not a kind of definition: expected one of Pipeline, Workload, TrustPolicy, Acknowledgement
+    error: `Worklaod` is not a kind of definition: expected one of Pipeline, Workload, TrustPolicy, Acknowledgement, Noise
      --> a.yaml:2:7
       |
     2 | kind: Worklaod

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use assay_manifest::{ClockOffset, Count, HostFacts, Instant, PlannedTrial, Shard, canonical_json};
-use assay_stage::{Clock, Context, Failure, Stopwatch};
+use assay_manifest::{ClockOffset, Count, HostFacts, Instant, PlannedTrial, Shard, TrialId, canonical_json};
+use assay_stage::{Broken, Clock, Context, Failure, Stopwatch};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -81,13 +81,6 @@ struct Did<T> {
     did: T,
 }
 
-/// A shard was cut short in the middle of an attempt: it is over for all of them, and they meet again at the next.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Broken {
-    shard: u32,
-}
-
 /// A shard has finished an attempt.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -110,13 +103,15 @@ pub(crate) struct Start {
 /// The meeting place of one attempt's shards.
 pub(crate) struct Barrier {
     folder: String,
+    trial: TrialId,
+    attempt: u32,
     shard: Shard,
 }
 
 impl Barrier {
     pub(crate) fn of(ctx: &Context, trial: &PlannedTrial, attempt: u32) -> Self {
         let folder = ctx.layout().attempt_marks(ctx.input_digest(), &trial.trial_id, attempt);
-        Self { folder, shard: ctx.shard() }
+        Self { folder, trial: trial.trial_id.clone(), attempt, shard: ctx.shard() }
     }
 
     fn mark(&self, shard: u32, what: &str) -> String {
@@ -206,7 +201,7 @@ impl Barrier {
         if self.shard.count <= 1 {
             return Ok(());
         }
-        put(ctx, &self.broken(), &Broken { shard: self.shard.index })
+        Broken { shard: self.shard.index }.mark(ctx.store(), &ctx.layout(), ctx.input_digest(), &self.trial, self.attempt)
     }
 
     /// Fails with [`SHARD_LOST`] where a shard has broken the attempt off.
@@ -214,17 +209,13 @@ impl Barrier {
         if self.shard.count <= 1 {
             return Ok(());
         }
-        match get::<Broken>(ctx, &self.broken())? {
+        match get::<Broken>(ctx, &ctx.layout().attempt_broken(ctx.input_digest(), &self.trial, self.attempt))? {
             None => Ok(()),
             Some(Broken { shard }) => {
                 let message = format!("shard {shard} of {} went away in the middle of the attempt", self.shard.count);
                 Err(Failure::environment(SHARD_LOST, message))
             }
         }
-    }
-
-    fn broken(&self) -> String {
-        format!("{}/broken", self.folder)
     }
 
     /// Says how this shard's attempt went, and gives whether it is valid in every shard.
