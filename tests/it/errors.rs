@@ -556,7 +556,7 @@ fn output_that_nobody_reads_is_no_failure() {
 #[test]
 fn every_command_has_its_help() {
     let fixture = Fixture::bare();
-    let commands: [&[&str]; 31] = [
+    let commands: [&[&str]; 32] = [
         &[],
         &["gate"],
         &["compare"],
