@@ -841,9 +841,9 @@ fn kueue_admits_what_a_queue_has_room_for() {
     person.run("tight", &["--queue", "roomy", "--trust", &trust]).success();
     person.nothing_left("tight");
 
-    let nowhere = person.run("nowhere", &["--queue", "nowhere", "--start-limit", "10"]).refuses(30, "queue");
+    let nowhere = person.run("queueless", &["--queue", "nowhere", "--start-limit", "10"]).refuses(30, "queue");
     assert!(nowhere.stderr.contains("LocalQueue nowhere doesn't exist"), "{}", nowhere.stderr);
-    assert!(at.lab.pods(&at.targets(), "nowhere").is_empty(), "what was never admitted has gone");
+    assert!(at.lab.pods(&at.targets(), "queueless").is_empty(), "what was never admitted has gone");
 }
 
 /// A queue may take back what it has given: load is stopped, waits again, and its trial is measured anew.
@@ -1028,6 +1028,8 @@ fn a_pod_that_is_lost_ends_its_attempt_and_not_the_run() {
     let pod = pods.iter().find(of_index).expect("the second shard");
     at.lab.kubectl(&["--namespace", &at.namespace, "delete", "pod", name_of(pod), "--grace-period=0", "--force"]).success();
     run.finish().success();
+    let driver = person.ask(&["logs", "lost", "driver"]);
+    assert!(driver.stdout.contains("broken off: its pod has gone"), "the driver has seen it first: {}", driver.stdout);
     for part in person.fixture.pointers("lost", "execute") {
         let part = part.load(&person.fixture.store());
         let attempts = list(&part["body"]["attempts"]);

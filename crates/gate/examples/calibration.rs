@@ -309,6 +309,21 @@ impl Tally {
     }
 }
 
+/// What the page says before its tables.
+const HEAD: &str = "# How often the gate errs
+
+Printed by `ci/bench calibration`, seeded: equal arguments print equal tables. What they come to is in [statistics](statistics.md#how-often-it-errs).
+
+A row is a kind of noise under one design: {gates} gates of 100 primary metrics at a budget of 5 % and q = 0.05, with nothing changed, at the pairs that
+the planner takes; a quarter of them again with one metric, and with a quarter of the metrics, 10 % slower; and {gates} more at each of 5, 8, 12
+and 20 pairs. One trial has a spread of 3 %. Each row has 100 histories of its own, ten unchanged runs of ten pairs each, which its gates take turns
+with. `refused`: the histories by which the planner says beforehand that 60 pairs cannot decide. `told, known`: the pairs that it would take if it
+knew the noise, and those that the exact test takes under this very noise; what is planned beyond `told` is the cost of learning. At 5, 8, 12 and
+20 pairs the gate is used without a history where launches are drawn anew, and with one where they are not, without which it decides nothing.
+The last three columns are other rules on an eighth of the same gates: any alarm, in percent. Bounds are one-sided 99 % bounds of Clopper and Pearson.
+`0.9 alike`: every two metrics correlate by 0.9; `half opposed`: the same, with the sign of every second one turned.
+";
+
 const RIVALS: [&str; 3] = ["means differ by 5 %", "t-test, 0.05", "Mann-Whitney, BH"];
 
 /// Whether each of the other rules would have raised any alarm.
@@ -668,6 +683,7 @@ fn main() {
     // A cell's seed is its place among all, so that parts of the tables are those of the whole.
     let is_asked = |(_, cell): &(u64, Cell)| only.as_ref().is_none_or(|only| format!("{cell:?}").contains(only.as_str()));
     let cells: Vec<(u64, Cell)> = (0_u64..).zip(Cell::all()).filter(is_asked).collect();
+    print(&HEAD.replace("{gates}", &gates.to_string()));
     let mut missed = Vec::new();
     let mut title = String::new();
     in_order(

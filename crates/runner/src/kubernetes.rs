@@ -251,7 +251,7 @@ impl KubernetesRunner {
             told.follow(&pods);
             told.drain(&mut |shard, event| tell(calls, shard, event, observe));
             if seen.is_whole && shards > 1 {
-                self.break_off(&measuring.lost(&pods), calls)?;
+                self.break_off(&measuring.lost(&pods), calls);
             }
             if seen.is_whole && !seen.jobs.contains_key(job) && waits.asks() {
                 self.check_there(job)?;
@@ -276,15 +276,22 @@ impl KubernetesRunner {
         }
     }
 
-    /// Tells the other shards at once that the attempt is over which a lost one was in: the pod that takes its place would, once it has started.
-    fn break_off(&self, lost: &[u32], calls: &[StageCall]) -> Result<(), Failure> {
+    /// Tells the other shards at once that the attempt is over which a lost one was in. Where that cannot be told, the pod that takes its place
+    /// does so once it has started.
+    fn break_off(&self, lost: &[u32], calls: &[StageCall]) {
+        let layout = Layout::of(&self.run_id);
         for call in calls.iter().filter(|call| call.stage == StageName::Execute && lost.contains(&call.shard.index)) {
-            let broken = Broken::mark_all(&self.store, &Layout::of(&self.run_id), self.input_of(call)?, call.shard)?;
-            for (trial, attempt) in broken {
-                tracing::info!(%trial, attempt, shard = call.shard.index, "broken off: its pod has gone");
+            let shard = call.shard.index;
+            let broken = self.input_of(call).and_then(|input| Broken::mark_all(&self.store, &layout, input, call.shard));
+            match broken {
+                Ok(broken) => {
+                    for (trial, attempt) in broken {
+                        tracing::info!(%trial, attempt, shard, "broken off: its pod has gone");
+                    }
+                }
+                Err(failure) => tracing::warn!(%failure, shard, "the others cannot be told that its pod has gone"),
             }
         }
-        Ok(())
     }
 
     /// Asks the cluster what keeps a Job's pods from starting.
