@@ -1,0 +1,53 @@
+//! The same bits on every machine: what a gate decides by is computed here in every build that the tests have, the C library linked in or musl,
+//! and has to come out as it was written down.
+
+use assay_stats::change_point::{Rule, Scale};
+use assay_stats::{
+    Alternative, Averages, Curve, Differences, Limits, Noise, Samples, Side, benjamini_hochberg, change_points, mann_whitney,
+    normal, signed_rank, student, welch,
+};
+
+/// A series of a hundredth's noise, from a counter.
+fn series(seed: u64, n: u64) -> Vec<f64> {
+    let uniform = |place: u64| {
+        let mut z = (seed * 1_000 + place).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (((z ^ (z >> 31)) >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
+    };
+    (0..n).map(|place| libm::exp(0.01 * normal::quantile(uniform(place)))).collect()
+}
+
+/// FNV-1a over the bits of all values (Fowler, Noll and Vo).
+fn fold(values: &[f64]) -> u64 {
+    let bytes = values.iter().flat_map(|value| value.to_bits().to_le_bytes());
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[test]
+fn a_gate_s_numbers_have_the_same_bits_in_every_build() {
+    let mut found = Vec::new();
+    let mut p = Vec::new();
+    for (seed, n) in [(1, 11), (2, 14), (3, 20), (4, 60)] {
+        let (one, other) = (series(seed, n), series(seed + 100, n));
+        let logs: Vec<f64> = one.iter().zip(&other).map(|(one, other)| libm::log(*other) - libm::log(*one)).collect();
+        let differences = Differences::new(&logs).expect("differences");
+        let averages = Averages::of(&differences);
+        let noise = Noise::of(&[&logs]).expect("noise");
+        found.extend([averages.shift(), averages.lower(0.025).expect("a bound"), averages.upper(0.025).expect("a bound")]);
+        found.extend([noise.sd, noise.freedom, noise.upper(), student::quantile(0.999, n as f64 - 1.0)]);
+        p.push(signed_rank(&differences, Side::Above).p);
+        let [one, other] = [one, other].map(|values| Samples::new(&values).expect("samples"));
+        found.push(mann_whitney(&one, &other, Alternative::TwoSided).expect("a test").p);
+        found.push(welch(&one, &other, Alternative::Greater).expect("a test").p);
+        let curve = Curve::of(n as usize, 5e-4, 0.025).expect("a curve");
+        found.push(curve.detectable(noise.sd, &Limits { floor: 0.01, budget: 0.05 }));
+    }
+    found.extend(benjamini_hochberg(&p));
+    let mut stepped = series(9, 120);
+    stepped.iter_mut().skip(70).for_each(|value| *value *= 1.05);
+    for change in change_points(&stepped, Rule::new(Scale::Log), [7; 32]).expect("searched") {
+        found.extend([change.index as f64, change.p, change.before, change.after]);
+    }
+    assert_eq!(format!("{:016x}", fold(&found)), "c47801d9d5c6903a", "{found:?}");
+}
