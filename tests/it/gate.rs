@@ -470,7 +470,7 @@ fn a_plan_says_beforehand_what_its_gate_can_find() {
     fixture.write("pipelines/few.yaml", &text.replace("count: 8", "count: 4"));
     let plan = fixture.assay(&["plan", "pipelines/few.yaml"]).success();
     assert!(
-        plan.stdout.contains("gate      latency: 2 metrics; 4 pairs can find nothing: 7 pairs are the fewest"),
+        plan.stdout.contains("gate      latency: 2 metrics; 4 pairs can find nothing: 8 pairs are the fewest"),
         "{}",
         plan.stdout
     );
@@ -501,13 +501,13 @@ fn noise_is_learned_from_earlier_runs() {
     assert!(noise(&["--newest", "5"]).success().stdout.contains("- {run: night-5, summary: "));
     fixture.assay(&["validate"]).success();
     let plan = fixture.assay(&["plan", "pipelines/same.yaml"]).success().stdout;
-    // One of two metrics must reach 1.25 %, which takes seven pairs; so quiet an endpoint takes no more.
-    assert!(plan.contains("28 trials (7 each)") || plan.contains("14 trials (7 each)"), "{plan}");
-    assert!(plan.contains("7 pairs suffice: by what earlier runs taught, 7 find a change of 10.0 %"), "{plan}");
+    // At its first look, one of two metrics must reach 0.6 %, which takes eight pairs; so quiet an endpoint takes no more.
+    assert!(plan.contains("16 trials (8 each)"), "{plan}");
+    assert!(plan.contains("8 pairs suffice: by what earlier runs taught, 8 find a change of 10.0 %"), "{plan}");
     let head = fixture.commit("what was learned of the noise");
     run(&fixture, "same", "sized", "main");
     let sized = verdict(&fixture, "sized", 2, "main", 0);
-    assert_eq!(sized["metrics"][0]["pairs"].as_array().map(Vec::len), Some(7));
+    assert_eq!(sized["metrics"][0]["pairs"].as_array().map(Vec::len), Some(8));
     let digest = sized["learned"].as_str().expect("the digest of the file").to_owned();
     let kept = sized["files"].as_array().expect("files").iter().find(|file| file["name"] == "rules/pipelines/noise/same.yaml");
     assert_eq!(kept.expect("the file")["digest"], digest.as_str());

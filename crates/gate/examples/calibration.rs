@@ -317,7 +317,8 @@ Printed by `ci/bench calibration`, seeded: equal arguments print equal tables. W
 A row is a kind of noise under one design: {gates} gates of 100 primary metrics at a budget of 5 % and q = 0.05, with nothing changed, at the pairs that
 the planner takes; a quarter of them again with one metric, and with a quarter of the metrics, 10 % slower; and {gates} more at each of 5, 8, 12
 and 20 pairs. One trial has a spread of 3 %. Each row has 100 histories of its own, ten unchanged runs of ten pairs each, which its gates take turns
-with. `refused`: the histories by which the planner says beforehand that 60 pairs cannot decide. `told, known`: the pairs that it would take if it
+with. `refused`: the histories by which the planner says beforehand that 60 pairs cannot decide; where that is most
+of them, nothing is run at the planner's n. `told, known`: the pairs that it would take if it
 knew the noise, and those that the exact test takes under this very noise; what is planned beyond `told` is the cost of learning. At 5, 8, 12 and
 20 pairs the gate is used without a history where launches are drawn anew, and with one where they are not, without which it decides nothing.
 The last three columns are other rules on an eighth of the same gates: any alarm, in percent. Bounds are one-sided 99 % bounds of Clopper and Pearson.
@@ -428,12 +429,17 @@ fn find(cell: Cell, gates: u32, seed: u64) -> Found {
     let mut draw = Draw::new(seed);
     let rules = cell.rules();
     let histories: Vec<_> = (0..HISTORIES).map(|_| learn(&mut draw, &cell)).collect();
-    let accepted: Vec<_> =
+    let mut accepted: Vec<_> =
         histories.iter().filter_map(|learned| Some((learned, size(learned, &rules, MOST).ok()?.pairs))).collect();
+    let planned = accepted.iter().map(|(_, pairs)| *pairs).collect();
+    // A noise that most histories refuse is one that the planner refuses.
+    if 2 * accepted.len() < HISTORIES {
+        accepted.clear();
+    }
     let (told, known) = needed(&cell);
     let mut found = Found {
         cell,
-        planned: accepted.iter().map(|(_, pairs)| *pairs).collect(),
+        planned,
         told,
         known,
         null: Tally::default(),
@@ -501,14 +507,14 @@ fn search(cell: &Cell) -> (Option<usize>, Option<usize>) {
     let noise = Spread::normal(Spread::of(&groups).expect("noise").sd, 1e6);
     let launches = Some(Launches { sd: SPREAD * cell.launch.spreads, n: 1_000_000 });
     let told = size(&vec![Some(Learned { noise, launches }); METRICS], &rules, MOST).ok().map(|size| size.pairs);
-    let floor = floor(rules.unit, Some(&Learned { noise, launches }), Q / METRICS as f64).map_or(0.0, |floor| floor.log);
+    let floor = floor(rules.unit, Some(&Learned { noise, launches }), 0.5 * Q / METRICS as f64).map_or(0.0, |floor| floor.log);
     let limits = Limits { floor, budget: rules.log_budget() };
     let mut suffice = |pairs: &usize| {
         let mut needs: Vec<f64> = sample(*pairs).iter().map(|differences| need(differences, &limits)).collect();
         needs.sort_by(f64::total_cmp);
         needs[needs.len() * 4 / 5] <= rules.must_find()
     };
-    let known = (11..=MOST).filter(|_| floor < rules.must_find()).find(|pairs| suffice(pairs));
+    let known = (12..=MOST).filter(|_| floor < rules.must_find()).find(|pairs| suffice(pairs));
     (told, known)
 }
 
@@ -516,7 +522,7 @@ fn search(cell: &Cell) -> (Option<usize>, Option<usize>) {
 fn need(differences: &[f64], limits: &Limits) -> f64 {
     let averages = Averages::of(&Differences::new(differences).expect("differences"));
     let bound = |alpha: f64| averages.lower(alpha).unwrap_or(f64::NEG_INFINITY);
-    (-bound(Q / METRICS as f64)).max(limits.floor - bound(BOUND_ALPHA)).max(limits.budget - averages.shift())
+    (-bound(0.5 * Q / METRICS as f64)).max(limits.floor - bound(BOUND_ALPHA)).max(limits.budget - averages.shift())
 }
 
 impl Found {
@@ -541,7 +547,7 @@ impl Found {
 
     /// A planner that accepts most histories accepts the noise.
     fn is_accepted(&self) -> bool {
-        2 * self.planned.len() >= HISTORIES
+        self.null.gates > 0
     }
 
     fn mean_planned(&self) -> f64 {
@@ -559,7 +565,7 @@ impl Found {
         for (tally, pairs) in self.fixed.iter().zip(FIXED) {
             bar(tally.bound() <= 5.0, format!("false alarms at {pairs} pairs {}", tally.text()));
         }
-        if self.null.gates > 0 {
+        if self.is_accepted() {
             bar(self.null.bound() <= 5.0, format!("false alarms {}", self.null.text()));
         }
         if self.is_accepted() {
@@ -596,22 +602,18 @@ impl Found {
         };
         let refusals = if refused == 0 { String::new() } else { format!("refused {} %", 100 * refused / HISTORIES) };
         let planned = [planned, refusals].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
-        let of_planned = if self.null.gates == 0 {
-            [""; 6].map(str::to_owned).to_vec()
-        } else {
-            let given = if self.null.alarmed == 0 {
-                "-".to_owned()
-            } else {
-                format!("{:.1}", f64::from(self.null.alarms) / f64::from(self.null.alarmed))
-            };
+        let of_planned = if self.is_accepted() {
+            let alarms = f64::from(self.null.alarms) / f64::from(self.null.alarmed);
             vec![
                 self.null.text(),
-                given,
+                if self.null.alarmed == 0 { "-".to_owned() } else { format!("{alarms:.1}") },
                 format!("{:.1}", self.null.share(self.null.inconclusive)),
                 format!("{:.1}", self.lone.share(self.lone.found)),
                 format!("{:.1}", self.quarter.share(self.quarter.found) / 25.0),
                 format!("{:.2}", self.quarter.false_among()[0]),
             ]
+        } else {
+            vec![String::new(); 6]
         };
         let mut columns = vec![self.cell.shape.name().to_owned(), self.cell.together.name().to_owned(), planned];
         columns.push(format!("{}, {}", number(self.told), number(self.known)));

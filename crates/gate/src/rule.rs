@@ -61,7 +61,7 @@ pub struct Series {
 /// How a family of metrics is judged.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rules {
-    /// The share of false alarms among alarms that is let pass.
+    /// The share of false alarms among alarms that is let pass: half of it for changes for the worse, half for those for the better.
     pub q: f64,
     /// What a change may come to, as a share: 0.05 is 5 %.
     pub budget: f64,
@@ -70,6 +70,11 @@ pub struct Rules {
 }
 
 impl Rules {
+    /// What one direction may spend.
+    pub fn q_a_side(&self) -> f64 {
+        0.5 * self.q
+    }
+
     /// The budget as a logarithm of a ratio.
     pub fn log_budget(&self) -> f64 {
         libm::log(1.0 + self.budget)
@@ -134,9 +139,9 @@ pub struct Judged {
     pub why: Option<Why>,
     /// How it changed; absent where it cannot be compared.
     pub effect: Option<Effect>,
-    /// `p_worse` adjusted for the family.
+    /// `p_worse` adjusted for the family and for both directions.
     pub worse_adjusted: f64,
-    /// `p_better` adjusted for the family.
+    /// `p_better` adjusted for the family and for both directions.
     pub better_adjusted: f64,
     /// The floor that it was judged by.
     pub floor: Option<Floor>,
@@ -149,14 +154,15 @@ pub struct Judged {
 
 /// Judges a family of metrics together. The order of the family does not matter to any of them.
 pub fn judge(family: &[Series], rules: &Rules) -> Vec<Judged> {
-    judge_by(family, rules, &mut Curves::new(rules.q, family.len()))
+    judge_by(family, rules, &mut Curves::new(rules.q_a_side(), family.len()))
 }
 
 /// The same by curves of this family, which whoever asks on can go on using.
 pub(crate) fn judge_by(family: &[Series], rules: &Rules, curves: &mut Curves) -> Vec<Judged> {
     let measured: Vec<Option<Measured>> = family.iter().map(Measured::of).collect();
+    // Twice, because either direction is looked for.
     let probability = |of: fn(&Effect) -> f64| -> Vec<f64> {
-        measured.iter().map(|measured| measured.as_ref().map_or(1.0, |measured| of(&measured.effect))).collect()
+        measured.iter().map(|measured| measured.as_ref().map_or(1.0, |measured| (2.0 * of(&measured.effect)).min(1.0))).collect()
     };
     let worse = benjamini_hochberg(&probability(|effect| effect.p_worse));
     let better = benjamini_hochberg(&probability(|effect| effect.p_better));
@@ -210,15 +216,14 @@ fn realised(learned: Option<&Learned>, own: Option<Noise>, alpha: f64) -> Option
     }
 }
 
-/// The floor of a metric. A launch that is not re-randomised may have made all of a difference; how much launches make, at half of the
-/// family's threshold, is the prediction bound of a difference of two of them: the other half is for the trials, whose bound has to clear it.
-/// Absent where nothing is known of launches: the trials of one say nothing of the next.
+/// The floor of a metric. A launch that is not re-randomised may have made all of a difference; how much launches make, at the family's
+/// threshold, is the prediction bound of a difference of two of them. Absent where nothing is known of launches: the trials of one say nothing of the next.
 pub fn floor(unit: PairUnit, learned: Option<&Learned>, alpha: f64) -> Option<Floor> {
     if unit == PairUnit::Launch {
         return Some(Floor { log: 0.0, source: FloorSource::Rerandomised });
     }
     let launches = learned.and_then(|learned| learned.launches).filter(|launches| launches.n > 1)?;
-    let beyond = student::quantile(1.0 - 0.5 * alpha, f64::from(launches.n - 1));
+    let beyond = student::quantile(1.0 - alpha, f64::from(launches.n - 1));
     Some(Floor { log: beyond * launches.sd * std::f64::consts::SQRT_2, source: FloorSource::History })
 }
 
@@ -308,14 +313,14 @@ mod tests {
     }
 
     #[test]
-    fn a_lone_regression_among_a_hundred_takes_eleven_pairs() {
+    fn a_lone_regression_among_a_hundred_takes_twelve_pairs() {
         let lone = |n: u32| {
             let mut family = vec![series(n, 1.0); 99];
             family.push(series(n, 1.2));
             judge(&family, &RULES).pop().expect("judged")
         };
-        assert_eq!((lone(10).outcome, lone(10).why, lone(10).detectable), (Outcome::Inconclusive, Some(Why::Underpowered), None));
-        assert_eq!(lone(11).outcome, Outcome::Regressed);
+        assert_eq!((lone(11).outcome, lone(11).why, lone(11).detectable), (Outcome::Inconclusive, Some(Why::Underpowered), None));
+        assert_eq!(lone(12).outcome, Outcome::Regressed);
     }
 
     #[test]
@@ -368,7 +373,7 @@ mod tests {
         let judged = judge(&family, &RULES);
         assert_eq!([1, 2].map(|place| judged[place].why), [Some(Why::NotComparable), Some(Why::NoPair)]);
         let tested = judged[0].effect.expect("an effect").p_worse;
-        assert!((judged[0].worse_adjusted - 3.0 * tested).abs() < 1e-15, "three tests, whatever came of them");
+        assert!((judged[0].worse_adjusted - 6.0 * tested).abs() < 1e-15, "three tests of two sides, whatever came of them");
         family.reverse();
         assert_eq!(judge(&family, &RULES)[2], judged[0], "the order of the family does not matter");
     }

@@ -106,7 +106,7 @@ pub fn judge(question: &Question<'_>) -> Result<Verdict, Refusal> {
     for (family, decides) in [(primary, true), (others, false)] {
         let members: Vec<_> = family.iter().filter_map(|place| compared.get(*place)).collect();
         let series: Vec<Series> = members.iter().map(|compared| series(compared, question)).collect();
-        let mut curves = Curves::new(rules.q, family.len());
+        let mut curves = Curves::new(rules.q_a_side(), family.len());
         let judged = judge_by(&series, &rules, &mut curves);
         for (((place, compared), series), judged) in family.iter().zip(&members).zip(&series).zip(judged) {
             verdicts.insert(*place, metric_verdict(compared, series, &judged, &rules, &mut curves, decides));

@@ -381,7 +381,7 @@ fn two_hundred(slower: f64, budget: f64) -> [usize; 4] {
 fn two_hundred_gates_of_equal_endpoints_give_the_alarms_of_their_seeds() {
     let [improved, unchanged, inconclusive, regressed] = two_hundred(1.0, 0.05);
     assert_eq!([improved, unchanged, inconclusive, regressed], [0, 200, 0, 0]);
-    // With next to no budget the test alone decides, at 2.5 % a side.
+    // With next to no budget the test alone decides.
     let [improved, _, _, regressed] = two_hundred(1.0, 1e-6);
     assert_eq!([improved, regressed], [0, 3]);
 }

@@ -240,9 +240,9 @@ pub struct MetricVerdict {
     /// How much it changed; absent where it cannot be compared.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub change: Option<Change>,
-    /// `p_worse` adjusted for the family.
+    /// `p_worse` adjusted for the family and for both directions.
     pub p_worse_adjusted: f64,
-    /// `p_better` adjusted for the family.
+    /// `p_better` adjusted for the family and for both directions.
     pub p_better_adjusted: f64,
     /// The floor.
     #[serde(skip_serializing_if = "Option::is_none", default)]

@@ -47,7 +47,7 @@ const SIZE: &str =
     "The change in multiples of the budget, on logarithms, whatever its interval: within budget, 1-2, 2-4, beyond 4.";
 const DETECTABLE: &str = "The smallest change for the worse that this design finds with a probability of 0.8 by the whole rule, at the noise that \
                           was met. Smaller ones may pass.";
-const P: &str = "The smaller of the two one-sided probabilities of signed ranks so far from no change, exact up to 200 pairs, adjusted for the family.";
+const P: &str = "The smaller of the two one-sided probabilities of signed ranks so far from no change, exact up to 200 pairs, adjusted for the family and for both directions.";
 const MEDIANS: &str = "The median of all trials of a side that are part of a pair, to three significant digits.";
 const ACKNOWLEDGED: &str =
     "It regressed, and a reviewed file of the target branch had accepted a change of that size: it is told, and passes.";
