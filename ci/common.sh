@@ -27,6 +27,10 @@ in_ci() { [ "${CI:-}" = true ]; }
 
 say() { printf '%s\n' "$*" >&2; }
 
+# When the outermost script began, so that what may be left out is left out where it would take too long.
+export ASSAY_CI_BEGUN=${ASSAY_CI_BEGUN:-$(date +%s)}
+minutes_so_far() { echo $((($(date +%s) - ASSAY_CI_BEGUN) / 60)); }
+
 # Phases go to a file, so that the table of a script that calls others has theirs too.
 export ASSAY_CI_PHASES=${ASSAY_CI_PHASES:-}
 if [ -z "$ASSAY_CI_PHASES" ]; then

@@ -27,10 +27,12 @@ kueue_is_there() {
         k --namespace "$kueue_space" wait --for=condition=Available deployment/kueue-controller-manager --timeout=1s >/dev/null 2>&1
 }
 
+kueue_is_built() { [ -e "$kueue/complete" ]; }
+
 # The objects are those of the very version that is built. The mark comes last, so that an interrupted build is never taken for a whole
 # one.
 kueue_program() {
-    [ -e "$kueue/complete" ] && return 0
+    kueue_is_built && return 0
     need_go
     rm -rf "$kueue"
     mkdir -p "$kueue"
