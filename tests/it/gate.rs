@@ -4,7 +4,7 @@
 //! the speed of anything.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use serde_json::{Value, json};
@@ -166,6 +166,17 @@ fn outcomes(verdict: &Value) -> Vec<(&str, &str)> {
         .iter()
         .map(|metric| (metric["metric"].as_str().expect("a name"), metric["outcome"].as_str().expect("an outcome")))
         .collect()
+}
+
+/// Who stops reading has not passed.
+#[test]
+fn a_verdict_that_nobody_reads_is_no_better() {
+    let fixture = judged();
+    let folder = fixture.root().join("unread").display().to_string();
+    let gate = format!("'{}' gate slow --baseline main --pull 91 --to '{folder}' | true", binary("assay").display());
+    let mut piped = fixture.command(Path::new("bash"));
+    Ran::of(piped.args(["-c", &format!("set -o pipefail; {gate}")]).output().expect("bash runs")).exits(40);
+    assert!(fixture.root().join("unread/latency/check.json").exists());
 }
 
 #[test]
@@ -498,7 +509,7 @@ fn noise_is_learned_from_earlier_runs() {
     fs::create_dir(file.parent().expect("a folder")).expect("made");
     let learned = noise(&["--to", &file.display().to_string()]).success();
     assert!(learned.stderr.contains("2 metrics of 5 runs"), "{}", learned.stderr);
-    assert!(noise(&["--newest", "5"]).success().stdout.contains("- {run: night-5, summary: "));
+    assert!(noise(&["--newest", "5"]).success().stdout.contains("- {run: \"night-5\", summary: "));
     fixture.assay(&["validate"]).success();
     let plan = fixture.assay(&["plan", "pipelines/same.yaml"]).success().stdout;
     // At its first look, one of two metrics must reach 0.6 %, which takes eight pairs; so quiet an endpoint takes no more.
@@ -518,8 +529,32 @@ fn noise_is_learned_from_earlier_runs() {
     let replay = |file: String| fixture.assay(&["gate", "--replay", &file]);
     replay(format!("{folder}/latency/verdict.json")).success();
 
-    // Of other work nothing was learned.
-    fixture.write("pipelines/noise/same.yaml", &fs::read_to_string(&file).expect("read").replace("work: \"", "work: \"0000"));
+    // Who judges counts the pairs: a pull request that brings noise of its own measures something else.
+    let kept = fs::read_to_string(&file).expect("read");
+    fixture.git(&["checkout", "--quiet", "-b", "quieter"]);
+    fixture.write("pipelines/noise/same.yaml", &kept.replace("launches: 5", "launches: 500"));
+    fixture.commit("quieter");
+    run(&fixture, "same", "quieter", "quieter");
+    fixture.git(&["checkout", "--quiet", "main"]);
+    let quieter = verdict(&fixture, "quieter", 3, "main", 41);
+    assert_eq!(
+        (&quieter["definition_changes"][0]["what"], &quieter["blocks"]),
+        (&json!("pipelines/noise/same.yaml"), &json!(true))
+    );
+
+    // What was learned since is no evidence: the same run is decided again, at the same look.
+    fixture.write("pipelines/noise/same.yaml", &kept.replace("launches: 5", "launches: 6"));
+    fixture.commit("learned again");
+    let again = verdict(&fixture, "sized", 2, "main", 41);
+    assert_eq!((&again["sequence"]["look"], again["learned"] == sized["learned"]), (&json!(1), false));
+    assert_eq!(again["definition_changes"][0]["what"], "pipelines/noise/same.yaml", "and it was sized by what was known before");
+
+    // Once is enough, another pipeline's is none, and of other work nothing was learned.
+    let repeated = ["--run", "night-1", "--run", "night-1", "--run", "night-1", "--run", "night-1", "--run", "night-1"];
+    noise(&repeated).refuses(2, "too_few_runs");
+    fixture.write("pipelines/noise/same.yaml", &kept.replace("name: \"same\"", "name: other"));
+    assert!(fixture.assay(&["plan", "pipelines/same.yaml"]).exits(10).stderr.contains("this is the noise of `other`"));
+    fixture.write("pipelines/noise/same.yaml", &kept.replace("work: \"", "work: \"0000"));
     let refused = fixture.assay(&["plan", "pipelines/same.yaml"]).exits(10);
     assert!(refused.stderr.contains("pipelines/noise/same.yaml"), "{}", refused.stderr);
     fixture.assay(&["validate"]).exits(10);

@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use assay_stage::{Exit, Failure};
 use serde::Serialize;
@@ -107,9 +108,17 @@ pub(crate) fn end_quietly_on_a_closed_pipe() {
     }));
 }
 
+/// With what the process ends where the reader of its output has gone: as every other program ends, unless the command says otherwise.
+static LEAVE_WITH: AtomicU8 = AtomicU8::new(0);
+
+/// From here on, a process whose reader goes away ends so.
+pub(crate) fn leave_with(exit: Exit) {
+    LEAVE_WITH.store(exit.code(), Ordering::Relaxed);
+}
+
 #[expect(clippy::exit, reason = "the reader of the output is gone, so there is nobody to return to")]
 fn quit_quietly() -> ! {
-    std::process::exit(i32::from(Exit::Done.code()))
+    std::process::exit(i32::from(LEAVE_WITH.load(Ordering::Relaxed)))
 }
 
 #[cfg(test)]

@@ -49,12 +49,13 @@ pub(crate) struct Compared<'a> {
 
 impl Compared<'_> {
     /// What a history knows it by.
-    pub(crate) fn taught(&self) -> Taught {
+    pub(crate) fn taught(&self, unit: PairUnit) -> Taught {
         Taught {
             workload: self.case.workload.clone(),
             work: self.work,
             point: self.point.clone(),
             metric: self.metric.metric.clone(),
+            unit,
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use assay_manifest::{Digest, Name, PointId};
+use assay_manifest::{Digest, Name, PairUnit, PointId};
 
-use crate::evidence::{Run, compared};
+use crate::evidence::{Run, compared, unit};
 use crate::rule::{Learned, Series, logs};
 
 /// What earlier runs teach about noise.
@@ -27,10 +27,15 @@ pub struct Taught {
     pub point: PointId,
     /// The metric.
     pub metric: String,
+    /// What each pair had of its own: pairs of launches teach nothing of sides that stay up, nor these of those.
+    pub unit: PairUnit,
 }
 
-/// What these runs teach of every metric that they compare: of those with two pairs or more in at least two runs. Runs that compare nothing
-/// teach nothing.
+/// The fewest runs that teach anything: two launches a side say next to nothing of the next.
+pub const FEWEST_RUNS: usize = 5;
+
+/// What these runs teach of every metric that they compare: of those with two pairs or more in at least
+/// [`FEWEST_RUNS`] runs. Runs that compare nothing teach nothing.
 pub fn learn(runs: &[Run<'_>]) -> BTreeMap<Taught, Learned> {
     let mut differences: BTreeMap<Taught, Vec<Vec<f64>>> = BTreeMap::new();
     for run in runs {
@@ -39,12 +44,12 @@ pub fn learn(runs: &[Run<'_>]) -> BTreeMap<Taught, Learned> {
             let pairs = compared.pairs.iter().map(|pair| [pair.baseline, pair.candidate]).collect();
             let series = Series { better: compared.better, pairs, learned: None };
             let Some(logs) = logs(&series).filter(|logs| logs.len() > 1) else { continue };
-            differences.entry(compared.taught()).or_default().push(logs);
+            differences.entry(compared.taught(unit(run.plan, comparison))).or_default().push(logs);
         }
     }
     let learned = |(of, runs): (Taught, Vec<Vec<f64>>)| {
         let runs: Vec<&[f64]> = runs.iter().map(Vec::as_slice).collect();
-        Learned::of(&runs).ok().filter(|_| runs.len() > 1).map(|learned| (of, learned))
+        Learned::of(&runs).ok().filter(|_| runs.len() >= FEWEST_RUNS).map(|learned| (of, learned))
     };
     differences.into_iter().filter_map(learned).collect()
 }

@@ -11,6 +11,9 @@ use crate::curves::Curves;
 /// One minus the confidence of the one-sided bound that has to clear the floor: the ends of a two-sided interval of 95 %.
 pub const BOUND_ALPHA: f64 = 0.025;
 
+/// The highest floor, as a logarithm of a ratio: what is 22,000 times as slow has no need of statistics.
+const HIGHEST_FLOOR: f64 = 10.0;
+
 /// What earlier runs teach about a metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Learned {
@@ -30,20 +33,19 @@ pub struct Launches {
 }
 
 impl Learned {
-    /// What runs of unchanged sides teach: the differences of each run's pairs, as logarithms of ratios. What shifts of whole runs differ by,
-    /// beyond what their pairs explain, is the launches' doing. A run whose sides did differ makes it larger, never smaller.
+    /// What runs of unchanged sides teach: the differences of each run's pairs, as logarithms of ratios. How launches differ is taken from the
+    /// shifts of whole runs, with what their trials add to it: taking that off would make it vanish in half of all short histories. A run whose
+    /// sides did differ makes it larger.
     ///
     /// # Errors
     /// [`PairError`] where no run has two pairs or a difference is no finite number.
     pub fn of(runs: &[&[f64]]) -> Result<Self, PairError> {
         let noise = Noise::of(runs)?;
         let told: Vec<_> = runs.iter().filter(|run| run.len() > 1).collect();
-        let (n, means) = (told.len() as f64, told.iter().map(|run| run.iter().sum::<f64>() / run.len() as f64));
-        let between = means.map(|mean| mean * mean).sum::<f64>() / n;
-        let within = noise.sd * noise.sd * told.iter().map(|run| 1.0 / run.len() as f64).sum::<f64>() / n;
+        let means = told.iter().map(|run| run.iter().sum::<f64>() / run.len() as f64);
+        let between = means.map(|mean| mean * mean).sum::<f64>() / told.len() as f64;
         // A shift is a difference of two launches.
-        let sd = ((between - within).max(0.0) / 2.0).sqrt();
-        Ok(Self { noise, launches: Some(Launches { sd, n: told.len() as u32 }) })
+        Ok(Self { noise, launches: Some(Launches { sd: (0.5 * between).sqrt(), n: told.len() as u32 }) })
     }
 }
 
@@ -224,7 +226,8 @@ pub fn floor(unit: PairUnit, learned: Option<&Learned>, alpha: f64) -> Option<Fl
     }
     let launches = learned.and_then(|learned| learned.launches).filter(|launches| launches.n > 1)?;
     let beyond = student::quantile(1.0 - alpha, f64::from(launches.n - 1));
-    Some(Floor { log: beyond * launches.sd * std::f64::consts::SQRT_2, source: FloorSource::History })
+    let log = (beyond * launches.sd * std::f64::consts::SQRT_2).min(HIGHEST_FLOOR);
+    Some(Floor { log, source: FloorSource::History })
 }
 
 fn decide(series: &Series, measured: Option<&Measured>, adjusted: (f64, f64), rules: &Rules, curves: &mut Curves) -> Judged {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use assay_manifest::{
     Acknowledgement, Artifact, Better, CaseId, Change, Check, Comparison, Difference, GatePolicy, Instant, JudgedRun,
-    MetricVerdict, Name, NoiseFloor, OriginKind, Outcome, Reason, Sequence, TrialPair, Verdict,
+    MetricVerdict, Name, NoiseFloor, OriginKind, Outcome, PairUnit, Reason, Sequence, TrialPair, Verdict,
 };
 use assay_stats::{Alternative, Curve, Limits, Samples, mann_whitney};
 
@@ -15,7 +15,7 @@ use crate::learning::History;
 use crate::rule::{BOUND_ALPHA, Effect, Judged, Rules, Series, Why, judge_by, share};
 
 /// The version of the method. A verdict is replayed by the same version only.
-pub const CONTRACT: &str = "assay-gate/1";
+pub const CONTRACT: &str = "assay-gate/2";
 
 /// The most pairs that an inconclusive verdict asks for.
 const MOST_PAIRS: usize = 200;
@@ -105,7 +105,7 @@ pub fn judge(question: &Question<'_>) -> Result<Verdict, Refusal> {
     // Each family is corrected for itself: what is only reported costs what decides no power.
     for (family, decides) in [(primary, true), (others, false)] {
         let members: Vec<_> = family.iter().filter_map(|place| compared.get(*place)).collect();
-        let series: Vec<Series> = members.iter().map(|compared| series(compared, question)).collect();
+        let series: Vec<Series> = members.iter().map(|compared| series(compared, rules.unit, question)).collect();
         let mut curves = Curves::new(rules.q_a_side(), family.len());
         let judged = judge_by(&series, &rules, &mut curves);
         for (((place, compared), series), judged) in family.iter().zip(&members).zip(&series).zip(judged) {
@@ -197,11 +197,11 @@ fn gathered<'a>(runs: &[Run<'a>], comparison: &Comparison) -> Vec<Compared<'a>> 
     all
 }
 
-fn series(compared: &Compared<'_>, question: &Question<'_>) -> Series {
+fn series(compared: &Compared<'_>, unit: PairUnit, question: &Question<'_>) -> Series {
     Series {
         better: compared.better,
         pairs: compared.pairs.iter().map(|pair| [pair.baseline, pair.candidate]).collect(),
-        learned: question.learned.as_ref().and_then(|history| history.metrics.get(&compared.taught()).copied()),
+        learned: question.learned.as_ref().and_then(|history| history.metrics.get(&compared.taught(unit)).copied()),
     }
 }
 

@@ -223,6 +223,7 @@ read_from_text!(
     assay_manifest::InferenceApi,
     assay_manifest::Intent,
     assay_manifest::Isolation,
+    assay_manifest::PairUnit,
     assay_manifest::Name,
     assay_manifest::Placement,
     assay_manifest::PointId,

@@ -120,11 +120,20 @@ impl Closure {
         let mut most = 1;
         for size in &sizes {
             let needed = match &size.size {
-                _ if !size.is_taught() => Err(format!("nothing was learned of the noise of what gate `{}` judges", size.gate)),
-                Err(why) => Err(format!("gate `{}` cannot decide: {}: {why}", size.gate, metric_of(size, why.metric()))),
+                _ if !size.is_taught() => {
+                    let message = format!("nothing was learned of the noise of what gate `{}` judges", size.gate);
+                    Err(refused(message, &learn))
+                }
+                Err(why) => {
+                    let message = format!("gate `{}` cannot decide: {}: {why}", size.gate, metric_of(size, why.metric()));
+                    Err(refused(
+                        message,
+                        "make it quieter, or judge fewer metrics; `placement: alternate` has no launches to clear",
+                    ))
+                }
                 Ok(sized) => Ok(sized.pairs),
             };
-            most = most.max(needed.map_err(|message| refused(message, &learn))?);
+            most = most.max(needed?);
         }
         Ok(u32::try_from(most).unwrap_or(u32::MAX))
     }
@@ -211,7 +220,7 @@ impl<E> Walk<'_, E> {
         }
         let path = Noise::path_of(&pipeline.name);
         let Some(bytes) = self.optional_file(&path)? else { return Ok(None) };
-        Ok(Noise::parse(&path, &bytes).map_err(|problems| self.problems.extend(problems)).ok())
+        Ok(Noise::parse_of(&pipeline.name, &path, &bytes).map_err(|problems| self.problems.extend(problems)).ok())
     }
 
     /// Objects that do not read are found before anything runs; what they may be is for provision, which knows the cluster.

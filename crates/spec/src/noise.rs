@@ -1,10 +1,10 @@
 //! What earlier runs of a comparison taught about its noise, as a reviewed file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use assay_gate::rule::{Launches, Learned};
 use assay_gate::{History, Taught};
-use assay_manifest::{Digest, Name, PointId, RunId};
+use assay_manifest::{Digest, Name, PairUnit, PointId, RunId};
 use assay_stats::Noise as Spread;
 
 use crate::checked::{Checked, Read};
@@ -51,6 +51,8 @@ pub struct MetricNoise {
     pub point: PointId,
     /// The metric.
     pub metric: String,
+    /// What each pair had of its own.
+    pub unit: PairUnit,
     /// The spread of one pair's difference.
     pub pair: f64,
     /// How many independent normal differences tell as much about it.
@@ -75,6 +77,16 @@ impl Noise {
         History { digest, metrics }
     }
 
+    /// The same, of the pipeline of that name.
+    pub fn parse_of(pipeline: &Name, file: &str, bytes: &[u8]) -> Result<Self, Vec<Problem>> {
+        let noise = Self::parse(file, bytes)?;
+        if noise.name == *pipeline {
+            return Ok(noise);
+        }
+        let message = format!("this is the noise of `{}`, and `{pipeline}` was looked for", noise.name);
+        Err(vec![Problem::of_file(file, message).with_hint("learn it anew with `assay noise`")])
+    }
+
     /// Where the noise of this pipeline lies, from the repository's root.
     pub fn path_of(pipeline: &Name) -> String {
         format!("{NOISE}/{pipeline}.yaml")
@@ -83,7 +95,13 @@ impl Noise {
 
 impl MetricNoise {
     fn of(&self) -> Taught {
-        Taught { workload: self.workload.clone(), work: self.work, point: self.point.clone(), metric: self.metric.clone() }
+        Taught {
+            workload: self.workload.clone(),
+            work: self.work,
+            point: self.point.clone(),
+            metric: self.metric.clone(),
+            unit: self.unit,
+        }
     }
 
     fn learned(&self) -> Learned {
@@ -97,7 +115,14 @@ impl MetricNoise {
 impl Define for Noise {
     const KIND: DefinitionKind = DefinitionKind::Noise;
 
-    fn cross_check(_: &Checked, _: &mut Problems<'_>) {}
+    fn cross_check(checked: &Checked, problems: &mut Problems<'_>) {
+        let mut known = BTreeSet::new();
+        for metric in checked.at(&["spec", "metrics"]).map_or(&[][..], Checked::items) {
+            if MetricNoise::read(metric).is_some_and(|noise| !known.insert(noise.of())) {
+                problems.at(metric.span, "this metric of that work at that point stands here twice");
+            }
+        }
+    }
 
     fn read(checked: &Checked, _: Places) -> Option<Self> {
         let metadata = checked.member("metadata")?;
@@ -126,6 +151,7 @@ impl Read for MetricNoise {
             work: digest(metric, "work")?,
             point: metric.get("point")?,
             metric: metric.get("metric")?,
+            unit: metric.get("unit")?,
             pair: metric.get("pair")?,
             freedom: metric.get("freedom")?,
             worth: metric.get("worth")?,

@@ -46,6 +46,7 @@ pub fn gate_sizes(
     let Some(comparison) = &spec.comparison else { return Vec::new() };
     let history = noise.map(|noise| noise.history(Digest::of(b"")));
     let is_baseline = |case: &&Case| case.target == comparison.baseline.target && case.variant == comparison.baseline.variant;
+    let unit = unit_of(spec, comparison);
     let sized = |gate: &Gate| {
         let mut judged = Vec::new();
         for case in cases.iter().filter(is_baseline) {
@@ -59,6 +60,7 @@ pub fn gate_sizes(
                         work,
                         point: point.point_id.clone(),
                         metric: metric.clone(),
+                        unit,
                     };
                     let learned = work.zip(history.as_ref()).and_then(|(work, history)| history.metrics.get(&taught(work)));
                     judged.push((name, learned.copied()));
@@ -67,7 +69,7 @@ pub fn gate_sizes(
         }
         let (metrics, learned): (Vec<String>, Vec<Option<Learned>>) = judged.into_iter().unzip();
         let q = gate.q * gate.looks.first().unwrap_or(&1.0);
-        let rules = Rules { q, budget: gate.budget_pct / 100.0, unit: unit_of(spec, comparison) };
+        let rules = Rules { q, budget: gate.budget_pct / 100.0, unit };
         let size = size(&learned, &rules, MAX_SIZED as usize);
         GateSize { gate: gate.name.clone(), metrics, rules, learned, size }
     };

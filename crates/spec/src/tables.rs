@@ -924,8 +924,8 @@ static LEARNED: Table = Table {
     ],
     rules: &[],
 };
-/// Metrics at points that a noise file may list.
-const MAX_LEARNED: usize = 20_000;
+/// Metrics at points that a noise file may list: what a file of rules has room for.
+const MAX_LEARNED: usize = 4_000;
 static NOISE_RUN: Table = Table {
     name: "noise run",
     doc: "A run that taught.",
@@ -936,7 +936,9 @@ static NOISE_RUN: Table = Table {
     ],
     rules: &[],
 };
-static NOISE_SPREAD: Type = Type::Number { min: 0.0, above_min: false, max: 100.0 };
+static NOISE_SPREAD: Type = Type::Number { min: 0.0, above_min: false, max: 5.0 };
+static PAIR_UNITS: [Choice; 2] =
+    [choice("pair", "Both sides stayed up: nothing but its trials."), choice("launch", "Launches of both sides.")];
 static METRIC_NOISE: Table = Table {
     name: "metric noise",
     doc: "What was learned of a metric at a point. Spreads are standard deviations of logarithms of ratios: 0.02 is about 2 %.",
@@ -946,10 +948,15 @@ static METRIC_NOISE: Table = Table {
         required("work", &Type::Text(&SHA256), "Its `workload_spec_digest`. Of other work nothing was learned."),
         required("point", &NAME_TYPE, "The point."),
         required("metric", &METRIC_TYPE, "The metric."),
+        required(
+            "unit",
+            &Type::Choice(&PAIR_UNITS),
+            "What each pair had of its own. Noise of one unit says nothing of the other.",
+        ),
         required("pair", &NOISE_SPREAD, "The spread of one pair's difference, candidate over baseline."),
         required(
             "freedom",
-            &Type::Number { min: 0.0, above_min: true, max: 1e9 },
+            &Type::Number { min: 0.0, above_min: true, max: 1e6 },
             "How many independent normal differences tell as much about that spread.",
         ),
         required(
@@ -957,7 +964,7 @@ static METRIC_NOISE: Table = Table {
             &Type::Number { min: 0.0, above_min: true, max: 1.0 },
             "What one difference tells beside a normal one: less where tails are heavy.",
         ),
-        required("launch", &NOISE_SPREAD, "The spread of a launch, beyond what its trials explain."),
+        required("launch", &NOISE_SPREAD, "The spread of a launch, with what the trials of a run add to it."),
         required("launches", &Type::Integer { min: 1, max: 1_000_000 }, "The launches of either side that it was seen in."),
     ],
     rules: &[],

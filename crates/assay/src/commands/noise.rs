@@ -1,9 +1,10 @@
 //! `assay noise`: what earlier runs of a comparison teach about its noise, as a file that somebody reviews.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use assay_gate::learning::FEWEST_RUNS;
 use assay_gate::rule::Learned;
 use assay_gate::{Taught, learn};
 use assay_manifest::{Digest, Name, RunId};
@@ -19,8 +20,6 @@ use crate::output;
 
 /// Runs that teach, unless somebody says otherwise.
 const NEWEST: usize = 30;
-/// Fewer runs say too little about launches.
-const FEWEST: usize = 5;
 
 /// Learns the noise of a pipeline's comparison from its earlier runs: how pairs differ, and how launches do.
 ///
@@ -49,42 +48,37 @@ pub(crate) struct NoiseOf {
 }
 
 fn newest(text: &str) -> Result<usize, String> {
-    let count = text.parse().ok().filter(|count| (FEWEST..=200).contains(count));
-    count.ok_or_else(|| format!("a number from {FEWEST} to 200 is needed"))
+    let count = text.parse().ok().filter(|count| (FEWEST_RUNS..=200).contains(count));
+    count.ok_or_else(|| format!("a number from {FEWEST_RUNS} to 200 is needed"))
 }
 
 impl NoiseOf {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
+        let pipeline = self.pipeline.strip_prefix("./").unwrap_or(&self.pipeline);
         let mut evidence = Vec::new();
-        for run in self.teachers()? {
+        for run in self.teachers(pipeline)? {
             evidence.push(Evidence::open(&self.place, run.as_str(), self.unestablished)?);
         }
+        let parsed = check_pipeline(pipeline, &evidence)?;
         let runs = evidence.iter().map(Evidence::as_run).collect::<Result<Vec<_>, _>>()?;
-        if runs.len() < FEWEST {
-            let found = counted(runs.len() as u64, "run");
-            return Err(Failure::usage(
-                "too_few_runs",
-                format!("the store has {found} of `{}`, and {FEWEST} are needed", self.pipeline),
-            )
-            .hint("schedule the pipeline for nights, or name another store with `--store`"));
-        }
         let learned = learn(&runs);
         if learned.is_empty() {
-            return Err(Failure::usage("nothing_learned", format!("no two runs of `{}` compare the same work", self.pipeline))
-                .hint("a pipeline teaches noise by its `comparison`, with two pairs or more"));
+            let message = format!("no {FEWEST_RUNS} of the runs of `{pipeline}` compare the same work");
+            return Err(Failure::usage("nothing_learned", message).hint(
+                "a pipeline teaches noise by its `comparison`, with two pairs or more; a workload that changed is other work",
+            ));
         }
-        let named = evidence.first().map(Evidence::own_pipeline).transpose()?;
-        let named = named.ok_or_else(|| Failure::unexpected("noise", "a run has no pipeline"))?;
-        let parsed = spec::Pipeline::parse(&named.path, &named.bytes).map_err(|problems| Failure::invalid(&problems))?;
         let summaries: Vec<(RunId, Digest)> =
             evidence.iter().map(|run| Ok((run.run_id().clone(), run.summary()?.manifest))).collect::<Result<_, Failure>>()?;
         let text = in_yaml(&parsed.name, &summaries, &learned);
+        // Nothing is written that whoever reads it would refuse.
+        if let Err(problems) = spec::Noise::parse("the noise that was learned", text.as_bytes()) {
+            return Err(Failure::invalid(&problems));
+        }
         match &self.to {
             None => output::line(text.trim_end()),
             Some(file) => {
-                std::fs::write(file, &text).map_err(|error| {
-                    Failure::environment("output", format!("cannot write `{}`", file.display())).because(&error).lasting()
-                })?;
+                write_file(file, &text)?;
                 let (metrics, runs) = (counted(learned.len() as u64, "metric"), counted(runs.len() as u64, "run"));
                 output::talk(format!("{metrics} of {runs}: {}", file.display()));
                 output::talk(in_words(&learned));
@@ -95,14 +89,44 @@ impl NoiseOf {
         Ok(Exit::Done)
     }
 
-    /// The runs to learn from, oldest first.
-    fn teachers(&self) -> Result<Vec<RunId>, Failure> {
-        if !self.runs.is_empty() {
-            return Ok(self.runs.clone());
+    /// The runs to learn from, oldest first, each once.
+    fn teachers(&self, pipeline: &str) -> Result<Vec<RunId>, Failure> {
+        let mut found = if self.runs.is_empty() {
+            published_runs(&Store::open_existing(&self.place.store_uri()?)?, pipeline)?
+        } else {
+            self.runs.iter().collect::<BTreeSet<_>>().into_iter().cloned().collect()
+        };
+        if found.len() < FEWEST_RUNS {
+            let runs = counted(found.len() as u64, "run");
+            let message = format!("there are {runs} of commits of `{pipeline}` to learn from, and {FEWEST_RUNS} are needed");
+            return Err(Failure::usage("too_few_runs", message).hint(
+                "`assay runs` lists what a store has; the file is named from the repository's root, as `pipelines/nightly.yaml`",
+            ));
         }
-        let mut found = published_runs(&Store::open_existing(&self.place.store_uri()?)?, &self.pipeline)?;
         Ok(found.split_off(found.len().saturating_sub(self.newest)))
     }
+}
+
+/// The pipeline of all of these runs.
+fn check_pipeline(wanted: &str, evidence: &[Evidence]) -> Result<spec::Pipeline, Failure> {
+    let mut newest = Err(Failure::unexpected("noise", "there is no run to learn from"));
+    for run in evidence {
+        let own = run.own_pipeline()?;
+        if own.path != wanted {
+            let message = format!("run `{}` ran `{}`, which teaches nothing of `{wanted}`", run.run_id(), own.path);
+            return Err(Failure::usage("other_pipeline", message));
+        }
+        newest = spec::Pipeline::parse(&own.path, &own.bytes).map_err(|problems| Failure::invalid(&problems));
+    }
+    newest
+}
+
+fn write_file(file: &Path, text: &str) -> Result<(), Failure> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    folder
+        .map_or(Ok(()), std::fs::create_dir_all)
+        .and_then(|()| std::fs::write(file, text))
+        .map_err(|error| Failure::environment("output", format!("cannot write `{}`", file.display())).because(&error).lasting())
 }
 
 /// The largest spreads, which decide how many pairs it takes.
@@ -121,23 +145,24 @@ fn in_words(learned: &BTreeMap<Taught, Learned>) -> String {
 fn in_yaml(pipeline: &Name, runs: &[(RunId, Digest)], learned: &BTreeMap<Taught, Learned>) -> String {
     let mut text = format!(
         "# Written by `assay noise`. Spreads are standard deviations of logarithms of ratios: 0.02 is about 2 %.\n\
-         apiVersion: {}\nkind: Noise\nmetadata: {{name: {pipeline}}}\nspec:\n  learned_from:\n",
+         apiVersion: {}\nkind: Noise\nmetadata: {{name: \"{pipeline}\"}}\nspec:\n  learned_from:\n",
         spec::API_VERSION
     );
     for (run, summary) in runs {
-        let _ = writeln!(text, "    - {{run: {run}, summary: \"{}\"}}", summary.hex());
+        let _ = writeln!(text, "    - {{run: \"{run}\", summary: \"{}\"}}", summary.hex());
     }
     text.push_str("  metrics:\n");
     for (of, Learned { noise, launches }) in learned {
         let (launch, launches) = launches.map_or((0.0, 1), |launches| (launches.sd, launches.n));
         let _ = writeln!(
             text,
-            "    - workload: {}\n      work: \"{}\"\n      point: {}\n      metric: {}\n      pair: {}\n      freedom: {}\n      worth: {}\n      \
+            "    - workload: \"{}\"\n      work: \"{}\"\n      point: \"{}\"\n      metric: \"{}\"\n      unit: {}\n      pair: {}\n      freedom: {}\n      worth: {}\n      \
              launch: {}\n      launches: {launches}",
             of.workload,
             of.work.hex(),
             of.point,
             of.metric,
+            of.unit,
             short(noise.sd),
             short(noise.freedom),
             short(noise.worth),

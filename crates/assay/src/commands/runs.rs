@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use assay_manifest::{Body as _, Document, EndState, MAX_MANIFEST_BYTES, RunEnd, RunId, Source};
+use assay_manifest::{Body as _, Document, EndState, MAX_MANIFEST_BYTES, OriginKind, RunEnd, RunId, Source};
 use assay_runner::default_store;
 use assay_stage::{Accepted, Exit, Failure, Layout, StageName};
 use assay_store::Store;
@@ -95,13 +95,14 @@ fn state(store: &Store, layout: &Layout) -> Result<String, Failure> {
     Ok("unfinished".to_owned())
 }
 
-/// The published runs of a pipeline, by the path that their Sources name, the latest last. What pointers say is believed: whoever reads a run
+/// The published runs of commits of a pipeline, by the path that their Sources name, the latest last: what was tried in a work tree is nobody's
+/// history. What pointers say is believed: whoever reads a run
 /// verifies it.
 pub(crate) fn published_runs(store: &Store, pipeline: &str) -> Result<Vec<RunId>, Failure> {
     let mut found = Vec::new();
     for run_id in run_ids(store)? {
         let layout = Layout::of(&run_id);
-        let is_of = |document| matches!(document, Some(Document::Source(source)) if source.body.pipeline == pipeline);
+        let is_of = |document| matches!(document, Some(Document::Source(source)) if source.body.pipeline == pipeline && source.body.kind == OriginKind::Git);
         if !is_of(document(store, &layout.source())?) {
             continue;
         }

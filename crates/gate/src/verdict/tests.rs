@@ -350,6 +350,11 @@ fn sides_on_hardware_that_is_not_known_are_confounded() {
 fn the_same_question_has_the_same_bytes() {
     let [one, other] = [(); 2].map(|()| canonical_json(&verdict_of(&rounds(0.93), |_| {})).expect("canonical"));
     assert_eq!(one, other);
+    // A method that decides otherwise has another name: verdicts of the old one are then refused by it, and their signers not accused.
+    assert_eq!(
+        (CONTRACT, Digest::of(&one).hex().as_str()),
+        ("assay-gate/2", "70d8471fa6368edbe3d2749ed3b558459067afde1de55894d3aaa083ba535c8d")
+    );
 }
 
 /// Forty requests by four users, answered by the reference endpoint in virtual time: how many a second, with a noise of about three percent. All

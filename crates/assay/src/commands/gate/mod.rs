@@ -114,6 +114,8 @@ struct Decided {
 
 impl Gate {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
+        // Whoever stops reading has not decided: only a verdict that was kept ends well.
+        output::leave_with(Exit::Environment);
         if let Some(verdict) = &self.replay {
             return replay::replay(verdict, &self.place);
         }
@@ -142,8 +144,9 @@ impl Gate {
                 *decided = asked(gate, &candidate)?;
             }
         }
-        show::show(&decided, self.to.as_deref(), self.json, &place)?;
-        Ok(decided.iter().map(|decided| exit_of(decided.verdict.verdict().outcome)).fold(Exit::Done, worse))
+        let exit = decided.iter().map(|decided| exit_of(decided.verdict.verdict().outcome)).fold(Exit::Done, worse);
+        show::show(&decided, self.to.as_deref(), self.json, &place, exit)?;
+        Ok(exit)
     }
 
     /// The rules are the run's own: nothing is at stake.
@@ -282,10 +285,12 @@ impl Asked<'_> {
             let mut all = verdicts_about(store, self.subject, &trust)?;
             let earlier = self.of_this_sequence(&all)?;
             let acknowledgements = self.acknowledgements()?;
+            // What others have learned since is no evidence either.
+            let learned = self.rules.history()?.map(|history| history.digest);
             let draw = self.draw(&earlier);
-            if let Some(standing) =
-                earlier.last().filter(|last| !draw.is_new && accepts_the_same(last.verdict(), &acknowledgements))
-            {
+            if let Some(standing) = earlier.last().filter(|last| {
+                !draw.is_new && accepts_the_same(last.verdict(), &acknowledgements) && last.verdict().learned == learned
+            }) {
                 output::talk(format!("verdict {} about `{}` stands", standing.number, self.subject));
                 return Ok(self.decided(standing.clone(), all));
             }

@@ -169,7 +169,8 @@ impl Rules {
     /// What was learned of noise, for whoever judges.
     pub(crate) fn history(&self) -> Result<Option<History>, Failure> {
         let Some(file) = &self.noise else { return Ok(None) };
-        let noise = spec::Noise::parse(&file.path, &file.bytes).map_err(|problems| Failure::invalid(&problems))?;
+        let name = parsed(&self.pipeline)?.name;
+        let noise = spec::Noise::parse_of(&name, &file.path, &file.bytes).map_err(|problems| Failure::invalid(&problems))?;
         Ok(Some(noise.history(Digest::of(&file.bytes))))
     }
 
@@ -226,7 +227,8 @@ pub(crate) fn gates(pipeline: &RuleFile) -> Result<Vec<spec::Gate>, Failure> {
     Ok(parsed(pipeline)?.spec.gates)
 }
 
-/// Whether a file decides what is measured: readers' pages, published queries and what was learned of noise do not.
+/// Whether a file decides what is measured: readers' pages and published queries do not, and what was learned of noise only where it decides
+/// how often.
 fn is_measured(path: &str) -> bool {
     let path = Path::new(path);
     !path.starts_with(spec::NOISE)
@@ -246,8 +248,18 @@ pub(crate) fn definition_changes(
     own_files: &BTreeMap<String, Digest>,
 ) -> Result<Vec<Difference>, Failure> {
     let mut changes = Vec::new();
+    let (there, here) = (parsed(&rules.pipeline)?, parsed(own)?);
+    let text = |digest: Option<&Digest>| digest.map_or_else(|| "none".to_owned(), ToString::to_string);
+    // By what was learned of noise is counted how many pairs are measured.
+    if there.spec.trials.sized || here.spec.trials.sized {
+        let path = spec::Noise::path_of(&here.name);
+        let (judged_by, measured) = (rules.noise.as_ref().map(|file| Digest::of(&file.bytes)), own_files.get(&path));
+        if judged_by.as_ref() != measured {
+            changes.push(Difference { what: path, baseline: text(judged_by.as_ref()), candidate: text(measured) });
+        }
+    }
     if own.bytes != rules.pipeline.bytes {
-        changes.extend(pipeline_changes(parsed(&rules.pipeline)?.spec, parsed(own)?.spec));
+        changes.extend(pipeline_changes(there.spec, here.spec));
     }
     if rules.commit.is_none() {
         return Ok(changes);
@@ -259,7 +271,6 @@ pub(crate) fn definition_changes(
     for path in paths {
         let (judged_by, measured) = (there.get(path), own_files.get(path));
         if judged_by != measured {
-            let text = |digest: Option<&Digest>| digest.map_or_else(|| "none".to_owned(), ToString::to_string);
             changes.push(Difference { what: path.to_owned(), baseline: text(judged_by), candidate: text(measured) });
         }
     }

@@ -20,24 +20,28 @@ use crate::output;
 const MAX_COMMENT_BYTES: usize = 65_000;
 
 /// Shows what was decided, and writes it into a folder if somebody named one.
-pub(super) fn show(decided: &[Decided], to: Option<&Path>, as_json: bool, place: &Where) -> Result<(), Failure> {
+pub(super) fn show(decided: &[Decided], to: Option<&Path>, as_json: bool, place: &Where, exit: Exit) -> Result<(), Failure> {
     let uri = place.store_uri()?;
     let blobs = StoreBlobs(Store::open_existing(&uri)?);
+    let many = decided.len().max(1);
+    let of = |decided: &Decided| Ok(report(decided, &uri, &summaries(decided.verdict.verdict(), &blobs)?));
+    let reports = decided.iter().map(of).collect::<Result<Vec<_>, Failure>>()?;
+    // Files come first: who reads the terminal may stop at any line.
+    let mut written = Vec::new();
+    for (decided, report) in decided.iter().zip(&reports).filter(|_| to.is_some()) {
+        let folder = to.unwrap_or(Path::new("")).join(decided.verdict.verdict().gate.as_str());
+        write(&folder, &decided.verdict, report, &blobs.0, MAX_COMMENT_BYTES / many)?;
+        written.push(format!("wrote the verdict and its reports to {}", folder.display()));
+    }
+    output::leave_with(exit);
     if as_json {
         output::json(&decided.iter().map(document).collect::<Vec<_>>())?;
-    }
-    let many = decided.len().max(1);
-    for decided in decided {
-        let report = report(decided, &uri, &summaries(decided.verdict.verdict(), &blobs)?);
-        if !as_json {
+    } else {
+        for report in &reports {
             output::report(report.terminal(output::width(), output::has_color()));
         }
-        if let Some(folder) = to {
-            let folder = folder.join(decided.verdict.verdict().gate.as_str());
-            write(&folder, &decided.verdict, &report, &blobs.0, MAX_COMMENT_BYTES / many)?;
-            output::talk(format!("wrote the verdict and its reports to {}", folder.display()));
-        }
     }
+    written.iter().for_each(output::talk);
     Ok(())
 }
 
