@@ -104,7 +104,7 @@ spec:
     7 |   targets: []
       |   ^^^^^^^
 
-    error: `spec.trials.count` must be a whole number, not the text `many`
+    error: `spec.trials.count` must be `sized` or a whole number, not `many`
      --> pipelines/fixture.yaml:8:19
       |
     8 |   trials: {count: many}
@@ -146,7 +146,7 @@ spec:
     7 |   targets: []
       |   ^^^^^^^
 
-    error: `spec.trials.count` must be a whole number, not the text `many`
+    error: `spec.trials.count` must be `sized` or a whole number, not `many`
      --> pipelines/fixture.yaml:8:19
       |
     8 |   trials: {count: many}
@@ -525,7 +525,7 @@ fn commands_and_options_that_are_none() {
     ----- stderr -----
     error[unknown_kind]: there is no kind `Pipelin`
 
-    hint: the kinds are Pipeline, Workload, TrustPolicy, Acknowledgement, source, plan, environment, execution_part, recording, collection, summary, publication, run_end, checkpoint, verdict
+    hint: the kinds are Pipeline, Workload, TrustPolicy, Acknowledgement, Noise, source, plan, environment, execution_part, recording, collection, summary, publication, run_end, checkpoint, verdict
     ");
     says!(fixture, &["keys", "init", "--scrypt-n", "16"], @"
     exit code 2

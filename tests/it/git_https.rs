@@ -97,7 +97,10 @@ impl Shared {
         let length = header(&head, "content-length").map_or(0, |length| length.parse().expect("a length"));
         let mut body = vec![0; length];
         reader.read_exact(&mut body).ok()?;
-        let answer = if header(&head, "authorization") == Some(&self.authorization) {
+        let answer = if let Some(bytes) = self.file(&head) {
+            let start = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", bytes.len());
+            [start.as_bytes(), &bytes].concat()
+        } else if header(&head, "authorization") == Some(&self.authorization) {
             self.backend(&head, body)
         } else {
             b"HTTP/1.1 401 Unauthorized\r\nwww-authenticate: Basic realm=\"git\"\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
@@ -107,6 +110,12 @@ impl Shared {
         tls.write_all(&answer).ok()?;
         tls.conn.send_close_notify();
         tls.flush().ok()
+    }
+
+    /// What lies in `files` of the folder, for everybody.
+    fn file(&self, head: &str) -> Option<Vec<u8>> {
+        let path = head.split(' ').nth(1)?.strip_prefix("/files/")?;
+        std::fs::read(self.folder.join("files").join(path)).ok()
     }
 
     /// Runs `git http-backend`, which is a CGI program (RFC 3875): the request in its environment, the answer on its output.

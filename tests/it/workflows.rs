@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
 use crate::gate::{AUTHOR, TOKEN, made_up};
+use crate::git_https::GitServer;
 use crate::stand_in::{Identity, StandIn};
-use crate::support::{Fixture, Ran, binary, copy_folder, files_under};
+use crate::support::{Fixture, Ran, binary, copy_folder, files_under, script};
 
 fn workflows() -> Vec<(String, String)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository").join("ci/github");
@@ -93,6 +94,22 @@ impl<'a> Machine<'a> {
             ("GITHUB_SERVER_URL", "https://forge.invalid".to_owned()),
             ("GITHUB_REPOSITORY", "example/project".to_owned()),
             ("PIPELINE", "pipelines/slow.yaml".to_owned()),
+        ];
+        Self { fixture, checkout, temp, variables: variables.into(), steps: steps(&text) }
+    }
+
+    /// A machine that runs a workflow of this project's own, with nothing checked out but what a test puts there.
+    fn of_project(fixture: &'a Fixture, name: &str, workflow: &str) -> Self {
+        let [checkout, temp] = ["checkout", "temp"].map(|part| fixture.root().join(format!("{name}.{part}")));
+        for folder in [&checkout, &temp] {
+            fs::create_dir_all(folder).expect("a folder");
+        }
+        let (_, text) = workflows().into_iter().find(|(known, _)| known == workflow).expect("the workflow");
+        let temp_name = temp.display().to_string();
+        let variables = [
+            ("RUNNER_TEMP", temp_name.clone()),
+            ("GITHUB_STEP_SUMMARY", format!("{temp_name}/summary")),
+            ("GITHUB_REPOSITORY", "example/assay".to_owned()),
         ];
         Self { fixture, checkout, temp, variables: variables.into(), steps: steps(&text) }
     }
@@ -201,6 +218,144 @@ fn a_slower_pull_request_is_measured_judged_and_told_so() {
     assert_eq!(fixture.leftovers(), [""; 0]);
 }
 
+/// The definitions of a pull request are planned by what is checked out of the target branch, and posted by whoever holds no key; and where there
+/// is no verdict, that is said.
+#[test]
+fn a_plan_is_posted_and_a_missing_verdict_is_told() {
+    let mut fixture = Fixture::bare();
+    made_up(&fixture, &["slow"]);
+    fixture.assay(&["init", "--pipeline", "pipelines/slow.yaml", "--releases", "https://example.org/assay"]).success();
+    fixture.commit("gated");
+    fixture.git(&["clone", "--quiet", "--bare", ".", "../origin.git"]);
+    fixture.git(&["checkout", "--quiet", "-b", "change"]);
+    let text = fs::read_to_string(fixture.repo().join("pipelines/slow.yaml")).expect("a pipeline");
+    fixture.write("pipelines/slow.yaml", &text.replace("count: 8", "count: 12"));
+    let commit = fixture.commit("more pairs");
+    fixture.write("pipelines/slow.yaml", "kind: Nothing\n");
+    let broken = fixture.commit("no pipeline");
+    fixture.git(&["push", "--quiet", "../origin.git", "change"]);
+    fixture.git(&["push", "--quiet", "../origin.git", &format!("{commit}:refs/heads/first")]);
+    fixture.unset("ASSAY_CONFIG");
+
+    let forge = StandIn::start(Identity::Workflow);
+    forge.accept_only(TOKEN);
+    let pull = forge.pull_at(AUTHOR, &commit);
+    let (url, number) = (forge.url(), pull.to_string());
+    let planning = |head: &str| {
+        let machine = Machine::new(&fixture, "planning", "assay-gate.yaml", "main").with(&[("HEAD_SHA", head), ("TOKEN", "none")]);
+        machine.step("Fetch the commit").success();
+        machine.step("Plan").success();
+        assert!(!machine.checkout.join("changed").exists(), "nothing of the pull request is checked out");
+        fs::read_to_string(machine.temp.join("plan.md")).expect("a plan")
+    };
+    let plan = planning(&commit);
+    assert!(plan.contains("12 of each"), "{plan}");
+    assert!(planning(&broken).starts_with("There is no plan"), "and what is wrong is shown by the job of the pull request");
+
+    let posting = Machine::new(&fixture, "posting", "assay-gate.yaml", "main").with(&[
+        ("ASSAY_FORGE_TOKEN", TOKEN),
+        ("GITHUB_API_URL", &url),
+        ("HEAD_SHA", &commit),
+        ("PULL", &number),
+        ("EXIT", "20"),
+        ("LOG", "https://forge.invalid/runs/1"),
+    ]);
+    fs::create_dir_all(posting.temp.join("result")).expect("a folder");
+    fs::write(posting.temp.join("result/plan.md"), plan).expect("a plan");
+    posting.step("Post the plan").success();
+    posting.step("Say that there is no verdict").exits(1);
+    let comments: Vec<String> = forge.comments(pull).into_iter().map(|(_, text)| text).collect();
+    assert_eq!(comments.len(), 2, "each has a comment of its own");
+    assert!(comments.iter().any(|text| text.contains("12 of each")));
+    assert!(comments.iter().any(|text| text.contains("There is no verdict") && text.contains("exit code 20")), "{comments:?}");
+    assert!(forge.checks().is_empty(), "a required check stays open");
+}
+
+/// What a release packs has the same bytes each time, and what a workflow installs is what its digest says, or nothing.
+#[test]
+fn a_release_is_packed_and_installed_by_its_digest() {
+    let fixture = Fixture::bare();
+    let gh = fixture.root().join("gh");
+    fs::create_dir_all(&gh).expect("a folder");
+    write_program(&gh.join("gh"), "printf '%s\\n' \"$@\" > \"$RUNNER_TEMP/gh.txt\"");
+    // The forge's own program is a stand-in, and so are the programs that are packed: how they are built is `ci/image`'s.
+    let rust = format!("{}:{}", gh.display(), std::env::var("PATH").expect("a PATH"));
+    let rustup = std::env::var("RUSTUP_HOME").unwrap_or_else(|_| format!("{}/.rustup", std::env::var("HOME").unwrap_or_default()));
+    let pack = |name: &str| {
+        let machine = Machine::of_project(&fixture, name, "assay-release.yaml").with(&[
+            ("ARCHITECTURE", "x86_64"),
+            ("GITHUB_REF_NAME", "v0.1.0"),
+            ("RUSTUP_HOME", &rustup),
+            ("PATH", &rust),
+        ]);
+        let host = Ran::of(std::process::Command::new("rustc").arg("-vV").output().expect("rustc runs")).success().stdout;
+        let host = host.lines().find_map(|line| line.strip_prefix("host: ")).expect("a host").to_owned();
+        let programs = machine.checkout.join("target").join(host).join("release");
+        fs::create_dir_all(&programs).expect("a folder");
+        for program in ["", "-collect", "-execute", "-plan", "-provision", "-publish", "-reduce", "-serve", "-simulator", "-sql"] {
+            write_program(&programs.join(format!("assay{program}")), "echo assay 0.1.0");
+        }
+        for file in ["LICENSE", "README.md"] {
+            fs::write(machine.checkout.join(file), file).expect("written");
+        }
+        let git = |arguments: &[&str]| {
+            let mut command = fixture.command(Path::new("git"));
+            command.args(["-c", "user.name=a", "-c", "user.email=a@example.org"]).args(arguments).current_dir(&machine.checkout);
+            let dates = [("GIT_AUTHOR_DATE", "2026-01-01T00:00:00Z"), ("GIT_COMMITTER_DATE", "2026-01-01T00:00:00Z")];
+            Ran::of(command.envs(dates).output().expect("git runs")).success();
+        };
+        git(&["init", "--quiet"]);
+        git(&["add", "LICENSE", "README.md"]);
+        git(&["commit", "--quiet", "--message", "released"]);
+        fs::create_dir_all(machine.temp.join("image")).expect("a folder");
+        for file in ["image.tar", "name.txt"] {
+            fs::write(machine.temp.join("image").join(file), file).expect("written");
+        }
+        machine.step("Pack").success();
+        machine
+    };
+    let archive = "dist/assay-0.1.0-linux-x86_64.tar.gz";
+    let (one, other) = (pack("one"), pack("other"));
+    let bytes = fs::read(one.checkout.join(archive)).expect("an archive");
+    assert_eq!(bytes, fs::read(other.checkout.join(archive)).expect("an archive"), "the same files make the same archive");
+    one.step("Digests").success();
+    let digests = fs::read_to_string(one.checkout.join("dist/SHA256SUMS")).expect("digests");
+    assert_eq!(digests.lines().count(), 3, "{digests}");
+    one.step("Release").success();
+    let released = fs::read_to_string(one.temp.join("gh.txt")).expect("what gh was told");
+    assert!(released.starts_with("release\ncreate\nv0.1.0\n") && released.contains("dist/SHA256SUMS"), "{released}");
+    let wrong = pack("wrong").with(&[("GITHUB_REF_NAME", "v0.2.0")]);
+    assert_ne!(wrong.step("Pack").code, 0, "the tag says what the programs say of themselves");
+
+    let files = fixture.root().join("releases/files/v0.1.0");
+    fs::create_dir_all(&files).expect("a folder");
+    fs::copy(one.checkout.join(archive), files.join("assay-0.1.0-linux-x86_64.tar.gz")).expect("copied");
+    let server = GitServer::start(&fixture.root().join("releases"), "nobody:nothing");
+    let install = |name: &str, digest: &str| {
+        let machine = Machine::of_project(&fixture, name, "assay-plan.yaml").with(&[
+            ("ASSAY_RELEASES", &format!("https://{}/files", server.host())),
+            ("ASSAY_VERSION", "0.1.0"),
+            ("ASSAY_SHA256", digest),
+            ("CURL_CA_BUNDLE", &server.certificate.display().to_string()),
+            ("GITHUB_PATH", &fixture.root().join(format!("{name}.path")).display().to_string()),
+        ]);
+        (machine.step("Install assay"), fixture.root().join(format!("{name}.path")))
+    };
+    let digest = digests.lines().find(|line| line.ends_with("linux-x86_64.tar.gz")).and_then(|line| line.split(' ').next());
+    let (installed, path) = install("right", digest.expect("a digest"));
+    installed.success();
+    let folder = fs::read_to_string(path).expect("the folder of programs");
+    let said = std::process::Command::new(Path::new(folder.trim()).join("assay")).output().expect("it runs");
+    assert_eq!(String::from_utf8_lossy(&said.stdout), "assay 0.1.0\n");
+    let (refused, path) = install("forged", &"0".repeat(64));
+    assert!(refused.code != 0 && !path.exists(), "what is not what was pinned is not unpacked: {}", refused.stderr);
+}
+
+fn write_program(path: &Path, body: &str) {
+    fs::write(path, script(body)).expect("written");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("a program");
+}
+
 /// The steps of a night: what they say of a history that is too short is nothing, and an issue is opened once.
 #[test]
 fn a_night_is_run_pushed_looked_at_and_told() {
@@ -212,18 +367,25 @@ fn a_night_is_run_pushed_looked_at_and_told() {
     fixture.assay(&["init", "--nightly", "pipelines/slow.yaml"]).success();
     fixture.commit("nightly");
     fixture.git(&["clone", "--quiet", "--bare", ".", "../origin.git"]);
-    let keys = fixture.config().display().to_string();
+    // The secret is made as the workflow says.
+    let pack = format!("tar --create --gzip --directory '{}' . | base64", fixture.config().display());
+    let packed = Ran::of(fixture.command(Path::new("bash")).args(["-c", &pack]).output().expect("bash runs")).success().stdout;
     fixture.unset("ASSAY_CONFIG");
     let forge = StandIn::start(Identity::Workflow);
     let night = Machine::new(&fixture, "night", "assay-nightly.yaml", "main").with(&[
         ("ASSAY_STORE", "evidence"),
-        ("ASSAY_CONFIG", &keys),
         ("COSIGN_PASSWORD", ""),
         ("RUN", "nightly-1-1"),
         ("TOKEN", "none"),
         ("ASSAY_FORGE_TOKEN", TOKEN),
         ("GITHUB_API_URL", &forge.url()),
     ]);
+    let environment = night.temp.join("environment").display().to_string();
+    let night = night.with(&[("GITHUB_ENV", &environment), ("ASSAY_KEYS", &packed)]);
+    night.step("Unpack the keys").success();
+    let told = fs::read_to_string(&environment).expect("what later steps have");
+    let keys = told.trim().strip_prefix("ASSAY_CONFIG=").expect("where the keys are").to_owned();
+    let night = night.with(&[("ASSAY_CONFIG", &keys)]);
     night.step("Run").success();
     night.step("Push the numbers").success();
     assert!(fixture.git(&["--git-dir", "../origin.git", "branch", "--list", "published"]).contains("published"));

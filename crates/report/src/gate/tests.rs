@@ -199,7 +199,7 @@ fn a_comment_says_what_changed_and_where_the_evidence_is() {
     - **Outcomes**: Regressed: adjusted p at most q, and the change beyond the budget of 5 %, and the interval clear of the floor. Improved mirrors it. Inconclusive: not regressed, and a change of 10 % would not have been found, or the floor was not cleared, or something else than the variable under test differs. Unchanged is what is left.
     - **Size**: The change in multiples of the budget, on logarithms, whatever its interval: within budget, 1-2, 2-4, beyond 4.
     - **Would have been found**: The smallest change for the worse that this design finds with a probability of 0.8 by the whole rule, at the noise that was met. Smaller ones may pass.
-    - **Adjusted p**: The smaller of the two one-sided probabilities of signed ranks so far from no change, exact up to 200 pairs, adjusted for the family.
+    - **Adjusted p**: The smaller of the two one-sided probabilities of signed ranks so far from no change, exact up to 200 pairs, adjusted for the family and for both directions.
     - **Medians**: The median of all trials of a side that are part of a pair, to three significant digits.
     - **Acknowledged**: It regressed, and a reviewed file of the target branch had accepted a change of that size: it is told, and passes.
     - **Other metrics**: Reported, adjusted as a family of their own, and without a say in the outcome.
