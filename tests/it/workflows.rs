@@ -242,7 +242,8 @@ fn a_plan_is_posted_and_a_missing_verdict_is_told() {
     let pull = forge.pull_at(AUTHOR, &commit);
     let (url, number) = (forge.url(), pull.to_string());
     let planning = |head: &str| {
-        let machine = Machine::new(&fixture, "planning", "assay-gate.yaml", "main").with(&[("HEAD_SHA", head), ("TOKEN", "none")]);
+        let machine =
+            Machine::new(&fixture, "planning", "assay-gate.yaml", "main").with(&[("HEAD_SHA", head), ("TOKEN", "none")]);
         machine.step("Fetch the commit").success();
         machine.step("Plan").success();
         assert!(!machine.checkout.join("changed").exists(), "nothing of the pull request is checked out");
@@ -280,7 +281,8 @@ fn a_release_is_packed_and_installed_by_its_digest() {
     write_program(&gh.join("gh"), "printf '%s\\n' \"$@\" > \"$RUNNER_TEMP/gh.txt\"");
     // The forge's own program is a stand-in, and so are the programs that are packed: how they are built is `ci/image`'s.
     let rust = format!("{}:{}", gh.display(), std::env::var("PATH").expect("a PATH"));
-    let rustup = std::env::var("RUSTUP_HOME").unwrap_or_else(|_| format!("{}/.rustup", std::env::var("HOME").unwrap_or_default()));
+    let rustup =
+        std::env::var("RUSTUP_HOME").unwrap_or_else(|_| format!("{}/.rustup", std::env::var("HOME").unwrap_or_default()));
     let pack = |name: &str| {
         let machine = Machine::of_project(&fixture, name, "assay-release.yaml").with(&[
             ("ARCHITECTURE", "x86_64"),
@@ -292,7 +294,8 @@ fn a_release_is_packed_and_installed_by_its_digest() {
         let host = host.lines().find_map(|line| line.strip_prefix("host: ")).expect("a host").to_owned();
         let programs = machine.checkout.join("target").join(host).join("release");
         fs::create_dir_all(&programs).expect("a folder");
-        for program in ["", "-collect", "-execute", "-plan", "-provision", "-publish", "-reduce", "-serve", "-simulator", "-sql"] {
+        for program in ["", "-collect", "-execute", "-plan", "-provision", "-publish", "-reduce", "-serve", "-simulator", "-sql"]
+        {
             write_program(&programs.join(format!("assay{program}")), "echo assay 0.1.0");
         }
         for file in ["LICENSE", "README.md"] {
