@@ -17,11 +17,12 @@ use std::io::Write as _;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use assay_gate::rule::{BOUND_ALPHA, Launches, Learned, Rules, Series, floor, judge};
+use assay_gate::rule::{BOUND_ALPHA, Launches, Learned, Rules, Series, floor, judge, logs};
 use assay_gate::size;
 use assay_manifest::{Better, Outcome, PairUnit};
 use assay_stats::{
-    Alternative, Averages, Differences, Limits, Noise as Spread, Samples, benjamini_hochberg, mann_whitney, welch,
+    Alternative, Averages, Differences, Limits, Noise as Spread, Samples, Side, benjamini_hochberg, mann_whitney, signed_rank,
+    welch,
 };
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
@@ -35,6 +36,8 @@ const MOST: usize = 60;
 const HISTORY: (usize, usize) = (10, 10);
 /// Histories of a cell.
 const HISTORIES: usize = 100;
+/// Gates of a cell whose alarms are compared with those of the whole rule.
+const CHECKED: u32 = 20;
 /// Designs that nobody planned.
 const FIXED: [usize; 4] = [5, 8, 12, 20];
 /// Of every so many gates one is asked for its power, and one is put to the other rules.
@@ -473,10 +476,37 @@ fn find(cell: Cell, gates: u32, seed: u64) -> Found {
         // Where launches are drawn anew a gate needs no history, and is asked without one.
         let learned = (cell.unit == PairUnit::Pair).then_some(learned);
         for (tally, pairs) in found.fixed.iter_mut().zip(FIXED) {
-            tally.count(&outcomes(&series(&run(&mut draw, &cell, pairs), |_| 0.0, learned)), |_| false);
+            let family = series(&run(&mut draw, &cell, pairs), |_| 0.0, learned);
+            let alarms = alarms(&family, &rules);
+            if gate < CHECKED {
+                let of_gate: Vec<bool> = outcomes(&family).iter().map(|outcome| *outcome == Outcome::Regressed).collect();
+                assert_eq!(alarms, of_gate, "an alarm is the gate's");
+            }
+            let outcomes: Vec<_> = alarms.iter().map(|is| if *is { Outcome::Regressed } else { Outcome::Unchanged }).collect();
+            tally.count(&outcomes, |_| false);
         }
     }
     found
+}
+
+/// Which metrics the gate would call regressed: the same without what would have been found, which takes half of its time and is not
+/// asked here. The first gates of every cell are held against the gate itself.
+fn alarms(family: &[Series], rules: &Rules) -> Vec<bool> {
+    let threshold = 0.5 * Q / family.len() as f64;
+    let differences = family.iter().map(|series| Differences::new(&logs(series).expect("logarithms")).expect("differences"));
+    let differences: Vec<Differences> = differences.collect();
+    let twice = |differences: &Differences| (2.0 * signed_rank(differences, Side::Above).p).min(1.0);
+    let adjusted = benjamini_hochberg(&differences.iter().map(twice).collect::<Vec<_>>());
+    let is_regressed = |((series, differences), adjusted): ((&Series, &Differences), f64)| {
+        if adjusted > rules.q {
+            return false;
+        }
+        let averages = Averages::of(differences);
+        let floor = floor(rules.unit, series.learned.as_ref(), threshold).map(|floor| floor.log);
+        averages.shift() > rules.log_budget()
+            && averages.lower(BOUND_ALPHA).zip(floor).is_some_and(|(bound, floor)| bound > floor)
+    };
+    family.iter().zip(&differences).zip(adjusted).map(is_regressed).collect()
 }
 
 /// The pairs that the planner takes if told the true standard deviations, and those that the exact test takes under this very noise. How
