@@ -71,12 +71,6 @@ impl Noise {
         parse_as(file, bytes)
     }
 
-    /// What it teaches, for gates. `digest` is that of the file.
-    pub fn history(&self, digest: Digest) -> History {
-        let metrics = self.metrics.iter().map(|metric| (metric.of(), metric.learned())).collect();
-        History { digest, metrics }
-    }
-
     /// The same, of the pipeline of that name.
     pub fn parse_of(pipeline: &Name, file: &str, bytes: &[u8]) -> Result<Self, Vec<Problem>> {
         let noise = Self::parse(file, bytes)?;
@@ -85,6 +79,12 @@ impl Noise {
         }
         let message = format!("this is the noise of `{}`, and `{pipeline}` was looked for", noise.name);
         Err(vec![Problem::of_file(file, message).with_hint("learn it anew with `assay noise`")])
+    }
+
+    /// What it teaches, for gates. `digest` is that of the file.
+    pub fn history(&self, digest: Digest) -> History {
+        let metrics = self.metrics.iter().map(|metric| (metric.of(), metric.learned())).collect();
+        History { digest, metrics }
     }
 
     /// Where the noise of this pipeline lies, from the repository's root.

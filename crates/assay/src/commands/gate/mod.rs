@@ -286,7 +286,7 @@ impl Asked<'_> {
             let earlier = self.of_this_sequence(&all)?;
             let acknowledgements = self.acknowledgements()?;
             // What others have learned since is no evidence either.
-            let learned = self.rules.history()?.map(|history| history.digest);
+            let learned = self.rules.learned();
             let draw = self.draw(&earlier);
             if let Some(standing) = earlier.last().filter(|last| {
                 !draw.is_new && accepts_the_same(last.verdict(), &acknowledgements) && last.verdict().learned == learned

@@ -166,6 +166,11 @@ impl Rules {
         [&self.pipeline].into_iter().chain(&self.acknowledgements).chain(&self.trust).chain(&self.noise).chain(&self.definitions)
     }
 
+    /// The digest of what was learned of noise, as a verdict names it.
+    pub(crate) fn learned(&self) -> Option<Digest> {
+        self.noise.as_ref().map(|file| Digest::of(&file.bytes))
+    }
+
     /// What was learned of noise, for whoever judges.
     pub(crate) fn history(&self) -> Result<Option<History>, Failure> {
         let Some(file) = &self.noise else { return Ok(None) };
@@ -253,7 +258,7 @@ pub(crate) fn definition_changes(
     // By what was learned of noise is counted how many pairs are measured.
     if there.spec.trials.sized || here.spec.trials.sized {
         let path = spec::Noise::path_of(&here.name);
-        let (judged_by, measured) = (rules.noise.as_ref().map(|file| Digest::of(&file.bytes)), own_files.get(&path));
+        let (judged_by, measured) = (rules.learned(), own_files.get(&path));
         if judged_by.as_ref() != measured {
             changes.push(Difference { what: path, baseline: text(judged_by.as_ref()), candidate: text(measured) });
         }
