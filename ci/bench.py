@@ -20,6 +20,7 @@ import time
 
 sys.dont_write_bytecode = True
 import bench_examples  # noqa: E402, after the line that keeps the folder clean
+import bench_gate  # noqa: E402
 
 SAMPLES = 7
 # What is too short for a few samples to settle.
@@ -62,6 +63,11 @@ class Table:
         self.rows.append((name, str(value), bar, "" if ratio is None else f"{ratio:.2f}", verdict, method))
         print(f"  {name}: {value}", file=sys.stderr)
 
+    def tell(self, name, value, bar, met, method):
+        """What is so or not, and no multiple of its bar."""
+        self.rows.append((name, value, bar, "", "bar: met" if met else "bar: missed", method))
+        print(f"  {name}: {value}", file=sys.stderr)
+
     def skip(self, name, why):
         self.rows.append((name, why, "", "", "", "none"))
 
@@ -100,14 +106,19 @@ class Place:
 
     def run(self, cwd, config, program, *arguments):
         """Runs a program to its end: its wall time in seconds and its standard output. A failure of it is one of the benchmark."""
+        took, _, printed = self.ended(cwd, config, [0], program, *arguments)
+        return took, printed
+
+    def ended(self, cwd, config, codes, program, *arguments):
+        """As `run`, of a program that may end with any of these codes, which comes between the two."""
         path = self.binaries / program if (self.binaries / program).exists() else program
         environment = {**self.environment, "ASSAY_CONFIG": str(config)}
         start = time.perf_counter()
         ran = subprocess.run([path, *arguments], cwd=cwd, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         took = time.perf_counter() - start
-        if ran.returncode != 0:
+        if ran.returncode not in codes:
             sys.exit(f"{program} {' '.join(arguments)} ended with {ran.returncode}:\n{ran.stdout}{ran.stderr}")
-        return took, ran.stdout
+        return took, ran.returncode, ran.stdout
 
     def repository(self, name, workloads, variants=(), more=""):
         """A repository whose only commit holds a pipeline of one trial of each workload under each variant.
@@ -126,10 +137,14 @@ class Place:
         (repo / "pipelines/bench.yaml").write_text(
             PIPELINE.format(workloads=", ".join(workloads), variants=f"  variants:{listed}\n" if variants else "")
         )
-        git = ["git", "-c", "user.name=bench", "-c", "user.email=bench@example.org"]
-        for command in (["init", "--quiet"], ["add", "--all"], ["commit", "--quiet", "--message", "bench"]):
-            subprocess.run([*git, *command], cwd=repo, env=self.environment, check=True)
+        self.commit(repo)
         return repo
+
+    def commit(self, repo):
+        """Commits all of a folder on its branch `main`, which a first commit makes."""
+        git = ["git", "-c", "user.name=bench", "-c", "user.email=bench@example.org"]
+        for command in (["init", "--quiet", "--initial-branch", "main"], ["add", "--all"], ["commit", "--quiet", "--message", "bench"]):
+            subprocess.run([*git, *command], cwd=repo, env=self.environment, check=True)
 
 
 RESULT = '{"name": "empty", "@parameters": {}, "@result": {"nothing": 1}}'
@@ -335,6 +350,7 @@ FIGURES = {
     "reduce": (bench_examples.reduce, ["--example", "reduce_bench"]),
     "report": (bench_examples.report, ["--example", "report_bench"]),
     "warehouse": (bench_examples.warehouse, ["--example", "commit_bench"]),
+    "slowdown": (bench_gate.slowdown, ["--bins"]),
 }
 
 

@@ -58,13 +58,23 @@ enum Shape {
     Drift,
     /// Three tenths of a spread with every trial.
     GrowingDrift,
+    /// Two spreads more in the second and the third of every four trials: as slow as pairs follow each other, and in step with them.
+    Periodic,
     /// First-order autoregression of 0.6.
     Autoregressive,
 }
 
 impl Shape {
-    const ALL: [Self; 7] =
-        [Self::Normal, Self::Lognormal, Self::Heavy, Self::Bimodal, Self::Drift, Self::GrowingDrift, Self::Autoregressive];
+    const ALL: [Self; 8] = [
+        Self::Normal,
+        Self::Lognormal,
+        Self::Heavy,
+        Self::Bimodal,
+        Self::Drift,
+        Self::GrowingDrift,
+        Self::Periodic,
+        Self::Autoregressive,
+    ];
 
     fn name(self) -> &'static str {
         match self {
@@ -74,6 +84,7 @@ impl Shape {
             Self::Bimodal => "two modes",
             Self::Drift => "drift, 6 spreads a run",
             Self::GrowingDrift => "drift, 0.3 spreads a trial",
+            Self::Periodic => "a period of four trials",
             Self::Autoregressive => "AR(1), 0.6",
         }
     }
@@ -147,6 +158,11 @@ impl Draw {
         self.0.next_u32() & 1 == 1
     }
 
+    /// A place among `count`.
+    fn below(&mut self, count: usize) -> usize {
+        (self.uniform() * count as f64) as usize
+    }
+
     /// One innovation with a standard deviation of 1.
     fn shaped(&mut self, shape: Shape) -> f64 {
         match shape {
@@ -174,19 +190,13 @@ impl Draw {
 /// A gate's values, as logarithms: `[metric][pair][side]`.
 type Logs = Vec<Vec<[f64; 2]>>;
 
-/// A run of `pairs` pairs whose order is drawn for every second pair and mirrored after it, as the plan orders them.
+/// A run of `pairs` pairs whose order is drawn, each side first in half of them, as the plan orders them.
 fn run(draw: &mut Draw, cell: &Cell, pairs: usize) -> Logs {
     let Cell { unit, launch, shape, together } = *cell;
     let trials = 2 * pairs;
     let common = parts(draw, shape, if together == Together::Blocks { METRICS / 10 } else { 1 }, trials);
     let own = parts(draw, shape, METRICS, trials);
-    let mut first = false;
-    let order: Vec<bool> = (0..pairs)
-        .map(|pair| {
-            first = if pair % 2 == 0 { draw.flip() } else { !first };
-            first
-        })
-        .collect();
+    let order = balanced(draw, pairs);
     let shared = |draw: &mut Draw, metrics: usize| -> Vec<f64> {
         let one = draw.normal();
         (0..metrics).map(|_| SPREAD * launch.spreads * if launch.shared { one } else { draw.normal() }).collect()
@@ -209,6 +219,25 @@ fn run(draw: &mut Draw, cell: &Cell, pairs: usize) -> Logs {
     logs
 }
 
+/// For each pair whether the candidate is first: in half of them, and in the odd one by a flip.
+fn balanced(draw: &mut Draw, pairs: usize) -> Vec<bool> {
+    if std::env::var("ABBA").is_ok() {
+        let mut first = false;
+        return (0..pairs)
+            .map(|pair| {
+                first = if pair % 2 == 0 { draw.flip() } else { !first };
+                first
+            })
+            .collect();
+    }
+    let odd = draw.flip();
+    let mut order: Vec<bool> = (0..pairs).map(|pair| (pair % 2 == 1) != odd).collect();
+    for last in (1..pairs).rev() {
+        order.swap(last, draw.below(last + 1));
+    }
+    order
+}
+
 fn parts(draw: &mut Draw, shape: Shape, count: usize, trials: usize) -> Vec<Vec<f64>> {
     let series = |_| {
         let mut last = draw.shaped(shape);
@@ -226,6 +255,7 @@ fn drift(shape: Shape, trial: usize, trials: usize) -> f64 {
     match shape {
         Shape::Drift => 6.0 * trial as f64 / trials as f64,
         Shape::GrowingDrift => 0.3 * trial as f64,
+        Shape::Periodic if matches!(trial % 4, 1 | 2) => 2.0,
         _ => 0.0,
     }
 }
