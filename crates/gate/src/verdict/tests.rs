@@ -184,6 +184,38 @@ fn noise_that_hides_twice_the_budget_is_inconclusive_and_says_how_many_pairs_it_
     assert!(enough.is_some_and(|pairs| (16..=24).contains(&pairs)), "{enough:?}");
 }
 
+/// Pairs whose ratio goes up and down by a share.
+fn noisy(share: f64) -> Vec<[f64; 2]> {
+    let ripple = |i: usize| if i.is_multiple_of(2) { 1.0 + share } else { 1.0 / (1.0 + share) };
+    rounds(1.0).iter().enumerate().map(|(i, [a, b])| [*a, b * ripple(i)]).collect()
+}
+
+#[test]
+fn more_pairs_are_those_of_the_next_look() {
+    let more = |looks: &[f64]| verdict_of(&noisy(0.15), |question| question.policy.looks = looks.to_vec()).metrics[0].more_pairs;
+    let (even, uneven) = (more(&[0.5, 0.5]).expect("a number"), more(&[0.5, 0.01]).expect("a number"));
+    assert!(uneven > even, "the next look has a fiftieth of the share: {uneven} and {even}");
+}
+
+#[test]
+fn what_no_number_of_pairs_tells_is_said() {
+    let hopeless = verdict_of(&noisy(1.5), |_| {});
+    let metric = &hopeless.metrics[0];
+    assert_eq!((why(metric), metric.more_pairs), ("underpowered", None));
+    let detail = metric.reason.as_ref().map_or("", |reason| reason.detail.as_str());
+    assert!(detail.ends_with("; 200 pairs would not tell either"), "{detail}");
+}
+
+#[test]
+fn no_pairs_tell_what_made_a_difference() {
+    let mut fixture = Fixture::new(&noisy(0.15));
+    fixture.environment.hosts.clear();
+    let gate: Name = "gate".parse().expect("a name");
+    let verdict = judge(&question(&gate, vec![fixture.run()])).expect("a verdict");
+    let metric = &verdict.metrics[0];
+    assert_eq!((metric.outcome, why(metric), metric.more_pairs), (Outcome::Inconclusive, "confounded_with_placement", None));
+}
+
 #[test]
 fn an_accepted_regression_passes_but_neither_a_larger_nor_an_expired_one() {
     let later = "2027-01-01T00:00:00.000000000Z";
@@ -353,7 +385,7 @@ fn the_same_question_has_the_same_bytes() {
     // A method that decides otherwise has another name: verdicts of the old one are then refused by it, and their signers not accused.
     assert_eq!(
         (CONTRACT, Digest::of(&one).hex().as_str()),
-        ("assay-gate/2", "70d8471fa6368edbe3d2749ed3b558459067afde1de55894d3aaa083ba535c8d")
+        ("assay-gate/3", "c2c9dff87a5a85978bea1afcc7008b0661e42ef153b9050055fb7cc7dd1dee4f")
     );
 }
 
