@@ -101,6 +101,7 @@ fn question<'a>(gate: &'a Name, runs: Vec<Run<'a>>) -> Question<'a> {
             metrics: Vec::new(),
             block_on_inconclusive: false,
             slo: false,
+            provenance: false,
             max_error_rate: None,
             max_output_drift: None,
         },
@@ -271,6 +272,30 @@ fn served(failed: u64, slo_met: Option<bool>, tokens: [f64; 2]) -> Fixture {
 }
 
 #[test]
+fn what_nobody_vouches_for_blocks_where_provenance_is_asked_for() {
+    let outcome = |asked: bool, change: fn(&mut Run<'_>)| {
+        let (fixture, gate) = (Fixture::new(&rounds(1.0)), "gate".parse::<Name>().expect("a name"));
+        let mut run = fixture.run();
+        (run.established, run.source) =
+            (true, Box::leak(Box::new(Source { kind: OriginKind::Git, dirty: false, ..run.source.clone() })));
+        change(&mut run);
+        let mut question = question(&gate, vec![run]);
+        question.policy.provenance = asked;
+        let verdict = judge(&question).expect("a verdict");
+        (verdict.blocks, verdict.reasons.first().map_or(String::new(), |reason| reason.code.clone()))
+    };
+    let fine = (false, String::new());
+    assert_eq!(outcome(true, |_| {}), fine);
+    let unknown: fn(&mut Run<'_>) = |run| run.established = false;
+    let worktree: fn(&mut Run<'_>) =
+        |run| run.source = Box::leak(Box::new(Source { kind: OriginKind::Worktree, dirty: true, ..run.source.clone() }));
+    for change in [unknown, worktree] {
+        assert_eq!(outcome(true, change), (true, "provenance".to_owned()));
+        assert_eq!(outcome(false, change), fine, "only where the policy asks for it");
+    }
+}
+
+#[test]
 fn what_one_run_can_show_blocks_by_itself() {
     let outcome = |fixture: &Fixture, ask: fn(&mut GatePolicy)| {
         let gate: Name = "gate".parse().expect("a name");
@@ -385,7 +410,7 @@ fn the_same_question_has_the_same_bytes() {
     // A method that decides otherwise has another name: verdicts of the old one are then refused by it, and their signers not accused.
     assert_eq!(
         (CONTRACT, Digest::of(&one).hex().as_str()),
-        ("assay-gate/3", "c2c9dff87a5a85978bea1afcc7008b0661e42ef153b9050055fb7cc7dd1dee4f")
+        ("assay-gate/3", "23754757b70e35d2d5f3bb0295f2aff4e863325c4709e99fda404c5d226a8c1f")
     );
 }
 
