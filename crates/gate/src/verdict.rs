@@ -10,9 +10,10 @@ use assay_stats::{Alternative, Curve, Limits, Samples, mann_whitney};
 
 use crate::checks::{checks, definitions};
 use crate::curves::Curves;
-use crate::evidence::{Compared, Run, compared, confounded, differences, unit};
+use crate::evidence::{Compared, Run, compared, unit};
 use crate::learning::History;
 use crate::rule::{BOUND_ALPHA, Effect, Judged, Rules, Series, Why, judge_by, share};
+use crate::sides::confounded;
 
 /// The version of the method. A verdict is replayed by the same version only.
 pub const CONTRACT: &str = "assay-gate/2";
@@ -112,7 +113,7 @@ pub fn judge(question: &Question<'_>) -> Result<Verdict, Refusal> {
             verdicts.insert(*place, metric_verdict(compared, series, &judged, &rules, &mut curves, decides));
         }
     }
-    let differences: Vec<Difference> = question.runs.iter().flat_map(|run| differences(run, comparison)).collect();
+    let differences: Vec<Difference> = question.runs.iter().flat_map(|run| run.differences(comparison)).collect();
     let environments: Vec<_> = question.runs.iter().flat_map(|run| run.environments.iter().copied()).collect();
     let confounded = confounded(&environments, comparison);
     let mut metrics: Vec<MetricVerdict> = verdicts.into_values().collect();

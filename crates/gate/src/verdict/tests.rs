@@ -347,6 +347,41 @@ fn sides_on_hardware_that_is_not_known_are_confounded() {
 }
 
 #[test]
+fn what_changed_between_sides_that_differ_otherwise_is_nobodys_and_each_difference_is_listed() {
+    let judged = |ratio: f64, differing: u32| {
+        let mut fixture = Fixture::new(&rounds(ratio));
+        for trial in &fixture.plan.trials {
+            let own = if trial.index < differing { trial.case_id.to_string() } else { "both".to_owned() };
+            fixture.part.schedule_digests.insert(trial.trial_id.clone(), Digest::of(own.as_bytes()));
+        }
+        let gate: Name = "gate".parse().expect("a name");
+        judge(&question(&gate, vec![fixture.run()])).expect("a verdict")
+    };
+    let outcomes = |differing: u32| [0.9, 1.0, 1.1].map(|ratio| judged(ratio, differing).outcome);
+    assert_eq!(outcomes(0), [Outcome::Regressed, Outcome::Unchanged, Outcome::Improved]);
+    assert_eq!(outcomes(2), [Outcome::Inconclusive, Outcome::Unchanged, Outcome::Inconclusive], "no change, nothing to charge");
+    let verdict = judged(0.9, 3);
+    assert_eq!((why(&verdict.metrics[0]), verdict.differences.len()), ("environment", 3));
+    insta::assert_snapshot!(
+        verdict.metrics[0].reason.as_ref().expect("a reason").detail,
+        @"the sides differ in `schedule of memory-bandwidth.node-a.default.t8.t0` and 2 more, which is not the variable under test"
+    );
+    assert_eq!(judged(1.0, 3).differences, verdict.differences, "listed whatever the outcome");
+}
+
+#[test]
+fn hardware_comes_before_facts_where_both_could_explain_a_change() {
+    let mut fixture = Fixture::new(&rounds(0.9));
+    fixture.environment.hosts.clear();
+    let digests =
+        fixture.plan.trials.iter().map(|trial| (trial.trial_id.clone(), Digest::of(trial.trial_id.as_str().as_bytes())));
+    fixture.part.schedule_digests = digests.collect();
+    let gate: Name = "gate".parse().expect("a name");
+    let verdict = judge(&question(&gate, vec![fixture.run()])).expect("a verdict");
+    assert_eq!((why(&verdict.metrics[0]), verdict.differences.len()), ("confounded_with_placement", 12));
+}
+
+#[test]
 fn the_same_question_has_the_same_bytes() {
     let [one, other] = [(); 2].map(|()| canonical_json(&verdict_of(&rounds(0.93), |_| {})).expect("canonical"));
     assert_eq!(one, other);
