@@ -16,7 +16,7 @@ use crate::rule::{BOUND_ALPHA, Effect, Judged, Rules, Series, Why, judge_by, sha
 use crate::sides::confounded;
 
 /// The version of the method. A verdict is replayed by the same version only.
-pub const CONTRACT: &str = "assay-gate/2";
+pub const CONTRACT: &str = "assay-gate/3";
 
 /// The most pairs that an inconclusive verdict asks for.
 const MOST_PAIRS: usize = 200;
@@ -284,7 +284,7 @@ fn reason(why: Why, judged: &Judged, rules: &Rules) -> Reason {
         ),
         Why::WithinFloor => {
             let floor = judged.floor.map_or(0.0, |floor| share(floor.log));
-            let text = format!("it is slower, but its lower bound does not clear the noise floor of {}", percent(floor));
+            let text = format!("it seems worse, but its lower bound does not clear the noise floor of {}", percent(floor));
             Reason::new("within_floor", text)
         }
     }
@@ -298,12 +298,10 @@ fn more_pairs(judged: &Judged, rules: &Rules, curves: &mut Curves, found: u32) -
     curves.fewest(found as usize + 1, MOST_PAIRS, finds).map(|enough| enough as u32 - found)
 }
 
-/// What cannot be charged to the candidate is inconclusive, whatever its size.
+/// What cannot be charged to the candidate is inconclusive, whatever its size. Where a locked fact differs that holds of no change too: the
+/// difference may have hidden one, and what the design would have found it would not have charged to anybody.
 fn weaken(metric: &mut MetricVerdict, confounded: Option<&str>, differences: &[Difference]) {
-    if metric.outcome == Outcome::Unchanged {
-        return;
-    }
-    if let Some(why) = confounded {
+    if let Some(why) = confounded.filter(|_| metric.outcome != Outcome::Unchanged) {
         metric.outcome = Outcome::Inconclusive;
         metric.reason = Some(Reason::new("confounded_with_placement", why));
     } else if let Some(difference) = differences.first() {

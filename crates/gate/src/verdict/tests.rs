@@ -7,6 +7,7 @@ use assay_manifest::{
 use assay_simulator::{Config, Due, Engine, Latency, Load, PerRequest, Profile, Seed, SlowRequests, simulate};
 
 use super::*;
+use crate::rule::Learned;
 
 const BASELINE: &str = "memory-bandwidth.node-a.default";
 const CANDIDATE: &str = "memory-bandwidth.node-a.huge-pages";
@@ -344,10 +345,14 @@ fn sides_on_hardware_that_is_not_known_are_confounded() {
     let gate: Name = "gate".parse().expect("a name");
     let verdict = judge(&question(&gate, vec![fixture.run()])).expect("a verdict");
     assert_eq!((verdict.outcome, why(&verdict.metrics[0])), (Outcome::Inconclusive, "confounded_with_placement"));
+    let mut unchanged = Fixture::new(&rounds(1.0));
+    unchanged.environment.hosts.clear();
+    let verdict = judge(&question(&gate, vec![unchanged.run()])).expect("a verdict");
+    assert_eq!(verdict.outcome, Outcome::Unchanged, "there is nothing to charge to a machine");
 }
 
 #[test]
-fn what_changed_between_sides_that_differ_otherwise_is_nobodys_and_each_difference_is_listed() {
+fn sides_that_differ_otherwise_tell_nothing_and_each_difference_is_listed() {
     let judged = |ratio: f64, differing: u32| {
         let mut fixture = Fixture::new(&rounds(ratio));
         for trial in &fixture.plan.trials {
@@ -359,14 +364,13 @@ fn what_changed_between_sides_that_differ_otherwise_is_nobodys_and_each_differen
     };
     let outcomes = |differing: u32| [0.9, 1.0, 1.1].map(|ratio| judged(ratio, differing).outcome);
     assert_eq!(outcomes(0), [Outcome::Regressed, Outcome::Unchanged, Outcome::Improved]);
-    assert_eq!(outcomes(2), [Outcome::Inconclusive, Outcome::Unchanged, Outcome::Inconclusive], "no change, nothing to charge");
-    let verdict = judged(0.9, 3);
-    assert_eq!((why(&verdict.metrics[0]), verdict.differences.len()), ("environment", 3));
+    assert_eq!(outcomes(2), [Outcome::Inconclusive; 3], "a difference may hide a change as well as make one");
+    let verdict = judged(1.0, 3);
+    assert_eq!((why(&verdict.metrics[0]), verdict.differences.len(), verdict.blocks), ("environment", 3, false));
     insta::assert_snapshot!(
         verdict.metrics[0].reason.as_ref().expect("a reason").detail,
         @"the sides differ in `schedule of memory-bandwidth.node-a.default.t8.t0` and 2 more, which is not the variable under test"
     );
-    assert_eq!(judged(1.0, 3).differences, verdict.differences, "listed whatever the outcome");
 }
 
 #[test]
@@ -381,6 +385,22 @@ fn hardware_comes_before_facts_where_both_could_explain_a_change() {
     assert_eq!((why(&verdict.metrics[0]), verdict.differences.len()), ("confounded_with_placement", 12));
 }
 
+/// A floor stands before throughputs as well as before latencies, and a bound that does not clear it has shown nothing.
+#[test]
+fn what_does_not_clear_the_floor_only_seems_worse() {
+    let rules = Rules { q: 0.05, budget: 0.05, unit: PairUnit::Pair };
+    let learned =
+        Learned { noise: assay_stats::Noise::normal(0.005, 100.0), launches: Some(crate::rule::Launches { sd: 0.03, n: 20 }) };
+    // A ripple of a third of a percent.
+    let ripple = |i: u32| 100.0 + 0.1 * f64::from(i % 7);
+    let pairs = (0..12).map(|i| [ripple(i * 5), ripple(i * 3) / 1.06]).collect();
+    let judged = crate::rule::judge(&[Series { better: Better::Higher, pairs, learned: Some(learned) }], &rules).remove(0);
+    insta::assert_snapshot!(
+        reason(judged.why.expect("why"), &judged, &rules).detail,
+        @"it seems worse, but its lower bound does not clear the noise floor of 9.3 %"
+    );
+}
+
 #[test]
 fn the_same_question_has_the_same_bytes() {
     let [one, other] = [(); 2].map(|()| canonical_json(&verdict_of(&rounds(0.93), |_| {})).expect("canonical"));
@@ -388,7 +408,7 @@ fn the_same_question_has_the_same_bytes() {
     // A method that decides otherwise has another name: verdicts of the old one are then refused by it, and their signers not accused.
     assert_eq!(
         (CONTRACT, Digest::of(&one).hex().as_str()),
-        ("assay-gate/2", "70d8471fa6368edbe3d2749ed3b558459067afde1de55894d3aaa083ba535c8d")
+        ("assay-gate/3", "c2c9dff87a5a85978bea1afcc7008b0661e42ef153b9050055fb7cc7dd1dee4f")
     );
 }
 
