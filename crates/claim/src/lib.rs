@@ -3,6 +3,7 @@
 //! What falls short is published at a lower grade *with its reasons*, or not at all; it is never silently let pass.
 
 mod place;
+mod sides;
 
 use assay_manifest::{
     Claim, ClockOffset, Collection, Control, ControlState, Environment, Grade, Intent, MetricSummary, OriginKind, Plan,
@@ -10,6 +11,7 @@ use assay_manifest::{
 };
 
 pub use place::{COLOCATED, Counted, MOVED_LOAD, MOVED_TARGET, colocated, moved_load, moved_target};
+pub use sides::{CONFOUNDED, SIDES_DIFFER, confounded, sides_differ};
 
 /// The fewest counted trials of a point that a publication may rest on.
 pub const MIN_TRIALS: u32 = 3;
@@ -31,7 +33,7 @@ pub struct Evidence<'a> {
     /// The points with their statistics.
     pub points: &'a [PointSummary],
     /// What is wrong with the run as a whole; of these the rules look for [`CLOCK_OFFSET`], [`MOVED_LOAD`],
-    /// [`MOVED_TARGET`] and [`COLOCATED`].
+    /// [`MOVED_TARGET`], [`COLOCATED`], [`SIDES_DIFFER`] and [`CONFOUNDED`].
     pub issues: &'a [Reason],
 }
 
@@ -65,7 +67,7 @@ pub fn shortfalls(grade: Intent, evidence: &Evidence<'_>) -> Vec<Shortfall> {
             found.extend(controls(evidence.environments));
             found.extend(evidence.points.iter().flat_map(point));
             found.extend(whole(evidence));
-            found.extend(stated(evidence.issues, &[CLOCK_OFFSET]));
+            found.extend(stated(evidence.issues, &[CLOCK_OFFSET, SIDES_DIFFER, CONFOUNDED]));
             found
         }
     }

@@ -1,4 +1,4 @@
-use assay_manifest::{Attempt, Block, ControlFact, Drift, HostFacts, Interval, PodPlace, Shard, Unpinned};
+use assay_manifest::{Attempt, Block, ControlFact, Digest, Drift, Fact, HostFacts, Interval, PodPlace, Shard, Unpinned};
 use serde_json::json;
 
 use super::*;
@@ -404,6 +404,108 @@ fn load_that_moved_or_measured_itself_is_exploratory() {
         };
         assert_eq!(asking(Intent::Realism), format!("realism -> exploratory\n{rule}: so it was"));
         assert_eq!(asking(Intent::Exploratory), "exploratory -> exploratory");
+    }
+}
+
+/// A plan whose targets `t` and `u` are compared in one round, and its environment: both on the machine `local`.
+fn compared(variable: &str) -> (Plan, Environment) {
+    let Run { mut plan, environments, .. } = publishable();
+    let side = |target: &str| json!({"target": target, "variant": "default"});
+    let comparison = json!({"baseline": side("t"), "candidate": side("u"), "variable_under_test": variable});
+    plan.comparison = Some(serde_json::from_value(comparison).expect("a comparison"));
+    for target in ["t", "u"] {
+        let (case, trial) = (format!("w.{target}.default"), format!("w.{target}.default.one.t0"));
+        let planned = json!({"case_id": case, "workload": "w", "target": target, "variant": "default", "points": []});
+        plan.cases.push(serde_json::from_value(planned).expect("a case"));
+        let planned = json!({"trial_id": trial, "case_id": case, "point_id": "one", "index": 0, "block": 0});
+        plan.trials.push(serde_json::from_value(planned).expect("a trial"));
+    }
+    let mut environment = environments.into_iter().next().expect("an environment");
+    environment.hosts[0].facts.boot_id = Fact::observed("b".to_owned(), "a test");
+    let target = |id: &str| {
+        json!({
+            "id": id, "kind": "process", "hosts": ["local"], "models": [], "probes": [],
+            "version": {"source": "observed", "value": "1", "how": "a test"},
+        })
+    };
+    environment.targets = ["t", "u"].map(|id| serde_json::from_value(target(id)).expect("a target")).to_vec();
+    (plan, environment)
+}
+
+/// The counted attempts of both sides, each offered the load of that name.
+fn offered(loads: [&str; 2]) -> Vec<(Shard, Attempt)> {
+    let attempts = ["t", "u"].into_iter().zip(loads).map(|(target, load)| {
+        let mut attempt = attempt(&json!({"source": "same_host"}));
+        attempt.trial_id = format!("w.{target}.default.one.t0").parse().expect("a trial");
+        attempt.serving.as_mut().expect("of serving").schedule_digest = Digest::of(load.as_bytes());
+        (Shard { index: 0, count: 1 }, attempt)
+    });
+    attempts.collect()
+}
+
+#[test]
+fn sides_are_alike_but_for_what_is_compared() {
+    let said = |variable: &str, loads: [&str; 2], change: fn(&mut Environment)| {
+        let (plan, mut environment) = compared(variable);
+        change(&mut environment);
+        sides_differ(&plan, counted(&offered(loads)), &[&environment]).map(|reason| reason.detail)
+    };
+    let newer = |environment: &mut Environment| environment.targets[1].version.value = Some("2".to_owned());
+    assert_eq!(said("scheduler_path", ["one", "one"], |_| {}), None);
+    assert_eq!(said("runtime_version", ["one", "one"], newer), None, "it is what is compared");
+    insta::assert_snapshot!(
+        said("scheduler_path", ["one", "one"], newer).expect("said"),
+        @"besides `scheduler_path` the baseline and the candidate differ in `target.version` (1 against 2)"
+    );
+    let loads = said("runtime_version", ["one", "two"], newer).expect("said");
+    assert!(
+        loads.starts_with(
+            "besides `runtime_version` the baseline and the candidate differ in `schedule of w.t.default.one.t0` (sha256:"
+        ),
+        "{loads}"
+    );
+    let elsewhere = |environment: &mut Environment| {
+        let mut other = environment.hosts[0].clone();
+        other.name = "other".to_owned();
+        let facts = &mut other.facts;
+        (facts.kernel, facts.cpu_model) = (Fact::observed("6".to_owned(), "seen"), Fact::observed("x".to_owned(), "seen"));
+        (facts.usable_cpus, facts.governor) = (Fact::observed(1, "seen"), Fact::observed(vec!["y".to_owned()], "seen"));
+        environment.hosts.push(other);
+        environment.targets[1].hosts = vec!["other".to_owned()];
+        environment.targets[1].models = vec!["m".to_owned()];
+    };
+    insta::assert_snapshot!(said("scheduler_path", ["one", "one"], elsewhere).expect("said"), @"besides `scheduler_path` the baseline and the candidate differ in `host.cpu_model` (unknown against x), `host.usable_cpus` (unknown against 1), `target.models` (none against m), `host.governor` (unknown against y) and 1 more");
+    let (mut plan, mut environment) = compared("scheduler_path");
+    newer(&mut environment);
+    plan.comparison = None;
+    assert_eq!(sides_differ(&plan, counted(&offered(["one", "two"])), &[&environment]), None, "nothing is compared");
+}
+
+#[test]
+fn sides_share_hardware_unless_it_is_what_is_compared() {
+    let said = |variable: &str, boot: &str| {
+        let (plan, mut environment) = compared(variable);
+        let mut other = environment.hosts[0].clone();
+        other.name = "other".to_owned();
+        other.facts.boot_id = Fact::observed(boot.to_owned(), "a test");
+        environment.hosts.push(other);
+        environment.targets[1].hosts = vec!["other".to_owned()];
+        confounded(&plan, &[&environment]).map(|reason| reason.detail)
+    };
+    assert_eq!(said("runtime_version", "b"), None, "two names of one machine");
+    insta::assert_snapshot!(said("runtime_version", "c").expect("said"), @"the baseline ran on b and the candidate on c");
+    assert_eq!(said("hardware_generation", "c"), None);
+    let (mut plan, environment) = compared("runtime_version");
+    assert_eq!(confounded(&plan, &[&environment]), None);
+    plan.comparison = None;
+    assert_eq!(confounded(&plan, &[]), None);
+}
+
+#[test]
+fn sides_that_differ_otherwise_are_no_claim() {
+    for rule in [SIDES_DIFFER, CONFOUNDED] {
+        let issue = |run: &mut Run| run.issues.push(Reason::new(rule, "so it was"));
+        assert_eq!(graded(issue), format!("publication -> realism\n{rule}: so it was"));
     }
 }
 

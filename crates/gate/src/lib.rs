@@ -2,7 +2,7 @@
 //!
 //! Everything here is pure: a verdict is a function of what it names, so whoever has that can make it again, to the byte.
 //! [`rule`] holds the statistics of one family of metrics, [`sizing`] how many pairs it takes, [`learning`] what earlier runs teach, [`evidence`] what a run's signed manifests
-//! say of both sides, `checks` what one run can break by itself, [`history`] how a run lies to those before it, and [`verdict`] puts them together.
+//! have of both sides, [`sides`] whether these differ in more than what is compared, `checks` what one run can break by itself, [`history`] how a run lies to those before it, and [`verdict`] puts them together.
 
 #![cfg_attr(
     not(test),
@@ -15,10 +15,12 @@ pub mod evidence;
 pub mod history;
 pub mod learning;
 pub mod rule;
+pub mod sides;
 pub mod sizing;
 pub mod verdict;
 
-pub use evidence::{Run, differences, pair_unit};
+pub use evidence::{Run, pair_unit};
 pub use learning::{History, Taught, learn};
+pub use sides::{Schedules, confounded, differences};
 pub use sizing::{CannotDecide, Design, Size, design, size};
 pub use verdict::{CONTRACT, Question, Refusal, judge};

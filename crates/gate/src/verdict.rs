@@ -10,9 +10,10 @@ use assay_stats::{Alternative, Curve, Limits, Samples, mann_whitney};
 
 use crate::checks::{checks, definitions};
 use crate::curves::Curves;
-use crate::evidence::{Compared, Run, compared, confounded, differences, unit};
+use crate::evidence::{Compared, Run, compared, unit};
 use crate::learning::History;
 use crate::rule::{BOUND_ALPHA, Effect, Judged, Rules, Series, Why, judge_by, share};
+use crate::sides::confounded;
 
 /// The version of the method. A verdict is replayed by the same version only.
 pub const CONTRACT: &str = "assay-gate/3";
@@ -115,7 +116,7 @@ pub fn judge(question: &Question<'_>) -> Result<Verdict, Refusal> {
             verdicts.insert(*place, metric_verdict(compared, series, &judged, &later, &mut curves, decides));
         }
     }
-    let differences: Vec<Difference> = question.runs.iter().flat_map(|run| differences(run, comparison)).collect();
+    let differences: Vec<Difference> = question.runs.iter().flat_map(|run| run.differences(comparison)).collect();
     let environments: Vec<_> = question.runs.iter().flat_map(|run| run.environments.iter().copied()).collect();
     let confounded = confounded(&environments, comparison);
     let mut metrics: Vec<MetricVerdict> = verdicts.into_values().collect();
@@ -317,14 +318,14 @@ fn more_pairs(effect: f64, judged: &Judged, rules: &Rules, curves: &mut Curves, 
     curves.fewest(found as usize + 1, MOST_PAIRS, finds).map(|enough| enough as u32 - found)
 }
 
-/// What cannot be charged to the candidate is inconclusive, whatever its size.
+/// What cannot be charged to the candidate is inconclusive, whatever its size. Where a locked fact differs that holds of no change too: the
+/// difference may have hidden one, and what the design would have found it would not have charged to anybody.
 fn weaken(metric: &mut MetricVerdict, confounded: Option<&str>, differences: &[Difference]) {
-    if metric.outcome == Outcome::Unchanged || (confounded.is_none() && differences.is_empty()) {
-        return;
-    }
     // No number of pairs tells what made a difference.
-    metric.more_pairs = None;
-    if let Some(why) = confounded {
+    if confounded.is_some() || !differences.is_empty() {
+        metric.more_pairs = None;
+    }
+    if let Some(why) = confounded.filter(|_| metric.outcome != Outcome::Unchanged) {
         metric.outcome = Outcome::Inconclusive;
         metric.reason = Some(Reason::new("confounded_with_placement", why));
     } else if let Some(difference) = differences.first() {

@@ -225,12 +225,14 @@ fn issues(points: &[PointSummary], context: &RowContext<'_>) -> Vec<Reason> {
     let counted = || context.attempts.counted();
     let clocks = assay_claim::unknown_clocks(counted());
     let environments = context.environments;
-    let load = [
+    let places = [
         assay_claim::moved_load(counted()),
         assay_claim::moved_target(counted(), environments),
         assay_claim::colocated(counted(), environments),
+        assay_claim::sides_differ(context.plan, counted(), environments),
+        assay_claim::confounded(context.plan, environments),
     ];
-    missing.into_iter().chain(drift).chain(unrecorded).chain(clocks).chain(load.into_iter().flatten()).collect()
+    missing.into_iter().chain(drift).chain(unrecorded).chain(clocks).chain(places.into_iter().flatten()).collect()
 }
 
 fn write_file(ctx: &Context, table: &'static Table, rows: impl IntoIterator<Item = Row>) -> Result<CuratedFile, Failure> {

@@ -7,6 +7,7 @@ use assay_manifest::{
 use assay_simulator::{Config, Due, Engine, Latency, Load, PerRequest, Profile, Seed, SlowRequests, simulate};
 
 use super::*;
+use crate::rule::Learned;
 
 const BASELINE: &str = "memory-bandwidth.node-a.default";
 const CANDIDATE: &str = "memory-bandwidth.node-a.huge-pages";
@@ -401,6 +402,60 @@ fn sides_on_hardware_that_is_not_known_are_confounded() {
     let gate: Name = "gate".parse().expect("a name");
     let verdict = judge(&question(&gate, vec![fixture.run()])).expect("a verdict");
     assert_eq!((verdict.outcome, why(&verdict.metrics[0])), (Outcome::Inconclusive, "confounded_with_placement"));
+    let mut unchanged = Fixture::new(&rounds(1.0));
+    unchanged.environment.hosts.clear();
+    let verdict = judge(&question(&gate, vec![unchanged.run()])).expect("a verdict");
+    assert_eq!(verdict.outcome, Outcome::Unchanged, "there is nothing to charge to a machine");
+}
+
+#[test]
+fn sides_that_differ_otherwise_tell_nothing_and_each_difference_is_listed() {
+    let judged = |ratio: f64, differing: u32| {
+        let mut fixture = Fixture::new(&rounds(ratio));
+        for trial in &fixture.plan.trials {
+            let own = if trial.index < differing { trial.case_id.to_string() } else { "both".to_owned() };
+            fixture.part.schedule_digests.insert(trial.trial_id.clone(), Digest::of(own.as_bytes()));
+        }
+        let gate: Name = "gate".parse().expect("a name");
+        judge(&question(&gate, vec![fixture.run()])).expect("a verdict")
+    };
+    let outcomes = |differing: u32| [0.9, 1.0, 1.1].map(|ratio| judged(ratio, differing).outcome);
+    assert_eq!(outcomes(0), [Outcome::Regressed, Outcome::Unchanged, Outcome::Improved]);
+    assert_eq!(outcomes(2), [Outcome::Inconclusive; 3], "a difference may hide a change as well as make one");
+    let verdict = judged(1.0, 3);
+    assert_eq!((why(&verdict.metrics[0]), verdict.differences.len(), verdict.blocks), ("environment", 3, false));
+    insta::assert_snapshot!(
+        verdict.metrics[0].reason.as_ref().expect("a reason").detail,
+        @"the sides differ in `schedule of memory-bandwidth.node-a.default.t8.t0` and 2 more, which is not the variable under test"
+    );
+}
+
+#[test]
+fn hardware_comes_before_facts_where_both_could_explain_a_change() {
+    let mut fixture = Fixture::new(&rounds(0.9));
+    fixture.environment.hosts.clear();
+    let digests =
+        fixture.plan.trials.iter().map(|trial| (trial.trial_id.clone(), Digest::of(trial.trial_id.as_str().as_bytes())));
+    fixture.part.schedule_digests = digests.collect();
+    let gate: Name = "gate".parse().expect("a name");
+    let verdict = judge(&question(&gate, vec![fixture.run()])).expect("a verdict");
+    assert_eq!((why(&verdict.metrics[0]), verdict.differences.len()), ("confounded_with_placement", 12));
+}
+
+/// A floor stands before throughputs as well as before latencies, and a bound that does not clear it has shown nothing.
+#[test]
+fn what_does_not_clear_the_floor_only_seems_worse() {
+    let rules = Rules { q: 0.05, budget: 0.05, unit: PairUnit::Pair };
+    let learned =
+        Learned { noise: assay_stats::Noise::normal(0.005, 100.0), launches: Some(crate::rule::Launches { sd: 0.03, n: 20 }) };
+    // A ripple of a third of a percent.
+    let ripple = |i: u32| 100.0 + 0.1 * f64::from(i % 7);
+    let pairs = (0..12).map(|i| [ripple(i * 5), ripple(i * 3) / 1.06]).collect();
+    let judged = crate::rule::judge(&[Series { better: Better::Higher, pairs, learned: Some(learned) }], &rules).remove(0);
+    insta::assert_snapshot!(
+        reason(judged.why.expect("why"), &judged, &rules, false).detail,
+        @"it seems worse, but its bound does not clear the noise floor of 9.3 %"
+    );
 }
 
 #[test]

@@ -1,0 +1,49 @@
+//! Whether the sides of a comparison were alike but for what was compared, asked as the gate asks it.
+
+use assay_gate::{Schedules, differences};
+use assay_manifest::{Difference, Environment, Plan, Reason};
+
+use crate::Counted;
+
+/// The word of the rule that both sides of a comparison are alike in what is not under test, and of the Summary's issue where they are not.
+pub const SIDES_DIFFER: &str = "sides_differ";
+
+/// The word of the rule that both sides of a comparison share hardware, and of the Summary's issue where they do not.
+pub const CONFOUNDED: &str = "confounded_with_placement";
+
+/// The variable under test that is the hardware itself.
+const HARDWARE: &str = "hardware_generation";
+
+/// The most differences that are named.
+const MAX_DIFFERENCES: usize = 4;
+
+/// What differs between the sides besides the variable under test, over the attempts that count: whatever is said of one side against the
+/// other is said of that as well. None where nothing is compared.
+pub fn sides_differ<'a>(
+    plan: &Plan,
+    counted: impl IntoIterator<Item = Counted<'a>>,
+    environments: &[&Environment],
+) -> Option<Reason> {
+    let comparison = plan.comparison.as_ref()?;
+    let offered = |counted: Counted<'a>| Some((&counted.attempt.trial_id, counted.attempt.serving.as_ref()?.schedule_digest));
+    let schedules: Schedules<'_> = counted.into_iter().filter_map(offered).collect();
+    let found = differences(plan, environments, &schedules, comparison);
+    if found.is_empty() {
+        return None;
+    }
+    let or_none = |value: &str| if value.is_empty() { "none".to_owned() } else { value.to_owned() };
+    let named =
+        |found: &Difference| format!("`{}` ({} against {})", found.what, or_none(&found.baseline), or_none(&found.candidate));
+    let shown: Vec<_> = found.iter().take(MAX_DIFFERENCES).map(named).collect();
+    let left = found.len().saturating_sub(MAX_DIFFERENCES);
+    let left = if left == 0 { String::new() } else { format!(" and {left} more") };
+    let variable = &comparison.variable_under_test;
+    let detail = format!("besides `{variable}` the baseline and the candidate differ in {}{left}", shown.join(", "));
+    Some(Reason::new(SIDES_DIFFER, detail))
+}
+
+/// Why the sides may differ by their machines alone. None where nothing is compared, or hardware is what is compared.
+pub fn confounded(plan: &Plan, environments: &[&Environment]) -> Option<Reason> {
+    let comparison = plan.comparison.as_ref().filter(|comparison| comparison.variable_under_test != HARDWARE)?;
+    assay_gate::confounded(environments, comparison).map(|why| Reason::new(CONFOUNDED, why))
+}
