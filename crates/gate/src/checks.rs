@@ -1,7 +1,7 @@
 //! Rules that one run can break by itself, without statistics: validity, SLOs, errors, output lengths.
 
 use assay_manifest::{
-    Check, Comparison, Difference, Exclusion, GatePolicy, PointSummary, RunStatus, ServingPoint, Side, Summary,
+    Check, Comparison, Difference, Exclusion, GatePolicy, OriginKind, PointSummary, RunStatus, ServingPoint, Side, Summary,
 };
 
 use crate::evidence::Run;
@@ -12,6 +12,7 @@ const OUTPUT_LENGTH: &str = "osl_tokens_mean";
 /// Everything that is checked of a run.
 pub(crate) fn checks(run: &Run<'_>, comparison: &Comparison, policy: &GatePolicy) -> Vec<Check> {
     let mut checks = vec![validity(run)];
+    checks.extend(provenance(run, policy));
     for point in points_of(run, &comparison.candidate) {
         let subject = format!("{} at {}", point.case_id, point.point_id);
         let baseline = beside(run, point, &comparison.baseline);
@@ -51,6 +52,18 @@ fn validity(run: &Run<'_>) -> Check {
             RunStatus::Failed => "no trial counts".to_owned(),
         },
     }
+}
+
+/// Whether the run is of a commit that anybody can look up, and signed by somebody who is known.
+fn provenance(run: &Run<'_>, policy: &GatePolicy) -> Option<Check> {
+    let is_of_a_commit = run.source.kind == OriginKind::Git && !run.source.dirty;
+    let detail = match (is_of_a_commit, run.established) {
+        (true, true) => "it is of a commit, and its signers are established",
+        (false, _) => "it is of no commit: what was measured cannot be looked up",
+        (true, false) => "nobody vouches for its signers",
+    };
+    let passed = is_of_a_commit && run.established;
+    policy.provenance.then(|| blocking("provenance", &format!("run {}", run.run_id), passed, detail.to_owned()))
 }
 
 /// Whether what was measured is what the target branch would measure. Passing by measuring less is no pass; that more or other things were

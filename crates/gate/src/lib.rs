@@ -4,6 +4,11 @@
 //! [`rule`] holds the statistics of one family of metrics, [`sizing`] how many pairs it takes, [`learning`] what earlier runs teach, [`evidence`] what a run's signed manifests
 //! have of both sides, [`sides`] whether these differ in more than what is compared, `checks` what one run can break by itself, [`history`] how a run lies to those before it, and [`verdict`] puts them together.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::disallowed_methods, reason = "the platform's libm differs in the last bit: use the crate `libm`")
+)]
+
 mod checks;
 mod curves;
 pub mod evidence;

@@ -89,6 +89,8 @@ pub fn judge(question: &Question<'_>) -> Result<Verdict, Refusal> {
     let share = (look as usize).checked_sub(1).and_then(|place| question.policy.looks.get(place));
     let share = *share.ok_or(Refusal::NoLookLeft { allowed: question.policy.looks.len(), look })?;
     let rules = Rules { q: question.policy.q * share, budget: question.policy.budget, unit: unit(first.plan, comparison) };
+    // More pairs are judged at the next look, by its share; where none is left, another tree's first look is as good a guess as this one.
+    let later = Rules { q: question.policy.q * question.policy.looks.get(look as usize).copied().unwrap_or(share), ..rules };
 
     let compared = gathered(&question.runs, comparison);
     for named in &question.policy.metrics {
@@ -109,8 +111,9 @@ pub fn judge(question: &Question<'_>) -> Result<Verdict, Refusal> {
         let series: Vec<Series> = members.iter().map(|compared| series(compared, rules.unit, question)).collect();
         let mut curves = Curves::new(rules.q_a_side(), family.len());
         let judged = judge_by(&series, &rules, &mut curves);
+        let mut curves = Curves::new(later.q_a_side(), family.len());
         for (((place, compared), series), judged) in family.iter().zip(&members).zip(&series).zip(judged) {
-            verdicts.insert(*place, metric_verdict(compared, series, &judged, &rules, &mut curves, decides));
+            verdicts.insert(*place, metric_verdict(compared, series, &judged, &later, &mut curves, decides));
         }
     }
     let differences: Vec<Difference> = question.runs.iter().flat_map(|run| run.differences(comparison)).collect();
@@ -206,6 +209,7 @@ fn series(compared: &Compared<'_>, unit: PairUnit, question: &Question<'_>) -> S
     }
 }
 
+/// A judged metric as the verdict has it; `rules` and `curves` are those by which more pairs would be judged.
 fn metric_verdict(
     compared: &Compared<'_>,
     series: &Series,
@@ -215,6 +219,10 @@ fn metric_verdict(
     primary: bool,
 ) -> MetricVerdict {
     let found = u32::try_from(compared.pairs.len()).unwrap_or(u32::MAX);
+    let wanted = sought(judged, rules);
+    let more_pairs = wanted.and_then(|effect| more_pairs(effect, judged, rules, curves, found));
+    let is_known = judged.noise.is_some() && judged.floor.is_some();
+    let is_out_of_reach = wanted.is_some() && is_known && more_pairs.is_none();
     MetricVerdict {
         workload: compared.case.workload.clone(),
         point_id: compared.point.clone(),
@@ -223,7 +231,7 @@ fn metric_verdict(
         better: compared.better,
         primary,
         outcome: judged.outcome,
-        reason: judged.why.map(|why| reason(why, judged, rules)),
+        reason: judged.why.map(|why| reason(why, judged, rules, is_out_of_reach)),
         pairs: compared.pairs.clone(),
         missing: compared.planned.saturating_sub(found),
         change: judged.effect.as_ref().and_then(|effect| change(effect, series, &compared.pairs)),
@@ -232,7 +240,7 @@ fn metric_verdict(
         floor: judged.floor.map(|floor| NoiseFloor { share: share(floor.log), source: floor.source }),
         noise: judged.noise.map(|noise| noise.sd),
         detectable: judged.detectable.map(share),
-        more_pairs: (judged.outcome == Outcome::Inconclusive).then(|| more_pairs(judged, rules, curves, found)).flatten(),
+        more_pairs,
         acknowledged: None,
     }
 }
@@ -264,9 +272,9 @@ fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-fn reason(why: Why, judged: &Judged, rules: &Rules) -> Reason {
+fn reason(why: Why, judged: &Judged, rules: &Rules, is_out_of_reach: bool) -> Reason {
     let must_find = percent(2.0 * rules.budget);
-    match why {
+    let reason = match why {
         Why::NoPair => Reason::new("no_pair", "no planned pair has a valid trial on both sides"),
         Why::NotComparable => {
             Reason::new("not_comparable", "not every pair has a value above zero on both sides, so there is no ratio to judge")
@@ -284,23 +292,39 @@ fn reason(why: Why, judged: &Judged, rules: &Rules) -> Reason {
         ),
         Why::WithinFloor => {
             let floor = judged.floor.map_or(0.0, |floor| share(floor.log));
-            let text = format!("it seems worse, but its lower bound does not clear the noise floor of {}", percent(floor));
+            let text = format!("it seems worse, but its bound does not clear the noise floor of {}", percent(floor));
             Reason::new("within_floor", text)
         }
+    };
+    let never = if is_out_of_reach { format!("; {MOST_PAIRS} pairs would not tell either") } else { String::new() };
+    Reason { detail: reason.detail + &never, ..reason }
+}
+
+/// The effect that more pairs would have to find: what every design has to, or the one that was seen and did not clear the floor. None where
+/// no number of pairs tells.
+fn sought(judged: &Judged, rules: &Rules) -> Option<f64> {
+    match judged.why? {
+        Why::Underpowered => Some(rules.must_find()),
+        Why::WithinFloor => Some(judged.effect?.shift),
+        Why::NoPair | Why::NotComparable | Why::LaunchesUnknown => None,
     }
 }
 
-/// How many pairs more would decide at the realised noise.
-fn more_pairs(judged: &Judged, rules: &Rules, curves: &mut Curves, found: u32) -> Option<u32> {
+/// How many pairs more would find that effect, at the realised noise.
+fn more_pairs(effect: f64, judged: &Judged, rules: &Rules, curves: &mut Curves, found: u32) -> Option<u32> {
     let limits = Limits { floor: judged.floor?.log, budget: rules.log_budget() };
     let noise = judged.noise?;
-    let finds = |curve: &Curve| curve.detectable(noise.sd, &limits) <= rules.must_find();
+    let finds = |curve: &Curve| curve.detectable(noise.sd, &limits) <= effect;
     curves.fewest(found as usize + 1, MOST_PAIRS, finds).map(|enough| enough as u32 - found)
 }
 
 /// What cannot be charged to the candidate is inconclusive, whatever its size. Where a locked fact differs that holds of no change too: the
 /// difference may have hidden one, and what the design would have found it would not have charged to anybody.
 fn weaken(metric: &mut MetricVerdict, confounded: Option<&str>, differences: &[Difference]) {
+    // No number of pairs tells what made a difference.
+    if confounded.is_some() || !differences.is_empty() {
+        metric.more_pairs = None;
+    }
     if let Some(why) = confounded.filter(|_| metric.outcome != Outcome::Unchanged) {
         metric.outcome = Outcome::Inconclusive;
         metric.reason = Some(Reason::new("confounded_with_placement", why));

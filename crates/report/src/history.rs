@@ -38,6 +38,8 @@ pub struct Inputs<'a> {
 /// A metric at a point of a case, from run to run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
+    /// The pipeline that measured it.
+    pub pipeline: String,
     /// The case.
     pub case: String,
     /// The point.
@@ -52,7 +54,7 @@ pub struct Series {
     pub runs: Vec<Run>,
     /// Where the level moved, oldest first; or why it was not searched.
     pub changes: Result<Vec<Change>, String>,
-    /// The change that the newest runs show and those before did not.
+    /// The change that the newest runs show and those before did not, as it was when they did.
     pub news: Option<Change>,
     /// Runs of other work, which are left out.
     pub other_work: u64,
@@ -73,6 +75,8 @@ pub struct Run {
     pub hardware_changed: bool,
     /// Whether its software is other than that of the run before.
     pub software_changed: bool,
+    /// Whether the file of its pipeline is other than that of the run before: targets and variants may be set up otherwise.
+    pub pipeline_changed: bool,
     /// The address of the value; absent where it is not known.
     pub address: Option<Address>,
 }
@@ -102,6 +106,9 @@ pub struct Report {
     pub(crate) level: f64,
     pub(crate) store: Option<String>,
 }
+
+/// A change is placed within so many runs of where it is, in nine of ten cases (docs/statistics.md).
+pub(crate) const NEAR: usize = 5;
 
 /// A stretch of runs between two changes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -138,6 +145,7 @@ impl Report {
 impl Series {
     fn cleaned(&self) -> Self {
         Self {
+            pipeline: clean(&self.pipeline),
             case: clean(&self.case),
             point: clean(&self.point),
             metric: clean(&self.metric),
@@ -148,15 +156,15 @@ impl Series {
         }
     }
 
-    /// What it is, in a sentence: `` `ttft_ms_p99` of chat.vllm.default at c64 ``.
+    /// What it is, in a sentence: `` `ttft_ms_p99` of chat.vllm.default at c64 by nightly ``.
     pub fn name(&self) -> String {
-        format!("`{}` of {} at {}", self.metric, self.case, self.point)
+        format!("`{}` of {} at {} by {}", self.metric, self.case, self.point, self.pipeline)
     }
 
-    /// The changes, that of the newest runs among them; none where nobody looked. Both searches may find the same one.
+    /// The changes, that of the newest runs among them; none where nobody looked. Both searches may find the same one, a few runs apart.
     pub(crate) fn all_changes(&self) -> Vec<Change> {
         let mut all = self.changes.clone().unwrap_or_default();
-        if let Some(news) = self.news.filter(|news| !all.iter().any(|change| change.index == news.index)) {
+        if let Some(news) = self.news.filter(|news| !all.iter().any(|change| change.index.abs_diff(news.index) <= NEAR)) {
             all.push(news);
             all.sort_by_key(|change| change.index);
         }
@@ -184,7 +192,7 @@ impl Run {
 
     /// Whether its environment is another than that of the run before.
     pub(crate) fn environment_changed(&self) -> bool {
-        self.hardware_changed || self.software_changed
+        self.hardware_changed || self.software_changed || self.pipeline_changed
     }
 }
 

@@ -2,12 +2,14 @@
 //!
 //! A machine drifts while it is measured: it warms up, its caches fill, its neighbours wake. So trials are interleaved: trial `r`
 //! of every point runs in round `r`, and the points of a round run in an order of their own. What the drift does, it then does to
-//! every point alike. Where two sides are compared, the order of the sides is drawn for every second round and mirrored in the
-//! round after it (ABBA or BAAB), so that a steady drift cancels out of their difference and neither side is always the second one.
+//! every point alike. Where two sides are compared, which of them is first is drawn for every pair, each in half of the pairs, so that
+//! a steady drift cancels out of their difference and no disturbance, whatever its rhythm, sides with one of them.
 //!
-//! Rounds do not depend on how many there are: a plan of more trials begins with the order of the plan of fewer.
+//! Rounds do not depend on how many there are, but for which side is first: where nothing is compared, a plan of more trials begins with
+//! the order of the plan of fewer.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 
 use assay_manifest::{
     Case, CaseId, Comparison, Digest, Hasher, Isolation, Name, Placement, PlannedTrial, PointId, Side, TrialId,
@@ -99,23 +101,25 @@ pub enum OrderError {
 /// The trials of all `cases` in the order in which they run.
 ///
 /// - Trial `r` of every point runs in round `r`; the points of a round are shuffled.
-/// - `coexist`: the two sides of a comparison run next to each other at every workload and point, in an order drawn for that pair.
+/// - `coexist`: the two sides of a comparison run next to each other at every workload and point, in an order drawn for every pair.
 ///   All trials are in one block.
 /// - `alternate`: a round has one block per side (target and variant), also where nothing is compared. The sides of a comparison
-///   follow each other; the other sides come before or after them. All sides take the points in the same order. Blocks of one
-///   side that follow each other, as in ABBA, stay two blocks: the block is what such a design randomises.
+///   follow each other in an order drawn for every round; the other sides come before or after them. All sides take the points in
+///   the same order. Blocks of one side that follow each other, as in ABBA, stay two blocks: the block is what such a design
+///   randomises.
 /// - `restart_target`: the same order, and every trial is a block of its own.
 ///
-/// The order of two sides is mirrored in every second round, so each comes first in half of the rounds, up to one. Blocks are
-/// numbered from 0 as they run. Equal arguments give equal orders, on every machine.
+/// Each of two sides comes first in half of the rounds, up to one, and which half is drawn: were a round the mirror image of the one
+/// before it, two pairs would be drawn as one, and a disturbance in step with them would count double. Blocks are numbered from 0 as they run. Equal arguments give equal orders, on every machine.
 pub fn order_trials(cases: &[Case], rules: &OrderRules<'_>, seed: &Seed) -> Result<Vec<PlannedTrial>, OrderError> {
     let layout = Layout::of(cases, rules.comparison)?;
     let rounds = layout.checked_rounds(rules.trials)?;
+    let firsts = layout.firsts(rounds, rules.placement, seed);
     let mut planned = Vec::new();
     let stretches = (0..rounds).flat_map(|round| {
         let stretches = match rules.placement {
-            Placement::Coexist => vec![layout.coexisting(round, seed)],
-            Placement::Alternate => layout.alternating(round, seed),
+            Placement::Coexist => vec![layout.coexisting(round, &firsts, seed)],
+            Placement::Alternate => layout.alternating(round, &firsts, seed),
         };
         stretches.into_iter().map(move |stretch| (round, stretch))
     });
@@ -238,33 +242,34 @@ impl<'a> Layout<'a> {
         }
     }
 
+    /// For each round, whether the candidate is the first of a pair: of each place's own, or of the one pair of blocks of a round. None
+    /// where nothing is compared.
+    fn firsts(&self, rounds: u32, placement: Placement, seed: &Seed) -> Vec<Vec<bool>> {
+        let pairs = match (self.compared, placement) {
+            (None, _) => 0,
+            (_, Placement::Coexist) => self.places.len(),
+            (_, Placement::Alternate) => 1,
+        };
+        (0..pairs).map(|pair| balanced(rounds, &mut generator(seed, "pairs", pair))).collect()
+    }
+
     /// A round in which all sides are up: units of spots, shuffled.
-    fn coexisting(&self, round: u32, seed: &Seed) -> Vec<Spot<'a>> {
-        let mut sides_first = generator(seed, "pairs", round / 2);
+    fn coexisting(&self, round: u32, firsts: &[Vec<bool>], seed: &Seed) -> Vec<Spot<'a>> {
         let units = self.places.iter().enumerate().flat_map(|(index, place)| {
-            let candidate_first = coin(&mut sides_first, index) ^ is_mirrored(round);
+            let candidate_first = is_first(firsts, index, round);
             self.units(&place.spots).into_iter().map(move |unit| unit.into_order(candidate_first))
         });
         generator(seed, "points", round).shuffled(units.collect()).into_iter().flatten().collect()
     }
 
     /// A round in which one side is up at a time: for each side, its spots in the order of the round.
-    fn alternating(&self, round: u32, seed: &Seed) -> Vec<Vec<Spot<'a>>> {
+    fn alternating(&self, round: u32, firsts: &[Vec<bool>], seed: &Seed) -> Vec<Vec<Spot<'a>>> {
         let places = generator(seed, "points", round).shuffled(self.places.iter().collect());
         let spots_of = |side| places.iter().filter_map(|place| place.spots.get(&side).copied()).collect();
-        self.sides_in_order(round, seed).into_iter().map(spots_of).collect()
-    }
-
-    /// The sides as they follow each other: drawn for an even round, mirrored in the odd round after it.
-    fn sides_in_order(&self, round: u32, seed: &Seed) -> Vec<SideName<'a>> {
         let named: BTreeMap<SideName<'a>, SideName<'a>> = self.sides.iter().map(|side| (*side, *side)).collect();
-        let candidate_first = coin(&mut generator(seed, "pairs", round / 2), 0);
-        let units = generator(seed, "sides", round / 2).shuffled(self.units(&named));
-        let mut sides: Vec<_> = units.into_iter().flat_map(|unit| unit.into_order(candidate_first)).collect();
-        if is_mirrored(round) {
-            sides.reverse();
-        }
-        sides
+        let units = generator(seed, "sides", round).shuffled(self.units(&named));
+        let sides = units.into_iter().flat_map(|unit| unit.into_order(is_first(firsts, 0, round)));
+        sides.map(spots_of).collect()
     }
 
     /// What belongs to the two sides of the comparison as one pair, and the rest alone.
@@ -327,17 +332,18 @@ fn places(cases: &[Case]) -> Result<Vec<Place<'_>>, OrderError> {
     Ok(places)
 }
 
-fn generator(seed: &Seed, concern: &str, number: u32) -> Generator {
+fn generator(seed: &Seed, concern: &str, number: impl Display) -> Generator {
     Generator::keyed(seed, &[ORDER, concern, &number.to_string()])
 }
 
-fn coin(generator: &mut Generator, index: usize) -> bool {
-    generator.at(index as u64) >> 63 == 1
+/// As many of each as there are rounds for, up to one, in random order.
+fn balanced(rounds: u32, generator: &mut Generator) -> Vec<bool> {
+    let odd = generator.at(u64::from(rounds)) >> 63;
+    generator.shuffled((0..u64::from(rounds)).map(|round| round % 2 == odd).collect())
 }
 
-/// Rounds come in twos: the second runs its sides in the mirror image of the first.
-fn is_mirrored(round: u32) -> bool {
-    round % 2 == 1
+fn is_first(firsts: &[Vec<bool>], pair: usize, round: u32) -> bool {
+    firsts.get(pair).and_then(|firsts| firsts.get(round as usize)).copied().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -427,10 +433,10 @@ mod tests {
         assert_eq!(
             order(&["w.a.default: p1 p2", "w.b.default: p1 p2", "w.c.default: p1"], rules),
             [
-                "block 0 round 0: w.c.p1 w.b.p2 w.a.p2 w.b.p1 w.a.p1",
-                "block 0 round 1: w.c.p1 w.a.p2 w.b.p2 w.a.p1 w.b.p1",
-                "block 0 round 2: w.a.p1 w.b.p1 w.c.p1 w.a.p2 w.b.p2",
-                "block 0 round 3: w.b.p2 w.a.p2 w.c.p1 w.b.p1 w.a.p1",
+                "block 0 round 0: w.c.p1 w.a.p2 w.b.p2 w.a.p1 w.b.p1",
+                "block 0 round 1: w.c.p1 w.b.p2 w.a.p2 w.b.p1 w.a.p1",
+                "block 0 round 2: w.a.p1 w.b.p1 w.c.p1 w.b.p2 w.a.p2",
+                "block 0 round 3: w.a.p2 w.b.p2 w.c.p1 w.b.p1 w.a.p1",
             ]
         );
     }
@@ -442,12 +448,12 @@ mod tests {
         assert_eq!(
             order(&["w.a.default: p1 p2", "v.a.default: p1", "w.b.default: p1 p2", "v.b.default: p1"], rules),
             [
-                "block 0 round 0: w.b.p2 v.b.p1 w.b.p1",
-                "block 1 round 0: w.a.p2 v.a.p1 w.a.p1",
+                "block 0 round 0: w.a.p2 v.a.p1 w.a.p1",
+                "block 1 round 0: w.b.p2 v.b.p1 w.b.p1",
                 "block 2 round 1: w.a.p2 v.a.p1 w.a.p1",
                 "block 3 round 1: w.b.p2 v.b.p1 w.b.p1",
-                "block 4 round 2: w.a.p1 w.a.p2 v.a.p1",
-                "block 5 round 2: w.b.p1 w.b.p2 v.b.p1",
+                "block 4 round 2: w.b.p1 w.b.p2 v.b.p1",
+                "block 5 round 2: w.a.p1 w.a.p2 v.a.p1",
             ]
         );
     }
@@ -459,15 +465,15 @@ mod tests {
         assert_eq!(
             order(&["w.a.default: p", "w.c.default: p", "w.b.default: p"], rules),
             [
-                "block 0 round 0: w.b.p",
-                "block 1 round 0: w.a.p",
+                "block 0 round 0: w.a.p",
+                "block 1 round 0: w.b.p",
                 "block 2 round 0: w.c.p",
                 "block 3 round 1: w.c.p",
                 "block 4 round 1: w.a.p",
                 "block 5 round 1: w.b.p",
-                "block 6 round 2: w.c.p",
+                "block 6 round 2: w.b.p",
                 "block 7 round 2: w.a.p",
-                "block 8 round 2: w.b.p",
+                "block 8 round 2: w.c.p",
             ]
         );
     }
@@ -638,6 +644,26 @@ mod tests {
         )
     }
 
+    /// Were every second pair the mirror image of the one before it, only AB BA and BA AB would come.
+    #[test]
+    fn which_half_a_side_leads_is_drawn_from_all_halves() {
+        let comparison = a_with_b();
+        let (cases, rules) =
+            (cases(&["w.a.default: p", "w.b.default: p"]), OrderRules { trials: 4, comparison: Some(&comparison), ..PLAIN });
+        for placement in [Placement::Coexist, Placement::Alternate] {
+            let rules = OrderRules { placement, ..rules };
+            let mut seen: BTreeMap<String, u32> = BTreeMap::new();
+            for seed in 0..120 {
+                let trials = order_trials(&cases, &rules, &Seed::new([seed; 32])).expect("an order");
+                *seen.entry(trials.iter().step_by(2).map(target_of).collect()).or_default() += 1;
+            }
+            let halves = ["aabb", "abab", "abba", "baab", "baba", "bbaa"];
+            assert_eq!(seen.keys().map(String::as_str).collect::<Vec<_>>(), halves);
+            // 20 each in expectation, with a standard deviation of 4.
+            assert!(seen.values().all(|count| (6..=34).contains(count)), "{seen:?}");
+        }
+    }
+
     proptest! {
         #[test]
         fn every_trial_runs_once(example in examples()) {
@@ -675,7 +701,8 @@ mod tests {
         }
 
         #[test]
-        fn more_trials_begin_with_the_order_of_fewer(example in examples()) {
+        fn more_trials_begin_with_the_order_of_fewer(mut example in examples()) {
+            example.comparison = None;
             let (fewer, more) = (example.order(), example.order_of(example.trials + 3));
             prop_assert!(more.starts_with(&fewer));
         }

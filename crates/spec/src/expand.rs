@@ -126,17 +126,20 @@ fn check_sides(pipeline: &Pipeline, workloads: &[&Workload], problems: &mut Vec<
     }
 }
 
-/// A gate judges metrics that some workload declares. Serving brings metrics of its own, so it may be gated on undeclared ones.
+/// A gate judges metrics that some workload declares, or that serving brings.
 fn check_gate_metrics(pipeline: &Pipeline, workloads: &[&Workload], problems: &mut Vec<Problem>) {
-    if workloads.len() < pipeline.spec.workloads.len() || workloads.iter().any(|w| matches!(w.spec.work, Work::Serving(_))) {
+    if workloads.len() < pipeline.spec.workloads.len() {
         return;
     }
-    let declared: Vec<&str> = workloads.iter().flat_map(|w| &w.spec.metrics).map(|metric| metric.path.as_str()).collect();
+    let declared = workloads.iter().flat_map(|w| &w.spec.metrics).map(|metric| metric.path.as_str());
+    let is_serving = workloads.iter().any(|w| matches!(w.spec.work, Work::Serving(_)));
+    let brought = is_serving.then_some(assay_manifest::SERVING_METRICS_JUDGED).into_iter().flatten().copied();
+    let declared: Vec<&str> = declared.chain(brought).collect();
     for (gate_index, gate) in pipeline.spec.gates.iter().enumerate() {
         for (index, metric) in gate.metrics.iter().enumerate().filter(|(_, metric)| !declared.contains(&metric.as_str())) {
             let path = format!("spec.gates[{gate_index}].metrics[{index}]");
             let mut problem =
-                pipeline.places.problem(&path, format!("no workload of this pipeline declares the metric `{metric}`"));
+                pipeline.places.problem(&path, format!("no workload of this pipeline reports the metric `{metric}`"));
             problem.hint = crate::problem::did_you_mean(metric, declared.iter().copied());
             problems.push(problem);
         }

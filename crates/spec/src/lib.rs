@@ -7,6 +7,11 @@
 //!
 //! This is the only crate that reads YAML. It does no I/O: callers bring bytes, and [`closure`] asks them for more.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::disallowed_methods, reason = "the platform's libm differs in the last bit: use the crate `libm`")
+)]
+
 mod acknowledgement;
 mod check;
 mod checked;

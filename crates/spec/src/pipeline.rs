@@ -209,6 +209,8 @@ pub struct Gate {
     pub looks: Vec<f64>,
     /// Whether a point of the candidate that misses its SLOs blocks.
     pub slo: bool,
+    /// Whether a run blocks that is of no commit, or whose signers are not established.
+    pub provenance: bool,
     /// How many percent of the candidate's requests may fail at any point.
     pub max_error_rate_pct: Option<f64>,
     /// How many percent the candidate's mean output length may lie from the baseline's.
@@ -384,7 +386,9 @@ fn check_gates(spec: &Checked, problems: &mut Problems<'_>) {
     let has_other_side = spec.member("comparison").or(spec.member("baseline")).is_some();
     if let Some(gate) = spec.member("gates").and_then(|gates| gates.items().first()).filter(|_| !has_other_side) {
         let message = "a gate needs something to compare with";
-        problems.hinted(gate.span, message, "write `comparison` or `baseline`");
+        let hint =
+            "write `comparison`, which every verdict needs; with `baseline` alone, `assay gate --baseline history` goes by it";
+        problems.hinted(gate.span, message, hint);
     }
     for looks in spec.member("gates").map_or(&[][..], Checked::items).iter().filter_map(|gate| gate.member("looks")) {
         let shares: f64 = looks.items().iter().filter_map(f64::read).sum();
@@ -650,6 +654,7 @@ impl Read for Gate {
             q: gate.get("q")?,
             looks: gate.get("looks")?,
             slo: gate.get("slo")?,
+            provenance: gate.get("provenance")?,
             max_error_rate_pct: gate.get("max_error_rate_pct")?,
             max_output_drift_pct: gate.get("max_output_drift_pct")?,
         })

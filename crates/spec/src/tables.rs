@@ -663,6 +663,12 @@ static GATE: Table = Table {
              add up to at most 1.",
         ),
         default("slo", &Type::Bool, "false", "Whether a point of the candidate that misses its SLOs blocks."),
+        default(
+            "provenance",
+            &Type::Bool,
+            "false",
+            "Whether a run blocks that is of no commit (a work tree that differs, an ad hoc run), or whose signers nobody vouches for.",
+        ),
         optional(
             "max_error_rate_pct",
             &Type::Number { min: 0.0, above_min: false, max: 100.0 },

@@ -222,6 +222,38 @@ pub fn newly_changed(
     Ok(series.describe(&found, recent, 1).first().copied())
 }
 
+/// What somebody who asked [`newly_changed`] after each append was told, and when.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Report {
+    /// The number of values after which it was told.
+    pub after: usize,
+    /// What was told.
+    pub change: ChangePoint,
+}
+
+/// Everything that [`newly_changed`] would have told whoever asked it after each append from the value at `from` on, each change once,
+/// oldest first. Asking begins with the first history that is long enough.
+///
+/// # Errors
+/// As for [`newly_changed`].
+pub fn reports(
+    history: &[f64],
+    from: usize,
+    scale: Scale,
+    budget: Budget,
+    seed: [u8; 32],
+) -> Result<Vec<Report>, ChangePointError> {
+    let (mut known, mut told) = (None, Vec::new());
+    for after in (2 * MIN_SIDE).max(from + 1)..=history.len() {
+        let so_far = history.get(..after).unwrap_or_default();
+        if let Some(change) = newly_changed(so_far, known, scale, budget, seed)? {
+            known = Some(change.index);
+            told.push(Report { after, change });
+        }
+    }
+    Ok(told)
+}
+
 /// How many windows an unchanged history of `n` values is read in; changes only make them fewer.
 fn windows(n: usize) -> usize {
     1 + n.saturating_sub(WINDOW).div_ceil(WINDOW / 2)

@@ -5,7 +5,7 @@
 //!
 //! - Sums run in one fixed order, pairwise, over the ascending samples: the order in which trials finished cannot change a digit.
 //! - Only operations that IEEE 754 rounds exactly are used (`+ - * /`, square root, rounding), never a fused multiply-add; logarithm and
-//!   error function come from the portable `libm` crate, not from the platform.
+//!   error function come from the portable `libm` crate; Clippy refuses the platform's (`clippy.toml`).
 //! - Randomness is ChaCha8 under a seed that the caller derives from the digests of its inputs.
 //! - What cannot be said is a value of its own: a missing interval carries its [reason](NoInterval), a missing verdict is
 //!   [unknown](Verdict::Unknown).
@@ -14,6 +14,11 @@
 //! independent, so intervals are made over one value per trial.
 //!
 //! [`estimate()`] and [`stability()`] are what most callers want; the modules hold the parts.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::disallowed_methods, reason = "the platform's libm differs in the last bit: use the crate `libm`")
+)]
 
 pub mod bootstrap;
 pub mod change_point;

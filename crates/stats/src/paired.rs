@@ -233,7 +233,25 @@ mod tests {
         assert!((p - 0.008_06).abs() < 0.001, "{p}");
     }
 
+    /// The share of all signs of whole numbers under which they sum to at least what they do, one by one and without rounding.
+    fn every_flip(values: &[i32]) -> f64 {
+        let flipped = |signs: u32| -> i32 {
+            values.iter().enumerate().map(|(place, value)| if signs >> place & 1 == 1 { -value } else { *value }).sum()
+        };
+        let all = 1_u32 << values.len();
+        (0..all).filter(|signs| flipped(*signs) >= flipped(0)).count() as f64 / f64::from(all)
+    }
+
     proptest! {
+        #[test]
+        fn exact_flips_are_all_flips(whole in prop::collection::vec(-9_i32..10, 1..12), unit in prop::sample::select(vec![1.0, 0.1, 3e-7])) {
+            let values: Vec<f64> = whole.iter().map(|value| f64::from(*value) * unit).collect();
+            let mirrored: Vec<i32> = whole.iter().map(|value| -value).collect();
+            let found = |side: Side| sign_flip(&differences(&values), side, [0; 32]);
+            prop_assert_eq!(found(Side::Above), (every_flip(&whole), Rule::Exact));
+            prop_assert_eq!(found(Side::Below), (every_flip(&mirrored), Rule::Exact));
+        }
+
         #[test]
         fn the_interval_inverts_the_test(values in prop::collection::vec(-1e3..1e3_f64, 5..25), alpha in 0.001..0.2_f64) {
             let averages = Averages::of(&differences(&values));

@@ -117,12 +117,28 @@ pub struct Limits {
     pub budget: f64,
 }
 
+impl Limits {
+    /// What each of the three must exceed. The test's is zero, and the negative one, which alone leaves a zero that is taken from it with the
+    /// turned sign: so this is `-sd * test` to the bit.
+    fn of_all(&self) -> [f64; 3] {
+        [-0.0, self.floor, self.budget]
+    }
+}
+
 /// What a design of so many pairs needs, in units of the noise: for every simulated repetition where test, bound and shift lie.
 #[derive(Debug, Clone)]
 pub struct Curve {
     repetitions: Vec<[f64; 3]>,
-    /// The repetitions by each of the three, lowest first: those that need the largest effect for it.
-    lowest: [Vec<usize>; 3],
+    neediest: [Neediest; 3],
+}
+
+/// The repetitions that need the largest effects for one of the three: one more than an effect may leave unfound.
+#[derive(Debug, Clone)]
+struct Neediest {
+    /// Where it lies in each of them, lowest first, which needs most.
+    at: Vec<f64>,
+    /// The places of the same repetitions in the orders of all three.
+    places: [Vec<u16>; 3],
 }
 
 impl Curve {
@@ -150,54 +166,80 @@ impl Curve {
     }
 
     fn from(repetitions: Vec<[f64; 3]>) -> Self {
-        let lowest = std::array::from_fn(|which| {
+        let orders: [Vec<usize>; 3] = std::array::from_fn(|which| {
             let mut order: Vec<usize> = (0..repetitions.len()).collect();
-            let at = |place: &usize| repetitions.get(*place).and_then(|of| of.get(which)).copied().unwrap_or_default();
-            order.sort_by(|left, right| at(left).total_cmp(&at(right)));
+            order.sort_by(|left, right| repetitions[*left][which].total_cmp(&repetitions[*right][which]));
             order
         });
-        Self { repetitions, lowest }
+        let places = orders.each_ref().map(|order| {
+            let mut places = vec![0; order.len()];
+            order.iter().zip(0_u16..).for_each(|(repetition, place)| places[*repetition] = place);
+            places
+        });
+        let neediest = std::array::from_fn(|which| {
+            let first = &orders[which][..=unfound(repetitions.len())];
+            Neediest {
+                at: first.iter().map(|repetition| repetitions[*repetition][which]).collect(),
+                places: places.each_ref().map(|places| first.iter().map(|repetition| places[*repetition]).collect()),
+            }
+        });
+        Self { repetitions, neediest }
     }
 
     /// The smallest effect, as a logarithm of a ratio, that is found with a probability of [`POWER`] under noise of that standard deviation.
     ///
-    /// A repetition needs the largest of three effects, and each of the three falls along its own order whatever the noise. So those that
-    /// need most are met by walking down the three orders together, and no table is sorted anew: a gate asks this of every metric.
+    /// A repetition needs the largest of three effects, and each of the three falls along its own order whatever the noise, so no table is
+    /// sorted anew: a gate asks this of every metric. Each of the three alone asks for some effect to be found often enough, and no less than
+    /// the largest of these will do. Most often it does. Where the other two add repetitions that need more, as many as are too many are won
+    /// back, those that need least first.
     pub fn detectable(&self, sd: f64, limits: &Limits) -> f64 {
-        let all = self.repetitions.len();
-        let beyond = all - ((POWER * all as f64).ceil() as usize).min(all);
-        let mut met = vec![false; all];
-        let mut count = 0;
-        let mut places = [0; 3];
-        loop {
-            // The repetition that needs most of those that were not met.
-            let next = (0..3).filter_map(|which| {
-                let repetition = *self.lowest.get(which)?.get(*places.get(which)?)?;
-                Some((needed(self.repetitions.get(repetition)?, sd, limits)[which], which, repetition))
-            });
-            let Some((effect, which, repetition)) = next.max_by(|left, right| left.0.total_cmp(&right.0)) else {
-                return f64::INFINITY;
-            };
-            places[which] += 1;
-            if !std::mem::replace(&mut met[repetition], true) {
-                if count == beyond {
-                    return effect;
-                }
-                count += 1;
-            }
+        let (limits, unfound) = (limits.of_all(), unfound(self.repetitions.len()));
+        let need = |which: usize, place: usize| needed(limits[which], sd, self.neediest[which].at[place]);
+        let alone = [0, 1, 2].map(|which| need(which, unfound));
+        let mut effect = alone.into_iter().max_by(f64::total_cmp).unwrap_or(f64::INFINITY);
+        let above = |which: usize, at: &f64| needed(limits[which], sd, *at).total_cmp(&effect).is_gt();
+        // How many of each order need more than that.
+        let mut more = [0, 1, 2].map(|which| self.neediest[which].at.partition_point(|at| above(which, at)));
+        let mut missed = self.distinct(more);
+        while missed > unfound {
+            let last = (0..3).filter_map(|which| Some((need(which, more[which].checked_sub(1)?), which)));
+            let Some((least, which)) = last.min_by(|left, right| left.0.total_cmp(&right.0)) else { break };
+            effect = least;
+            more[which] -= 1;
+            // It is won back once it needs no more for the other two.
+            let places = &self.neediest[which].places;
+            let found = (0..3).all(|other| usize::from(places[other][more[which]]) >= more[other]);
+            missed -= usize::from(found);
         }
+        effect
+    }
+
+    /// How many repetitions are among the first so many of the three orders.
+    fn distinct(&self, [test, bound, shift]: [usize; 3]) -> usize {
+        let [_, by_bound, by_shift] = &self.neediest;
+        let beyond = |place: &u16, first: usize| usize::from(*place) >= first;
+        let added = by_bound.places[0][..bound].iter().filter(|by_test| beyond(by_test, test)).count();
+        let [by_test, by_bound, _] = &by_shift.places;
+        let both = by_test[..shift].iter().zip(&by_bound[..shift]);
+        test + added + both.filter(|(by_test, by_bound)| beyond(by_test, test) && beyond(by_bound, bound)).count()
     }
 
     /// The probability of finding `effect` under noise of that standard deviation.
     pub fn power(&self, sd: f64, limits: &Limits, effect: f64) -> f64 {
-        let finds = |of: &&[f64; 3]| needed(of, sd, limits).iter().all(|needed| *needed <= effect);
+        let limits = limits.of_all();
+        let finds = |of: &&[f64; 3]| of.iter().zip(limits).all(|(at, limit)| needed(limit, sd, *at) <= effect);
         self.repetitions.iter().filter(finds).count() as f64 / self.repetitions.len() as f64
     }
 }
 
-/// The effects that a repetition needs for its test, its bound and its shift; the largest is what it takes.
-fn needed([test, bound, shift]: &[f64; 3], sd: f64, limits: &Limits) -> [f64; 3] {
-    [-sd * test, limits.floor - sd * bound, limits.budget - sd * shift]
+/// The effect that lifts what lies at `at`, in units of the noise, to its limit.
+fn needed(limit: f64, sd: f64, at: f64) -> f64 {
+    limit - sd * at
+}
+
+/// How many of so many repetitions an effect may leave unfound.
+fn unfound(repetitions: usize) -> usize {
+    repetitions - ((POWER * repetitions as f64).ceil() as usize).min(repetitions)
 }
 
 #[cfg(test)]
@@ -245,15 +287,24 @@ mod tests {
         assert!(needed(0.02, 0.0, 0.0) < needed(0.04, 0.0, 0.0) && needed(0.04, 0.0, 0.0) < needed(0.04, 0.06, 0.0));
     }
 
+    /// The same by sorting what every repetition needs.
+    fn sorted_out(curve: &Curve, sd: f64, limits: &Limits) -> f64 {
+        let needs = |of: &[f64; 3]| [-sd * of[0], limits.floor - sd * of[1], limits.budget - sd * of[2]];
+        let mut all: Vec<f64> = curve.repetitions.iter().filter_map(|of| needs(of).into_iter().max_by(f64::total_cmp)).collect();
+        all.sort_by(f64::total_cmp);
+        all[1_599]
+    }
+
     #[test]
-    fn walking_down_three_orders_finds_what_sorting_does() {
-        let curve = curve(15);
-        for limits in [NONE, Limits { floor: 0.02, budget: 0.05 }, Limits { floor: 0.09, budget: 0.01 }] {
-            for sd in [0.0, 0.003, 0.04, 0.5] {
-                let largest = |of: &[f64; 3]| needed(of, sd, &limits).into_iter().fold(f64::NEG_INFINITY, f64::max);
-                let mut all: Vec<f64> = curve.repetitions.iter().map(largest).collect();
-                all.sort_by(f64::total_cmp);
-                assert_eq!(curve.detectable(sd, &limits).to_bits(), all[1_599].to_bits(), "{sd} {limits:?}");
+    fn counting_along_three_orders_finds_what_sorting_does() {
+        for curve in [12, 15, 40].map(curve) {
+            for limits in [[0.0, 0.0], [0.0, 0.05], [0.02, 0.05], [0.09, 0.01], [-0.1, -0.0], [1.0, 0.0]] {
+                let limits = Limits { floor: limits[0], budget: limits[1] };
+                let spreads = (0..60).map(|step| 0.001 * f64::from(step * step)).chain([1e-320, 1e-160, 1e300, f64::INFINITY]);
+                for sd in spreads {
+                    let (found, sorted) = (curve.detectable(sd, &limits), sorted_out(&curve, sd, &limits));
+                    assert_eq!(found.to_bits(), sorted.to_bits(), "{sd} {limits:?}");
+                }
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Agreement of tests, intervals and series with NumPy, SciPy and plain enumeration: `golden/comparing.py` wrote
+//! Agreement of tests, pairs, intervals and series with NumPy, SciPy and plain enumeration: `golden/comparing.py` wrote
 //! `golden/comparing.json`.
 //!
 //! Each comparison states its relative tolerance. It is 1e-12 where both sides are exact but for rounding, and wider where a
@@ -6,10 +6,11 @@
 
 use std::collections::BTreeMap;
 
+use assay_stats::signed_rank::Rule;
 use assay_stats::{
-    Alternative, Computation, Definition, Interval, Method, Samples, batch_means, chi_squared, cliffs_delta, correlation,
-    effective_sample_size, hodges_lehmann, kolmogorov_smirnov, mann_whitney, quantile_by, quantile_interval, robust,
-    sd_upper_bound, student, welch,
+    Alternative, Averages, Computation, Definition, Differences, Interval, Method, Samples, Side, batch_means, chi_squared,
+    cliffs_delta, correlation, effective_sample_size, hodges_lehmann, kolmogorov_smirnov, mann_whitney, quantile_by,
+    quantile_interval, robust, sd_upper_bound, sign_flip, signed_rank, student, welch,
 };
 use serde::Deserialize;
 
@@ -21,6 +22,11 @@ struct Reference {
     kolmogorov_smirnov: Vec<DistributionTest>,
     welch: Vec<MeanTest>,
     shifts: Vec<ShiftOf>,
+    ratios: Vec<RatioOf>,
+    signed_ranks: Vec<SignedRankOf>,
+    sign_flips: Vec<FlipsOf>,
+    averages: Vec<AveragesOf>,
+    outliers: Vec<OutliersOf>,
     student: Vec<(f64, f64, f64, f64)>,
     student_quantiles: Vec<(f64, f64, f64)>,
     chi_squared: Vec<(f64, f64, f64, f64)>,
@@ -85,6 +91,47 @@ struct ShiftOf {
 }
 
 #[derive(Deserialize)]
+struct RatioOf {
+    name: String,
+    level: f64,
+    estimate: f64,
+    low: f64,
+    high: f64,
+}
+
+#[derive(Deserialize)]
+struct SignedRankOf {
+    name: String,
+    differences: Vec<f64>,
+    n: usize,
+    zeros: usize,
+    statistic: f64,
+    p: BTreeMap<String, f64>,
+    exact: bool,
+}
+
+#[derive(Deserialize)]
+struct FlipsOf {
+    name: String,
+    p: BTreeMap<String, f64>,
+}
+
+#[derive(Deserialize)]
+struct AveragesOf {
+    name: String,
+    alpha: f64,
+    shift: f64,
+    lower: Option<f64>,
+    upper: Option<f64>,
+}
+
+#[derive(Deserialize)]
+struct OutliersOf {
+    values: Vec<f64>,
+    flagged: Vec<usize>,
+}
+
+#[derive(Deserialize)]
 struct Prediction {
     values: Vec<f64>,
     level: f64,
@@ -123,6 +170,11 @@ impl Reference {
         let pair = self.mann_whitney.iter().find(|pair| pair.name == name).expect("a pair of that name");
         (samples(&pair.first), samples(&pair.second))
     }
+
+    fn differences(&self, name: &str) -> Differences {
+        let pairs = self.signed_ranks.iter().find(|pairs| pairs.name == name).expect("differences of that name");
+        Differences::new(&pairs.differences).expect("differences")
+    }
 }
 
 fn samples(values: &[f64]) -> Samples {
@@ -135,6 +187,10 @@ fn alternative(name: &str) -> Alternative {
         "greater" => Alternative::Greater,
         _ => Alternative::TwoSided,
     }
+}
+
+fn side(name: &str) -> Side {
+    if name == "greater" { Side::Above } else { Side::Below }
 }
 
 /// Rounding only: both sides add up in their own order.
@@ -150,6 +206,14 @@ fn near(name: &str, ours: f64, theirs: f64, tolerance: f64) {
 fn same_ends(name: &str, ours: Interval, low: f64, high: f64) {
     let room = 1e-11 * low.abs().max(high.abs());
     assert!((ours.low - low).abs() <= room && (ours.high - high).abs() <= room, "{name}: {ours:?} is not {low} to {high}");
+}
+
+/// For averages of differences, which may come near 0: beside values of about 1. Both absent where too few pairs bound nothing.
+#[track_caller]
+fn same_end(name: &str, ours: Option<f64>, theirs: Option<f64>) {
+    let agree =
+        ours.zip(theirs).map_or(ours == theirs, |(ours, theirs)| (ours - theirs).abs() <= ROUNDING * theirs.abs().max(1.0));
+    assert!(agree, "{name}: {ours:?} is not {theirs:?}");
 }
 
 #[test]
@@ -231,6 +295,64 @@ fn shifts_agree_with_all_differences_and_the_counted_test() {
         let exact = first.len() * second.len() <= mann_whitney::MAX_EXACT_PAIRS;
         assert_eq!(interval.method == Method::MannWhitney, exact);
         near(&theirs.name, cliffs_delta(&first, &second).expect("a delta"), theirs.delta, ROUNDING);
+    }
+}
+
+#[test]
+fn ratios_are_shifts_of_numpys_logarithms() {
+    let reference = reference();
+    for theirs in &reference.ratios {
+        let (first, second) = reference.pair(&theirs.name);
+        let ours = hodges_lehmann::ratio(&first, &second, theirs.level).expect("a ratio");
+        near(&theirs.name, ours.estimate, theirs.estimate, 1e-11);
+        same_ends(&theirs.name, ours.interval.expect("an interval"), theirs.low, theirs.high);
+    }
+}
+
+#[test]
+fn signed_ranks_agree_with_scipy_and_with_every_sign_counted() {
+    for theirs in reference().signed_ranks {
+        let differences = Differences::new(&theirs.differences).expect("differences");
+        let all = (theirs.n * (theirs.n + 1)) as f64 / 2.0;
+        for (alternative, p) in theirs.p {
+            let ours = signed_rank(&differences, side(&alternative));
+            let name = format!("{} {alternative}", theirs.name);
+            let statistic = if alternative == "greater" { theirs.statistic } else { all - theirs.statistic };
+            assert_eq!((ours.statistic, ours.n, ours.zeros), (statistic, theirs.n, theirs.zeros), "{name}");
+            assert_eq!(ours.rule, if theirs.exact { Rule::Exact } else { Rule::Approximate }, "{name}");
+            // The normal tail at z moves by z^2 times the rounding of z.
+            near(&name, ours.p, p, if theirs.exact { ROUNDING } else { 1e-11 });
+        }
+    }
+}
+
+#[test]
+fn sign_flips_agree_with_scipys_permutation_test() {
+    let reference = reference();
+    for theirs in &reference.sign_flips {
+        for (alternative, &p) in &theirs.p {
+            let ours = sign_flip(&reference.differences(&theirs.name), side(alternative), [0; 32]);
+            assert_eq!(ours, (p, Rule::Exact), "{} {alternative}", theirs.name);
+        }
+    }
+}
+
+#[test]
+fn shifts_of_pairs_agree_with_all_averages_and_the_counted_test() {
+    let reference = reference();
+    for theirs in &reference.averages {
+        let averages = Averages::of(&reference.differences(&theirs.name));
+        let name = format!("{} at {}", theirs.name, theirs.alpha);
+        same_end(&name, Some(averages.shift()), Some(theirs.shift));
+        same_end(&name, averages.lower(theirs.alpha), theirs.lower);
+        same_end(&name, averages.upper(theirs.alpha), theirs.upper);
+    }
+}
+
+#[test]
+fn outliers_are_those_of_scipys_modified_z_scores() {
+    for theirs in reference().outliers {
+        assert_eq!(robust::outliers(&samples(&theirs.values)), theirs.flagged, "{:?}", theirs.values);
     }
 }
 

@@ -3,7 +3,11 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
-use assay_stats::{Bootstrap, Interval, Samples, Statistic, bootstrap, median_interval, nearest_rank, normal, robust, trend};
+use assay_stats::signed_rank::Rule;
+use assay_stats::{
+    Bootstrap, Differences, Interval, Samples, Side, Statistic, bootstrap, median_interval, nearest_rank, normal, robust,
+    sign_flip, trend,
+};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -13,6 +17,7 @@ struct Reference {
     trends: Vec<Kendall>,
     resamples: NonZeroU32,
     bootstraps: Vec<Ends>,
+    sign_flips: Vec<Flips>,
     bcas: Vec<Ends>,
     normal_cdf: Vec<Normal>,
     normal_quantile: Vec<NormalQuantile>,
@@ -51,6 +56,12 @@ struct Ends {
     statistic: String,
     low: f64,
     high: f64,
+}
+
+#[derive(Deserialize)]
+struct Flips {
+    differences: Vec<f64>,
+    p: f64,
 }
 
 #[derive(Deserialize)]
@@ -142,6 +153,14 @@ fn bootstrap_draws_agree_with_an_independent_chacha8() {
         let ours = interval(&reference, theirs, reference.resamples, false);
         same(&theirs.sample, ours.low, theirs.low);
         same(&theirs.sample, ours.high, theirs.high);
+    }
+}
+
+#[test]
+fn drawn_sign_flips_agree_with_an_independent_chacha8() {
+    for theirs in reference().sign_flips {
+        let ours = sign_flip(&Differences::new(&theirs.differences).expect("differences"), Side::Above, seed());
+        assert_eq!(ours, (theirs.p, Rule::Sampled));
     }
 }
 

@@ -5,11 +5,14 @@ use std::path::{Path, PathBuf};
 use assay_manifest::{Address, Digest, Instant};
 use assay_report::{counted, history};
 use assay_stage::{Exit, Failure};
-use assay_stats::change_point::{Budget, ChangePoint, DEFAULT_LEVEL, MIN_SIDE, Rule, Scale, change_points, newly_changed};
+use assay_stats::change_point::{Budget, ChangePoint, DEFAULT_LEVEL, Rule, Scale, WINDOW, change_points, reports};
 
 use crate::commands::opened::{Where, named_store};
 use crate::commands::series::{Asked, Of, Series, series};
 use crate::output;
+
+/// After so many runs a change is still told as new, so that a night on which nobody was told is made up for by the next.
+const NEWEST: usize = 3;
 
 /// Shows a metric from run to run with its change points. History never blocks: what changed between two days may be the machine.
 #[derive(clap::Args)]
@@ -26,7 +29,8 @@ pub(crate) struct History {
     /// Write the histories into this file, as a page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write what changed with the newest runs into this file, as Markdown for an issue; nothing is written where nothing did
+    /// Write what the newest runs show to have changed into this file, as Markdown for an issue; where they show nothing new, the file is
+    /// removed
     #[arg(long, value_name = "FILE")]
     issue: Option<PathBuf>,
     #[command(flatten)]
@@ -63,17 +67,36 @@ impl History {
             write(file, &report.html())?;
             output::talk(format!("wrote the history to {}", file.display()));
         }
-        if let Some((file, issue)) = self.issue.as_ref().zip(report.issue()) {
-            write(file, &issue)?;
-            output::talk(format!("{} changed with the newest runs: {}", counted(report.news() as u64, "metric"), file.display()));
+        if let Some(file) = &self.issue {
+            write_issue(file, report)?;
         }
         Ok(())
     }
 }
 
+/// An old issue in the place of none would be posted once more.
+fn write_issue(file: &Path, report: &history::Report) -> Result<(), Failure> {
+    let Some(issue) = report.issue() else {
+        return match std::fs::remove_file(file) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(not_written(file, &error)),
+            _ => {
+                output::talk("the newest runs show nothing new: no issue");
+                Ok(())
+            }
+        };
+    };
+    write(file, &issue)?;
+    let count = counted(report.news() as u64, "metric");
+    output::talk(format!("the newest runs show a change of {count}: {}", file.display()));
+    Ok(())
+}
+
+fn not_written(file: &Path, error: &std::io::Error) -> Failure {
+    Failure::environment("output", format!("cannot write `{}`", file.display())).because(error).lasting()
+}
+
 fn write(file: &Path, text: &str) -> Result<(), Failure> {
-    std::fs::write(file, text)
-        .map_err(|error| Failure::environment("output", format!("cannot write `{}`", file.display())).because(&error).lasting())
+    std::fs::write(file, text).map_err(|error| not_written(file, &error))
 }
 
 /// A series with where its level moved, as a report shows it.
@@ -82,11 +105,8 @@ fn search(series: &Series) -> history::Series {
     let scale = if values.iter().all(|value| *value > 0.0) { Scale::Log } else { Scale::Raw };
     let seed = seed(series);
     let changes = change_points(&values, Rule::new(scale), seed).map_err(|error| error.to_string());
-    // What is old was news once: only what the newest runs show is.
-    let known = changes.as_ref().ok().and_then(|changes| changes.iter().rev().find(|change| !is_new(change, &values)));
-    let news = newly_changed(&values, known.map(|change| change.index), scale, Budget::default(), seed).ok().flatten();
-    let news = news.filter(|change| is_new(change, &values));
     history::Series {
+        pipeline: series.pipeline.clone(),
         case: series.case.clone(),
         point: series.point.clone(),
         metric: series.metric.clone(),
@@ -94,9 +114,17 @@ fn search(series: &Series) -> history::Series {
         better: series.better,
         runs: runs(series),
         changes: changes.map(|changes| changes.iter().map(change).collect()),
-        news: news.as_ref().map(change),
+        news: news(&values, scale, seed).as_ref().map(change),
         other_work: series.other_work as u64,
     }
+}
+
+/// The change that a nightly which asked after each run would have reported after one of the [`NEWEST`]. What it reported before is old,
+/// whenever it happened: a small step takes weeks until it shows.
+fn news(values: &[f64], scale: Scale, seed: [u8; 32]) -> Option<ChangePoint> {
+    let from = values.len().saturating_sub(2 * WINDOW);
+    let reports = reports(values, from, scale, Budget::default(), seed).ok()?;
+    reports.last().filter(|last| values.len() - last.after < NEWEST).map(|last| last.change)
 }
 
 /// The runs of a series, each beside the one before it.
@@ -114,6 +142,7 @@ fn run(of: &Of, before: Option<&Of>) -> history::Run {
         commit: of.commit.clone(),
         hardware_changed: before.is_some_and(|before| before.hardware != of.hardware),
         software_changed: before.is_some_and(|before| before.software != of.software),
+        pipeline_changed: before.is_some_and(|before| before.definition != of.definition),
         address: of.run.parse().ok().map(|run| Address::new(&run, Address::TABLE, &of.row, "value")),
     }
 }
@@ -129,16 +158,9 @@ fn change(found: &ChangePoint) -> history::Change {
     }
 }
 
-/// Whether a change lies among the newest runs: so few that a nightly that asked before could not have seen it.
-fn is_new(change: &ChangePoint, values: &[f64]) -> bool {
-    values.len() - change.index <= 2 * MIN_SIDE
-}
-
-/// The seed of permutations: what is permuted, and nothing that anybody chose.
+/// The seed of permutations: what the series is about, so that a run more decides nothing of the past anew.
 fn seed(series: &Series) -> [u8; 32] {
-    let head = format!("{} {} {}\n", series.case, series.point, series.metric);
-    let runs = series.runs.iter().map(|of| format!("{} {:016x}\n", of.run, of.value.to_bits()));
-    let text: String = std::iter::once(head).chain(runs).collect();
+    let text = format!("{} {} {} {}", series.pipeline, series.case, series.point, series.metric);
     *Digest::of(text.as_bytes()).as_bytes()
 }
 
@@ -151,6 +173,7 @@ mod tests {
     fn series(values: &[f64], hardware: impl Fn(usize) -> &'static str) -> Series {
         let of = |(place, value): (usize, &f64)| Of::made_up(&format!("run-{place}"), *value, hardware(place));
         Series {
+            pipeline: "nightly".to_owned(),
             case: "sort.local.default".to_owned(),
             point: "default".to_owned(),
             metric: "latency_ms".to_owned(),
@@ -186,7 +209,13 @@ mod tests {
 
     #[test]
     fn what_the_newest_runs_show_is_news() {
-        let found = search(&series(&stepped(24), |_| "a"));
+        // The nights on which the change is news.
+        let nights = |values: &[f64]| -> Vec<usize> {
+            (1..=values.len()).filter(|n| news(&values[..*n], Scale::Log, [7; 32]).is_some()).collect()
+        };
+        let stepped_at_24 = stepped(24);
+        assert_eq!(nights(&stepped_at_24), [28, 29, 30], "a clear step shows with its fourth run, and is told three times");
+        let found = search(&series(&stepped_at_24[..29], |_| "a"));
         assert_eq!(found.news.map(|change| change.index), Some(24));
         let issue = issue(found).expect("news");
         assert!(
@@ -194,5 +223,15 @@ mod tests {
             "{issue}"
         );
         assert!(search(&series(&stepped(30), |_| "a")).news.is_none());
+        // A step of the size of the noise takes longer to show than a night or six, and is news all the same.
+        let mut noise = 1_u64;
+        let mut ripple = || {
+            noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (noise >> 40) as f64 / f64::from(1 << 24) - 0.5
+        };
+        let small: Vec<f64> = (0..70).map(|i| if i < 40 { 100.0 } else { 102.0 } + 4.0 * ripple()).collect();
+        let nights = nights(&small);
+        assert_eq!(nights.len(), NEWEST, "{nights:?}");
+        assert!(nights[0] > 46, "{nights:?}");
     }
 }

@@ -25,7 +25,8 @@ const NO_DIGEST: &str = "0000000000000000000000000000000000000000000000000000000
 const GATED: &str = "pipelines/gate.yaml";
 const NIGHTLY: &str = "pipelines/nightly.yaml";
 
-/// Write the workflows that plan, run and gate pull requests into this repository. A file that differs is never overwritten unless told to.
+/// Write the workflows that plan, run and gate pull requests into this repository. A file that differs is never overwritten unless told to;
+/// with `--releases` and `--archive`, files that are there get these two filled in, and stay as they are otherwise.
 #[derive(clap::Args)]
 pub(crate) struct Init {
     /// The pipeline whose comparison gates pull requests
@@ -48,9 +49,16 @@ pub(crate) struct Init {
 impl Init {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let root = repository_root()?;
-        let files: Vec<(PathBuf, String)> =
-            WORKFLOWS.iter().map(|(name, text)| (root.join(FOLDER).join(name), self.filled_in(text))).collect();
-        if !self.force {
+        // What somebody has written into a file since is not lost where only an address is filled in.
+        let is_filling = !self.force && (self.releases.is_some() || self.archive.is_some());
+        let file = |(name, shipped): &(&str, &str)| {
+            let path = root.join(FOLDER).join(name);
+            let there = std::fs::read_to_string(&path).ok().filter(|_| is_filling);
+            let text = there.map_or_else(|| self.filled_in(shipped), |there| self.installing(&there));
+            (path, text)
+        };
+        let files: Vec<(PathBuf, String)> = WORKFLOWS.iter().map(file).collect();
+        if !self.force && !is_filling {
             refuse_others(&files)?;
         }
         for (path, text) in &files {
@@ -79,20 +87,28 @@ impl Init {
             .join("\n");
         let text = text.replace(&format!("PIPELINE: {GATED}"), &format!("PIPELINE: {}", self.pipeline));
         let text = text.replace(&format!("PIPELINE: {NIGHTLY}"), &format!("PIPELINE: {}", self.nightly));
-        let text = self.releases.as_deref().map_or(text.clone(), |releases| text.replace(NO_RELEASES, releases));
-        self.archive.map_or(text.clone(), |archive| text.replace(NO_DIGEST, &archive.hex())) + "\n"
+        self.installing(&text) + "\n"
+    }
+
+    /// A workflow with where Assay is to be had, where it does not say so yet.
+    fn installing(&self, text: &str) -> String {
+        let text = self.releases.as_deref().map_or(text.to_owned(), |releases| text.replace(NO_RELEASES, releases));
+        self.archive.map_or(text.clone(), |archive| text.replace(NO_DIGEST, &archive.hex()))
     }
 
     fn say_what_is_next(&self, root: &Path) {
         let mut steps = Vec::new();
         if self.releases.is_none() || self.archive.is_none() {
             steps.push(
-                "say which Assay they install: `assay init --force --releases URL --archive sha256:...`; until then they install nothing"
+                "say which Assay they install: `assay init --releases URL --archive sha256:...`; until then they install nothing"
                     .to_owned(),
             );
         }
         if !root.join(&self.pipeline).is_file() {
             steps.push(format!("write `{}`, with a `comparison` and `gates`", self.pipeline));
+        }
+        if !root.join(&self.nightly).is_file() {
+            steps.push(format!("write `{}`, which runs every night, or delete `{FOLDER}/assay-nightly.yaml`", self.nightly));
         }
         steps.push(format!("write the build of both sides into `{FOLDER}/assay-run.yaml`"));
         steps.push("make the gate's key, and put it into the environment `assay-gate` of the repository".to_owned());
@@ -101,7 +117,7 @@ impl Init {
         for (number, step) in (1..).zip(steps) {
             output::talk(format!("  {number}. {step}"));
         }
-        output::talk("docs/gates.md says how, step by step");
+        output::talk("`docs/gates.md` of Assay's own repository says how, step by step");
     }
 }
 

@@ -13,9 +13,10 @@ use crate::output;
 /// What the files that are read may take on disk beside the store, in bytes.
 const MAX_SCRATCH_BYTES: u64 = 64 << 30;
 
-/// A metric at a point of a case, run by run, oldest first.
+/// A metric at a point of a case of a pipeline, run by run, oldest first. Cases of two pipelines may have one name and be set up otherwise.
 #[derive(Clone, Debug)]
 pub(crate) struct Series {
+    pub(crate) pipeline: String,
     pub(crate) case: String,
     pub(crate) point: String,
     pub(crate) metric: String,
@@ -39,6 +40,8 @@ pub(crate) struct Of {
     pub(crate) commit: Option<String>,
     /// The digest of its workload.
     pub(crate) workload: String,
+    /// That of its pipeline's file, which says how targets and variants are set up.
+    pub(crate) definition: String,
     /// Hardware and software that it was measured on, by the digests of their rows.
     pub(crate) hardware: String,
     pub(crate) software: String,
@@ -75,7 +78,7 @@ pub(crate) fn series(place: &Where, asked: &Asked<'_>) -> Result<Vec<Series>, Fa
     let mut all: Vec<Series> = Vec::new();
     for row in &result.rows {
         let Some((head, of)) = read(row) else { continue };
-        match all.last_mut().filter(|last| (&last.case, &last.point, &last.metric) == (&head.case, &head.point, &head.metric)) {
+        match all.last_mut().filter(|last| last.key() == head.key()) {
             Some(series) => series.runs.push(of),
             None => all.push(Series { runs: vec![of], ..head }),
         }
@@ -96,9 +99,9 @@ fn sql(asked: &Asked<'_>) -> String {
         conditions.iter().filter_map(|(column, text)| Some(format!(" AND {column} = {}", quoted((*text)?)))).collect();
     format!(
         "SELECT benchmark_case_id, point_id, metric, unit, better, primary, run_id, value, started_unix_ns, git_commit, \
-         workload_spec_digest, hardware_topology_key, software_version_key, row_id FROM outcomes \
+         workload_spec_digest, hardware_topology_key, software_version_key, row_id, pipeline, pipeline_digest FROM outcomes \
          WHERE statistic = 'median' AND trial_id IS NULL AND value IS NOT NULL AND valid{conditions} \
-         ORDER BY benchmark_case_id, point_id, metric, started_unix_ns, run_id"
+         ORDER BY benchmark_case_id, point_id, metric, pipeline, started_unix_ns, run_id"
     )
 }
 
@@ -108,6 +111,7 @@ fn read(row: &[Cell]) -> Option<(Series, Of)> {
     let (Some(Cell::Bool(primary)), Some(Cell::Float(value))) = (row.get(5), row.get(7)) else { return None };
     let started = if let Some(Cell::Int(started)) = row.get(8) { *started } else { 0 };
     let head = Series {
+        pipeline: text(14)?,
         case: text(0)?,
         point: text(1)?,
         metric: text(2)?,
@@ -126,6 +130,7 @@ fn read(row: &[Cell]) -> Option<(Series, Of)> {
         hardware: text(11)?,
         software: text(12)?,
         row: text(13)?,
+        definition: text(15)?,
     };
     Some((head, of))
 }
@@ -140,6 +145,7 @@ impl Of {
             started: 0,
             commit: None,
             workload: "work".to_owned(),
+            definition: "pipeline".to_owned(),
             hardware: hardware.to_owned(),
             software: "software".to_owned(),
             row: "0123456789ab".to_owned(),
@@ -148,6 +154,11 @@ impl Of {
 }
 
 impl Series {
+    /// What makes it another one than the next.
+    fn key(&self) -> [&str; 4] {
+        [&self.case, &self.point, &self.metric, &self.pipeline]
+    }
+
     /// The values, oldest first.
     pub(crate) fn values(&self) -> Vec<f64> {
         self.runs.iter().map(|of| of.value).collect()

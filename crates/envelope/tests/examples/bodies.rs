@@ -907,6 +907,7 @@ fn verdict(summary: InputRef) -> Verdict {
             "metrics": [],
             "block_on_inconclusive": false,
             "slo": true,
+            "provenance": true,
             "max_error_rate": 0.01,
             "max_output_drift": 0.05,
         },

@@ -102,6 +102,7 @@ fn question<'a>(gate: &'a Name, runs: Vec<Run<'a>>) -> Question<'a> {
             metrics: Vec::new(),
             block_on_inconclusive: false,
             slo: false,
+            provenance: false,
             max_error_rate: None,
             max_output_drift: None,
         },
@@ -185,6 +186,38 @@ fn noise_that_hides_twice_the_budget_is_inconclusive_and_says_how_many_pairs_it_
     assert!(enough.is_some_and(|pairs| (16..=24).contains(&pairs)), "{enough:?}");
 }
 
+/// Pairs whose ratio goes up and down by a share.
+fn noisy(share: f64) -> Vec<[f64; 2]> {
+    let ripple = |i: usize| if i.is_multiple_of(2) { 1.0 + share } else { 1.0 / (1.0 + share) };
+    rounds(1.0).iter().enumerate().map(|(i, [a, b])| [*a, b * ripple(i)]).collect()
+}
+
+#[test]
+fn more_pairs_are_those_of_the_next_look() {
+    let more = |looks: &[f64]| verdict_of(&noisy(0.15), |question| question.policy.looks = looks.to_vec()).metrics[0].more_pairs;
+    let (even, uneven) = (more(&[0.5, 0.5]).expect("a number"), more(&[0.5, 0.01]).expect("a number"));
+    assert!(uneven > even, "the next look has a fiftieth of the share: {uneven} and {even}");
+}
+
+#[test]
+fn what_no_number_of_pairs_tells_is_said() {
+    let hopeless = verdict_of(&noisy(1.5), |_| {});
+    let metric = &hopeless.metrics[0];
+    assert_eq!((why(metric), metric.more_pairs), ("underpowered", None));
+    let detail = metric.reason.as_ref().map_or("", |reason| reason.detail.as_str());
+    assert!(detail.ends_with("; 200 pairs would not tell either"), "{detail}");
+}
+
+#[test]
+fn no_pairs_tell_what_made_a_difference() {
+    let mut fixture = Fixture::new(&noisy(0.15));
+    fixture.environment.hosts.clear();
+    let gate: Name = "gate".parse().expect("a name");
+    let verdict = judge(&question(&gate, vec![fixture.run()])).expect("a verdict");
+    let metric = &verdict.metrics[0];
+    assert_eq!((metric.outcome, why(metric), metric.more_pairs), (Outcome::Inconclusive, "confounded_with_placement", None));
+}
+
 #[test]
 fn an_accepted_regression_passes_but_neither_a_larger_nor_an_expired_one() {
     let later = "2027-01-01T00:00:00.000000000Z";
@@ -237,6 +270,30 @@ fn served(failed: u64, slo_met: Option<bool>, tokens: [f64; 2]) -> Fixture {
         point.metrics.push(length);
     }
     fixture
+}
+
+#[test]
+fn what_nobody_vouches_for_blocks_where_provenance_is_asked_for() {
+    let outcome = |asked: bool, change: fn(&mut Run<'_>)| {
+        let (fixture, gate) = (Fixture::new(&rounds(1.0)), "gate".parse::<Name>().expect("a name"));
+        let mut run = fixture.run();
+        (run.established, run.source) =
+            (true, Box::leak(Box::new(Source { kind: OriginKind::Git, dirty: false, ..run.source.clone() })));
+        change(&mut run);
+        let mut question = question(&gate, vec![run]);
+        question.policy.provenance = asked;
+        let verdict = judge(&question).expect("a verdict");
+        (verdict.blocks, verdict.reasons.first().map_or(String::new(), |reason| reason.code.clone()))
+    };
+    let fine = (false, String::new());
+    assert_eq!(outcome(true, |_| {}), fine);
+    let unknown: fn(&mut Run<'_>) = |run| run.established = false;
+    let worktree: fn(&mut Run<'_>) =
+        |run| run.source = Box::leak(Box::new(Source { kind: OriginKind::Worktree, dirty: true, ..run.source.clone() }));
+    for change in [unknown, worktree] {
+        assert_eq!(outcome(true, change), (true, "provenance".to_owned()));
+        assert_eq!(outcome(false, change), fine, "only where the policy asks for it");
+    }
 }
 
 #[test]
@@ -396,8 +453,8 @@ fn what_does_not_clear_the_floor_only_seems_worse() {
     let pairs = (0..12).map(|i| [ripple(i * 5), ripple(i * 3) / 1.06]).collect();
     let judged = crate::rule::judge(&[Series { better: Better::Higher, pairs, learned: Some(learned) }], &rules).remove(0);
     insta::assert_snapshot!(
-        reason(judged.why.expect("why"), &judged, &rules).detail,
-        @"it seems worse, but its lower bound does not clear the noise floor of 9.3 %"
+        reason(judged.why.expect("why"), &judged, &rules, false).detail,
+        @"it seems worse, but its bound does not clear the noise floor of 9.3 %"
     );
 }
 
@@ -408,7 +465,7 @@ fn the_same_question_has_the_same_bytes() {
     // A method that decides otherwise has another name: verdicts of the old one are then refused by it, and their signers not accused.
     assert_eq!(
         (CONTRACT, Digest::of(&one).hex().as_str()),
-        ("assay-gate/3", "c2c9dff87a5a85978bea1afcc7008b0661e42ef153b9050055fb7cc7dd1dee4f")
+        ("assay-gate/3", "23754757b70e35d2d5f3bb0295f2aff4e863325c4709e99fda404c5d226a8c1f")
     );
 }
 

@@ -14,6 +14,57 @@ pub fn primary_by_default(has_slos: bool) -> impl Iterator<Item = &'static str> 
     always.into_iter().chain(has_slos.then_some("goodput_requests_per_s"))
 }
 
+/// The metrics of serving that gates may judge: every one with a direction that is better. What of them a point reports depends on its
+/// requests and SLOs.
+pub const SERVING_METRICS_JUDGED: &[&str] = &[
+    "ttft_ms_mean",
+    "ttft_ms_p50",
+    "ttft_ms_p90",
+    "ttft_ms_p95",
+    "ttft_ms_p99",
+    "ttft_ms_p50_with_failures",
+    "ttft_ms_p95_with_failures",
+    "ttft_ms_p99_with_failures",
+    "ttft_sent_ms_p50",
+    "ttft_sent_ms_p99",
+    "ttfo_ms_p50",
+    "ttfo_ms_p99",
+    "tpot_ms_mean",
+    "tpot_ms_p50",
+    "tpot_ms_p90",
+    "tpot_ms_p95",
+    "tpot_ms_p99",
+    "itl_ms_mean",
+    "itl_ms_p50",
+    "itl_ms_p99",
+    "icl_ms_mean",
+    "icl_ms_p50",
+    "icl_ms_p99",
+    "e2e_ms_mean",
+    "e2e_ms_p50",
+    "e2e_ms_p90",
+    "e2e_ms_p95",
+    "e2e_ms_p99",
+    "e2e_ms_p50_with_failures",
+    "e2e_ms_p95_with_failures",
+    "e2e_ms_p99_with_failures",
+    "e2e_sent_ms_p50",
+    "e2e_sent_ms_p99",
+    "send_lateness_ms_p50",
+    "send_lateness_ms_p99",
+    "jitter_ms",
+    "request_throughput_per_s",
+    "output_tokens_per_s",
+    "total_tokens_per_s",
+    "goodput_requests_per_s",
+    "goodput_tokens_per_s",
+    "good_fraction",
+    "error_rate",
+    "osl_mismatch_rate",
+    "cost_per_request",
+    "cost_per_million_output_tokens",
+];
+
 words!(
     /// What of an OpenAI-compatible endpoint is asked.
     ServingApi, "serving API",

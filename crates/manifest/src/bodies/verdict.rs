@@ -62,6 +62,8 @@ pub struct GatePolicy {
     pub block_on_inconclusive: bool,
     /// Whether a point of the candidate that misses its SLOs blocks.
     pub slo: bool,
+    /// Whether a run blocks that is of no commit, or whose signers are not established.
+    pub provenance: bool,
     /// The share of the candidate's requests that may fail at any point.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub max_error_rate: Option<f64>,

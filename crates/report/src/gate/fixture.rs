@@ -287,6 +287,7 @@ pub(crate) fn model() -> Model {
             metrics: Vec::new(),
             block_on_inconclusive: false,
             slo: true,
+            provenance: false,
             max_error_rate: Some(0.01),
             max_output_drift: None,
         },

@@ -161,6 +161,7 @@ fn rules(inputs: &Inputs<'_>) -> StripItem {
     };
     let absolute = [
         policy.slo.then(|| "SLOs have to be met".to_owned()),
+        policy.provenance.then(|| "runs have to be of a commit, and their signers established".to_owned()),
         policy.max_error_rate.map(|share| format!("at most {} of requests may fail", level(share))),
         policy.max_output_drift.map(|share| format!("output lengths may differ by {}", level(share))),
     ];

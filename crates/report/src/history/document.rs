@@ -9,6 +9,7 @@ impl Series {
     pub fn document(&self) -> Value {
         let changes = self.changes.as_ref().map(|all| all.iter().map(|change| self.change(change)).collect::<Vec<_>>());
         json!({
+            "pipeline": self.pipeline,
             "case": self.case,
             "point": self.point,
             "metric": self.metric,

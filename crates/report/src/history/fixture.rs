@@ -27,11 +27,13 @@ pub(crate) fn series(metric: &str, unit: &str, values: &[f64]) -> Series {
             commit: Some(Digest::of(id.as_bytes()).hex().chars().take(40).collect()),
             hardware_changed: false,
             software_changed: false,
+            pipeline_changed: false,
             address: Some(address),
             id,
         }
     };
     Series {
+        pipeline: "nightly".to_owned(),
         case: "chat.vllm.default".to_owned(),
         point: "c64".to_owned(),
         metric: metric.to_owned(),

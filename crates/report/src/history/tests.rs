@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::fixture::{self, report};
-use super::{Change, Level, Series, words};
+use super::{Change, Level, Run, Series, words};
 use crate::gate::tests::outside_code;
 use crate::html::tests::{check_balance, ids};
 
@@ -35,6 +35,22 @@ fn each_history_begins_with_its_answer() {
     let all =
         [fixture::news(), fixture::twice(), fixture::steady(), fixture::short(), series(from_zero), series(without_interval)];
     insta::assert_snapshot!(all.map(|series| words::sentence(&series)).join("\n"));
+}
+
+#[test]
+fn what_changed_a_few_runs_off_may_have_made_the_change() {
+    let told = |place: usize, change: fn(&mut Run)| {
+        let mut series = Series { changes: Ok(vec![fixture::change(20, 100.0, 110.0)]), ..fixture::steady() };
+        change(&mut series.runs[place]);
+        words::environment(&series, &fixture::change(20, 100.0, 110.0))
+    };
+    let hardware = |run: &mut Run| run.hardware_changed = true;
+    assert_eq!(told(20, hardware).as_deref(), Some("environment: the hardware changed with that run"));
+    assert_eq!(told(15, hardware).as_deref(), Some("environment: the hardware changed with nightly-16, 5 runs before"));
+    assert_eq!(told(21, hardware).as_deref(), Some("environment: the hardware changed with nightly-22, 1 run after"));
+    assert_eq!(told(14, hardware), None);
+    let definition = told(20, |run| run.pipeline_changed = true);
+    assert_eq!(definition.as_deref(), Some("definition: the pipeline's file changed with that run"));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use assay_manifest::Better;
 
-use super::{Change, Run, Series};
+use super::{Change, NEAR, Run, Series};
 use crate::gate::short_commit;
 use crate::number::{Format, probability, significant};
 use crate::text::counted;
@@ -32,7 +32,8 @@ fn moved(series: &Series, change: &Change) -> String {
     let run = series.runs.get(change.index);
     let with = run.map(|run| format!(", with run `{}`{}", run.id, in_brackets(date(run)))).unwrap_or_default();
     let judged = judgement(series.better, change).map(|word| format!(": {word}")).unwrap_or_default();
-    let environment = surroundings(series, change).map(|what| format!(" (the {what} changed too)")).unwrap_or_default();
+    let environment = surroundings(series, change).map(|near| format!(" (the {} changed {})", near.what, near.when("too")));
+    let environment = environment.unwrap_or_default();
     format!("Level moved {way}, {by}{with}{judged}{environment}")
 }
 
@@ -87,19 +88,46 @@ pub(crate) fn judgement(better: Option<Better>, change: &Change) -> Option<&'sta
 
 /// What of the surroundings changed with it: then it may be no change of what is measured.
 pub(crate) fn environment(series: &Series, change: &Change) -> Option<String> {
-    surroundings(series, change).map(|what| format!("environment: the {what} changed with that run"))
+    let near = surroundings(series, change)?;
+    let is_environment = near.run.hardware_changed || near.run.software_changed;
+    let kind = if is_environment { "environment" } else { "definition" };
+    Some(format!("{kind}: the {} changed {}", near.what, near.when("with that run")))
 }
 
-fn surroundings(series: &Series, change: &Change) -> Option<String> {
-    series.runs.get(change.index).and_then(changed)
+/// The run nearest to a change with which the surroundings changed: a change may be placed a few runs off.
+struct Nearby<'a> {
+    run: &'a Run,
+    what: String,
+    /// How many runs after the change it is.
+    after: isize,
+}
+
+impl Nearby<'_> {
+    /// `there` where it is the very run, `2 runs before that` where it is another.
+    fn when(&self, there: &str) -> String {
+        if self.after == 0 {
+            return there.to_owned();
+        }
+        let way = if self.after < 0 { "before" } else { "after" };
+        format!("with {}, {} {way}", self.run.id, counted(self.after.unsigned_abs() as u64, "run"))
+    }
+}
+
+fn surroundings<'a>(series: &'a Series, change: &Change) -> Option<Nearby<'a>> {
+    let near =
+        series.runs.iter().enumerate().skip(change.index.saturating_sub(NEAR)).take_while(|(at, _)| *at <= change.index + NEAR);
+    let (at, run, what) =
+        near.filter_map(|(at, run)| Some((at, run, changed(run)?))).min_by_key(|(at, ..)| at.abs_diff(change.index))?;
+    Some(Nearby { run, what, after: at as isize - change.index as isize })
 }
 
 /// What of a run's surroundings is other than that of the run before: `hardware`, `software`, or `hardware and the software`.
 pub(crate) fn changed(run: &Run) -> Option<String> {
-    let what: Vec<_> = [("hardware", run.hardware_changed), ("software", run.software_changed)]
-        .into_iter()
-        .filter_map(|(what, changed)| changed.then_some(what))
-        .collect();
+    let what: Vec<_> =
+        [("hardware", run.hardware_changed), ("software", run.software_changed), ("pipeline's file", run.pipeline_changed)]
+            .into_iter()
+            .filter_map(|(what, changed)| changed.then_some(what))
+            .collect();
     (!what.is_empty()).then(|| what.join(" and the "))
 }
 

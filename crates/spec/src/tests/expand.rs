@@ -181,12 +181,26 @@ fn gates_judge_declared_metrics() {
     let text =
         with(PIPELINE, "  targets:", "  baseline: {run: last}\n  gates: [{name: g, metrics: [copy.rat, copy.rate]}]\n  targets:");
     assert_snapshot!(refusal(&text, &[INDICATOR]), @r"
-    error: no workload of this pipeline declares the metric `copy.rat`
+    error: no workload of this pipeline reports the metric `copy.rat`
      --> pipeline.yaml:7:31
       |
     7 |   gates: [{name: g, metrics: [copy.rat, copy.rate]}]
       |                               ^^^^^^^^
     hint: did you mean `copy.rate`?
+    ");
+    let serving = with(&with(PIPELINE, "kind: host}\n", "kind: simulator}\n"), "[stream]", "[chat]");
+    let serving = with(
+        &serving,
+        "  targets:",
+        "  baseline: {run: last}\n  gates: [{name: g, metrics: [ttft_ms_p99, ttft_ms_p55]}]\n  targets:",
+    );
+    assert_snapshot!(refusal(&serving, &[SERVING]), @r"
+    error: no workload of this pipeline reports the metric `ttft_ms_p55`
+     --> pipeline.yaml:7:44
+      |
+    7 |   gates: [{name: g, metrics: [ttft_ms_p99, ttft_ms_p55]}]
+      |                                            ^^^^^^^^^^^
+    hint: did you mean `ttft_ms_p50`?
     ");
 }
 

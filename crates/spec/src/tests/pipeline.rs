@@ -387,7 +387,7 @@ fn a_gate_needs_something_to_compare_with() {
       |
     6 |   gates: [{name: g}]
       |           ^^^^^^^^
-    hint: write `comparison` or `baseline`
+    hint: write `comparison`, which every verdict needs; with `baseline` alone, `assay gate --baseline history` goes by it
     ");
     assert_snapshot!(comparing("budget_pct: 2.5", "budget_pct: 0"), @r"
     error: `spec.gates[0].budget_pct` must be above 0 and at most 100, not 0

@@ -17,7 +17,7 @@ mod series;
 use std::num::NonZeroU32;
 use std::time::Instant;
 
-use assay_stats::change_point::{Budget, DEFAULT_LEVEL, Rule, Scale, change_points, newly_changed};
+use assay_stats::change_point::{Budget, DEFAULT_LEVEL, Rule, Scale, change_points, reports};
 use assay_stats::steady::{self, steady};
 use assay_stats::{Samples, normal};
 use series::{Generator, Noise};
@@ -270,15 +270,8 @@ const NIGHTS: usize = 100;
 
 /// The nights, counted from 0, on which an issue is opened.
 fn issues(values: &[f64], seed: [u8; 32]) -> Vec<(usize, usize)> {
-    let (mut known, mut opened) = (None, Vec::new());
-    for night in 0..values.len().saturating_sub(WATCHED_FROM) {
-        let history = values.get(..=WATCHED_FROM + night).unwrap_or_default();
-        if let Ok(Some(point)) = newly_changed(history, known, Scale::Raw, Budget::default(), seed) {
-            known = Some(point.index);
-            opened.push((night, point.index));
-        }
-    }
-    opened
+    let told = reports(values, WATCHED_FROM, Scale::Raw, Budget::default(), seed).unwrap_or_default();
+    told.iter().map(|report| (report.after - WATCHED_FROM - 1, report.change.index)).collect()
 }
 
 fn appends(series: u64) {

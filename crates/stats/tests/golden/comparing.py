@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Writes comparing.json: what NumPy and SciPy say of quantiles, two-sample tests, shifts and correlated series.
+"""Writes comparing.json: what NumPy and SciPy say of quantiles, two-sample tests, pairs, shifts, outliers and correlated series.
 
 Run in this folder, with NumPy 2 and SciPy 1.17 in an environment of their own; the tests only read what it wrote:
 
     python3 -m venv /tmp/scipy && /tmp/scipy/bin/pip install numpy scipy && /tmp/scipy/bin/python comparing.py
 
 It draws from seeded generators only, so it writes the same file each time. Where SciPy has no answer of its own (p-values given ties,
-the interval of a shift, Geyer's sequence) the definition is computed the plain way, by listing every choice or in exact fractions.
+the interval of a shift, Geyer's sequence) the definition is computed the plain way, by listing every choice or in exact fractions. What
+SciPy says of pairs is held to such counts as well.
 """
 
 import itertools
@@ -208,6 +209,119 @@ def shift(name, level):
     }
 
 
+def ratio(name, level):
+    """The shift of NumPy's logarithms, taken back by exp."""
+    PAIRS["logarithms"] = tuple([float(x) for x in np.log(side)] for side in PAIRS[name])
+    found = shift("logarithms", level)
+    del PAIRS["logarithms"]
+    return {"name": name, "level": level} | {key: math.exp(found[key]) for key in ("estimate", "low", "high")}
+
+
+DIFFERENCES = {
+    "one": [0.5],
+    "three alike": [2.0, 2.0, 2.0],
+    # Hollander and Wolfe, "Nonparametric Statistical Methods", 1973, p. 29: the depression scale before and after, as in R's
+    # help(wilcox.test), which says V = 40 and p = 0.01953, and of the shift 0.46, from 0.010 to 0.786.
+    "depression": [0.952, -0.147, 1.022, 0.43, 0.62, 0.59, 0.49, -0.08, 0.01],
+    "ties and zeros": [1.0, 2.0, 2.0, -3.0, 3.0, 0.0, 4.0, -1.0, 5.0, 5.0, 0.0],
+    # Decimal fractions: 0.1 + 0.2 is 0.3, but not in binary.
+    "decimals": [0.1, 0.2, -0.3, 0.3, 0.6, -0.1, 0.7, 0.4],
+    "15": normal(51, 15, 0.4, 1.0),
+    "ties 18": [x - 3.0 for x in whole(52, 20, 9)],
+    "30, far out": normal(53, 30, 2.0, 1.0),
+    "60": normal(54, 60, 0.3, 1.0),
+    "ties 60": [x - 8.0 for x in whole(55, 60, 21)],
+    "200": normal(56, 200, 0.25, 1.0),
+    "ties 200": [x - 25.0 for x in whole(57, 200, 61)],
+    "201": normal(58, 201, -0.2, 1.0),
+    "ties 300": [x - 12.0 for x in whole(59, 300, 31)],
+    "1000": normal(60, 1000, 0.15, 1.0),
+}
+EXACT_DIFFERENCES = 200
+LISTED_FLIPS = 20
+
+
+def ways_of_sums(parts):
+    """In how many ways each sum comes of these whole numbers, each taken or left."""
+    ways = {0: 1}
+    for part in parts:
+        taken = {total + part: count for total, count in ways.items()}
+        ways = {total: ways.get(total, 0) + taken.get(total, 0) for total in ways.keys() | taken.keys()}
+    return ways
+
+
+def counted(parts, values, turned):
+    """The share of all signs under which the parts on the turned side sum to at least what they do in these values."""
+    least = sum(part for part, x in zip(parts, values) if turned * x > 0)
+    return float(Fraction(sum(count for total, count in ways_of_sums(parts).items() if total >= least), 2 ** len(parts)))
+
+
+TURNED = {"greater": 1, "less": -1}
+
+
+def signed_rank(name):
+    """SciPy's approximation, and where it is exact the count in whole numbers: SciPy's agrees, but loses digits in the tail."""
+    values = DIFFERENCES[name]
+    ranked = [x for x in values if x != 0.0]
+    n, ranks = len(ranked), stats.rankdata(np.abs(ranked))
+
+    def scipys(method):
+        return {a: float(stats.wilcoxon(values, alternative=a, method=method, correction=True).pvalue) for a in TURNED}
+
+    if n > EXACT_DIFFERENCES:
+        p = scipys("asymptotic")
+    else:
+        p = {a: counted([int(2 * rank) for rank in ranks], ranked, turned) for a, turned in TURNED.items()}
+        if len(set(ranks)) == n:
+            assert all(math.isclose(p[a], found, rel_tol=1e-9) for a, found in scipys("exact").items()), name
+        elif n <= 12:
+            # With ties it lists every sign.
+            assert p == scipys(stats.PermutationMethod(n_resamples=np.inf)), name
+    statistic = float(sum(rank for rank, x in zip(ranks, ranked) if x > 0))
+    assert name != "depression" or (statistic, round(p["greater"], 5)) == (40.0, 0.01953)
+    return {
+        "name": name, "differences": values, "n": n, "zeros": len(values) - n, "statistic": statistic, "p": p,
+        "exact": n <= EXACT_DIFFERENCES,
+    }
+
+
+def sign_flip(name):
+    """SciPy's exact permutation test of the mean, and the same counted in millionths, of which every difference is a whole number."""
+    values = DIFFERENCES[name]
+    test = {"statistic": np.mean, "permutation_type": "samples", "n_resamples": np.inf, "vectorized": True, "batch": 4096}
+    p = {a: float(stats.permutation_test((values,), alternative=a, **test).pvalue) for a in TURNED}
+    millionths = [abs(round(x * 10**6)) for x in values]
+    assert all(math.isclose(p[a], counted(millionths, values, turned), rel_tol=1e-12) for a, turned in TURNED.items()), name
+    return {"name": name, "p": p}
+
+
+def averages(name, alpha):
+    """The median of all averages of two differences, and the outermost ones that the signed-rank test at alpha does not reject."""
+    values = np.array(DIFFERENCES[name])
+    n = len(values)
+    walsh = np.sort(np.concatenate([(x + values[place:]) / 2.0 for place, x in enumerate(values)]))
+    if n <= EXACT_DIFFERENCES:
+        ways = ways_of_sums(range(1, n + 1))
+        tail = [float(Fraction(count, 2**n)) for count in itertools.accumulate(ways[total] for total in sorted(ways))]
+        rank = sum(p <= alpha for p in tail) - 1
+    else:
+        sd = math.sqrt(n * (n + 1) * (2 * n + 1) / 24.0)
+        rank = math.floor(n * (n + 1) / 4.0 - 0.5 + sd * float(stats.norm.ppf(alpha)))
+    bounds = {"lower": float(walsh[rank]), "upper": float(walsh[-1 - rank])} if rank >= 0 else {"lower": None, "upper": None}
+    found = {"shift": float(np.median(walsh)), **bounds}
+    assert (name, alpha) != ("depression", 0.025) or [round(x, 9) for x in found.values()] == [0.46, 0.01, 0.786]
+    return {"name": name, "alpha": alpha, **found}
+
+
+def outliers(values):
+    """Modified z-scores beyond 3.5; by the mean absolute deviation where the median one is 0."""
+    deviations = np.abs(np.array(values) - np.median(values))
+    scale = float(stats.median_abs_deviation(values, scale="normal")) or float(np.mean(deviations)) * math.sqrt(math.pi / 2.0)
+    z = deviations / scale if scale else deviations
+    assert np.min(np.abs(z - 3.5)) > 1e-6
+    return {"values": values, "flagged": [int(place) for place in np.nonzero(z > 3.5)[0]]}
+
+
 def ar1(seed, n, phi):
     noise = np.random.default_rng(seed).normal(0.0, 1.0, n)
     series = [noise[0]]
@@ -274,6 +388,19 @@ REFERENCE = {
         shift(name, level)
         for name in ("apart", "mixed", "ties", "ties 9 v 9", "12 v 12", "20 v 20", "5 v 400", "50 v 50", "100 v 100", "ties 60 v 80")
         for level in (0.9, 0.95)
+    ],
+    "ratios": [
+        ratio(name, level) for name in ("small magnitudes", "apart", "12 v 12", "20 v 20", "5 v 400", "100 v 100") for level in (0.9, 0.95)
+    ],
+    "signed_ranks": [signed_rank(name) for name in DIFFERENCES],
+    "sign_flips": [sign_flip(name) for name, values in DIFFERENCES.items() if 1 < len(values) <= LISTED_FLIPS],
+    "averages": [averages(name, alpha) for name in DIFFERENCES for alpha in (0.025, 5e-4)],
+    "outliers": [
+        outliers(values)
+        for values in [
+            *(values for values in QUANTILE_SAMPLES if len(values) >= 5), lognormal(61, 100), [0.0, *normal(62, 30), 300.0],
+            [5.0, 5.0, 5.0, 5.0, 9.0, 5.0], [5.0] * 9, [float(x) for x in np.random.default_rng(63).standard_t(2.0, 200).round(6)],
+        ]
     ],
     "student": [
         [t, df, float(stats.t.cdf(t, df)), float(stats.t.sf(t, df))]

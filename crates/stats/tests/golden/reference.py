@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes reference.json: what NumPy and SciPy say about the same samples, and a bootstrap drawn by an independent ChaCha8.
+"""Writes reference.json: what NumPy and SciPy say about the same samples, and a bootstrap and signs drawn by an independent ChaCha8.
 
 Run in this folder with NumPy and SciPy installed: python3 reference.py
 """
@@ -106,6 +106,19 @@ def bootstrap(name, statistic, stream):
     return {"sample": name, "statistic": statistic.__name__, "low": float(low), "high": float(high)}
 
 
+def drawn_flips(values):
+    """99,999 draws of signs by the same words, a bit for each difference in order of magnitude and 32 to a word. The values are whole
+    numbers, so every sum is exact."""
+    ordered = sorted((x for x in values if x != 0.0), key=lambda x: (abs(x), x))
+    words = chacha8_words(SEED, 0)
+    reached = 0
+    for _ in range(99_999):
+        flips = sum(next(words) << start for start in range(0, len(ordered), 32))
+        # At least as much as was observed: what is flipped sums to 0 or less.
+        reached += sum(x for place, x in enumerate(ordered) if flips >> place & 1) <= 0.0
+    return {"differences": values, "p": (1 + reached) / 100_000}
+
+
 def bca(name, statistic):
     """SciPy's own BCa interval from many resamples: another generator, so only near, within a share of the width."""
     found = stats.bootstrap(
@@ -134,6 +147,7 @@ REFERENCE = {
         for name in ("normal_21", "lognormal_40")
         for statistic, stream in ((np.median, 0), (np.mean, 1))
     ],
+    "sign_flips": [drawn_flips([float(x) for x in np.random.default_rng(5).integers(-3, 6, n)]) for n in (24, 40)],
     "bcas": [bca(name, statistic) for name in ("normal_21", "lognormal_40") for statistic in (np.mean, np.median)],
     "normal_cdf": [normal(x) for x in (-30.0, -8.0, -3.0, -1.96, -0.5, 0.0, 0.1, 1.0, 2.5, 6.0)],
     "normal_quantile": [normal_quantile(p) for p in (1e-300, 1e-20, 1e-6, 0.001, 0.025, 0.07, 0.3, 0.5, 0.9, 0.975, 0.999999)],

@@ -309,6 +309,8 @@ fn every_metric_of_four_requests_is_as_by_hand() {
         let why = value(&point, name).expect_err("the fourth of four");
         assert!(why.ends_with("rank lies beyond those that have a value, 3 of 4 requests"), "{why}");
     }
+    let judged = catalog::known().filter(|known| known.better.is_some()).map(|known| known.name);
+    assert_eq!(judged.collect::<Vec<_>>(), assay_manifest::SERVING_METRICS_JUDGED, "gates may name what is reported");
     let all: Vec<_> = catalog::known().map(|known| known.name).collect();
     assert_eq!(point.summary.metrics.len() + serving(&point).absent.len(), all.len(), "each is there or absent");
     assert_eq!(serving(&point).absent.len(), 4);

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::commands::gate::evidence::Evidence;
 use crate::commands::opened::Where;
-use crate::commands::series::{Asked, Series, series};
+use crate::commands::series::{Asked, Of, Series, series};
 use crate::output;
 
 /// The most pairs that a recommended design may have.
@@ -22,6 +22,8 @@ struct Followed<'a> {
     point: &'a PointSummary,
     metric: &'a MetricSummary,
     past: Past,
+    /// How many of those runs had other surroundings than this one; absent where this one is not in the tables.
+    elsewhere: Option<usize>,
 }
 
 /// Shows how a run lies to those before it: exit code 0, or 41 where something is worse than they explain.
@@ -30,6 +32,8 @@ pub(super) fn judge(evidence: &Evidence, gate: Option<&spec::Gate>, place: &Wher
     let summary = evidence.as_run()?.summary.1;
     let history = series(place, &Asked::default())?;
     let named = gate.map_or(&[][..], |gate| gate.metrics.as_slice());
+    let pipeline = evidence.as_run()?.plan.pipeline.name.to_string();
+    let history: Vec<Series> = history.into_iter().filter(|series| series.pipeline == pipeline).collect();
     let followed = followed(summary, &history, evidence.run_id().as_str(), named);
     if followed.is_empty() {
         return Err(Failure::usage("nothing_judged", "the run reports no primary metric with a direction that is better"));
@@ -43,7 +47,12 @@ pub(super) fn judge(evidence: &Evidence, gate: Option<&spec::Gate>, place: &Wher
         show(&followed, &seen, is_worse);
         recommend(&followed, q, budget);
     }
-    Ok(if is_worse { Exit::Inconclusive } else { Exit::Done })
+    let is_predicted = |seen: &Seen| matches!(seen.prediction, Prediction::Interval { .. });
+    if !seen.iter().any(is_predicted) {
+        output::talk("Nothing was told: history is too short for every metric.");
+    }
+    // What nothing was predicted of has not passed.
+    Ok(if is_worse || !seen.iter().any(is_predicted) { Exit::Inconclusive } else { Exit::Done })
 }
 
 fn followed<'a>(summary: &'a Summary, history: &[Series], run: &str, named: &[String]) -> Vec<Followed<'a>> {
@@ -55,18 +64,23 @@ fn followed<'a>(summary: &'a Summary, history: &[Series], run: &str, named: &[St
             let same = |series: &&Series| {
                 series.case == point.case_id.as_str() && series.point == point.point_id.as_str() && series.metric == metric.metric
             };
-            let earlier = history.iter().find(same).map(|series| before(series, run, point)).unwrap_or_default();
-            all.push(Followed { point, metric, past: Past { better, value: metric.median, earlier } });
+            let series = history.iter().find(same);
+            let before = series.map(|series| before(series, run, point)).unwrap_or_default();
+            let own = series.and_then(|series| series.runs.iter().find(|of| of.run == run));
+            let surroundings = |of: &Of| (of.hardware.clone(), of.software.clone(), of.definition.clone());
+            let elsewhere = own.map(|own| before.iter().filter(|of| surroundings(of) != surroundings(own)).count());
+            let earlier = before.iter().map(|of| of.value).collect();
+            all.push(Followed { point, metric, past: Past { better, value: metric.median, earlier }, elsewhere });
         }
     }
     all
 }
 
-/// The values of the runs before `run` that did the same work; of all others, where it is not in the tables.
-fn before(series: &Series, run: &str, point: &PointSummary) -> Vec<f64> {
+/// The runs before `run` that did the same work; all others, where it is not in the tables.
+fn before<'a>(series: &'a Series, run: &str, point: &PointSummary) -> Vec<&'a Of> {
     let work = point.workload_spec_digest.to_string();
     let own = series.runs.iter().find(|of| of.run == run).map_or(i64::MAX, |of| of.started);
-    series.runs.iter().filter(|of| of.workload == work && of.run != run && of.started < own).map(|of| of.value).collect()
+    series.runs.iter().filter(|of| of.workload == work && of.run != run && of.started < own).collect()
 }
 
 impl Followed<'_> {
@@ -86,6 +100,7 @@ impl Followed<'_> {
             "better": self.past.better,
             "value": self.past.value,
             "runs": seen.runs,
+            "runs_elsewhere": self.elsewhere,
             "interval": interval,
             "spread": spread,
             "false_alarms": false_alarms,
@@ -126,6 +141,13 @@ fn show(followed: &[Followed<'_>], seen: &[Seen], is_worse: bool) {
         "\nStudent's prediction interval on logarithms of per-run medians, one-sided, adjusted for {}.",
         counted(seen.len() as u64, "metric")
     ));
+    let elsewhere = followed.iter().filter_map(|followed| followed.elsewhere).max().unwrap_or(0);
+    if elsewhere > 0 {
+        output::talk(format!(
+            "{} before it had other hardware, other software or another pipeline file: a difference may be theirs (environment).",
+            counted(elsewhere as u64, "run")
+        ));
+    }
     if is_worse {
         output::talk(
             "Worse than earlier runs explain. That is no regression yet: the machine may have changed since. History never blocks.",

@@ -139,6 +139,10 @@ impl Gate {
         let mut decided = gates.iter().map(|gate| asked(gate, &candidate)).collect::<Result<Vec<_>, _>>()?;
         // Each round spends a look of whoever cannot tell, so there are as many at most.
         while self.top_up && decided.iter().any(Decided::may_be_topped_up) {
+            if let Some(why) = top_up::would_be_spent(&decided) {
+                output::talk(why);
+                break;
+            }
             candidate = Evidence::open(&place, &top_up::run_again(&candidate, &decided, &place, &store)?, self.unestablished)?;
             for (gate, decided) in gates.iter().zip(&mut decided).filter(|(_, decided)| decided.may_be_topped_up()) {
                 *decided = asked(gate, &candidate)?;
@@ -156,7 +160,12 @@ impl Gate {
         let all = gates(&candidate.own_pipeline()?)?;
         let gate = match &self.name {
             Some(_) => self.gates(&Rules::of_run(candidate.own_pipeline()?))?.into_iter().next(),
-            None => all.into_iter().next(),
+            None => {
+                if let [first, _, ..] = all.as_slice() {
+                    output::talk(format!("by gate `{}`, the first of {}: `--gate` names another", first.name, all.len()));
+                }
+                all.into_iter().next()
+            }
         };
         history::judge(&candidate, gate.as_ref(), &self.place, self.json)
     }
@@ -170,6 +179,11 @@ impl Gate {
                 "other_pipeline",
                 format!("run `{run}` ran `{own}`, and `{wanted}` was to be judged"),
             ));
+        }
+        let is_whole = |head: &&str| head.len() == 40 && head.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if let Some(head) = self.head.as_deref().filter(|head| !is_whole(head)) {
+            return Err(Failure::usage("head", format!("`--head {head}` is no commit's 40 digits"))
+                .hint("`git rev-parse` gives them for a branch, a tag or their beginning"));
         }
         let Some(wanted) = self.head.as_deref().filter(|head| !candidate.has_measured(head)) else { return Ok(()) };
         let found = candidate.commit().unwrap_or("no commit");

@@ -65,28 +65,40 @@ pub(crate) fn replay(name: &str, place: &Where) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// The verdicts before it are there, about the same, and it is the look after them or decides the last one again.
+/// The verdicts before it are there, and it follows them.
 fn check_sequence(verdict: &Verdict, store: &Store, trust: &Trust) -> Result<(), Failure> {
-    let mut last = 0;
-    for digest in &verdict.sequence.earlier {
-        let known = verdict_named(store, *digest, trust)?;
-        let earlier = known.verdict();
-        let tree = |verdict: &Verdict| verdict.runs.last().map(|run| run.tree.clone());
-        let same = (&earlier.sequence.subject, &earlier.gate, &earlier.policy.digest, tree(earlier))
-            == (&verdict.sequence.subject, &verdict.gate, &verdict.policy.digest, tree(verdict));
-        if !same {
-            return Err(Failure::verification("other_sequence", format!("the earlier verdict {digest} is about something else")));
-        }
-        last = earlier.sequence.look;
+    let before = verdict.sequence.earlier.iter().map(|digest| Ok((*digest, verdict_named(store, *digest, trust)?)));
+    let before = before.collect::<Result<Vec<_>, Failure>>()?;
+    let before: Vec<_> = before.iter().map(|(digest, known)| (*digest, known.verdict())).collect();
+    follows(verdict, &before)
+}
+
+/// Whether a verdict is about the same as those before it, is the look after the last of them or decides that one again, and rests on all the
+/// evidence of that one: what was drawn once is never replaced.
+fn follows(verdict: &Verdict, before: &[(Digest, &Verdict)]) -> Result<(), Failure> {
+    let about = |verdict: &Verdict| {
+        let tree = verdict.runs.last().map(|run| run.tree.clone());
+        (verdict.sequence.subject.clone(), verdict.gate.clone(), verdict.policy.digest, tree)
+    };
+    if let Some((digest, _)) = before.iter().find(|(_, earlier)| about(earlier) != about(verdict)) {
+        return Err(Failure::verification("other_sequence", format!("the earlier verdict {digest} is about something else")));
     }
-    let look = verdict.sequence.look;
-    if look == last + 1 || (look == last && last > 0) {
-        return Ok(());
+    let last = before.last().map(|(_, last)| *last);
+    let (look, last_look) = (verdict.sequence.look, last.map_or(0, |last| last.sequence.look));
+    let is_again = look == last_look && last.is_some();
+    if !is_again && look != last_look + 1 {
+        return Err(Failure::verification(
+            "other_look",
+            format!("the verdict calls itself look {look}, and the one before it was look {last_look}"),
+        ));
     }
-    Err(Failure::verification(
-        "other_look",
-        format!("the verdict calls itself look {look}, and the one before it was look {last}"),
-    ))
+    let runs = |verdict: &Verdict| -> Vec<_> { verdict.runs.iter().map(|run| (run.run_id.clone(), run.summary)).collect() };
+    let (now, then) = (runs(verdict), last.map(runs).unwrap_or_default());
+    if !now.starts_with(&then) || now.len() - then.len() != usize::from(!is_again) {
+        return Err(Failure::verification("other_evidence", "the verdict does not rest on the runs of the one before it")
+            .hint("a look adds one run to those that were judged: whoever signed this verdict left some out, or took others"));
+    }
+    Ok(())
 }
 
 fn decide_again(
@@ -173,11 +185,13 @@ fn trust(place: &Where, blobs: &StoreBlobs) -> Result<Trust, Failure> {
 
 /// A verdict by its digest, or by the file that it lies in, its bundle beside it.
 fn find(name: &str, store: &Store, trust: &Trust) -> Result<Known, Failure> {
-    if let Ok(digest) = name.parse::<Digest>() {
+    if let Ok(digest) = name.parse::<Digest>().or_else(|_| format!("sha256:{name}").parse()) {
         return verdict_named(store, digest, trust);
     }
-    let path = Path::new(name);
-    let manifest = read(path, MAX_MANIFEST_BYTES)?;
+    // The folder of a gate that `--to` wrote has it under this name.
+    let named = Path::new(name);
+    let path = if named.is_dir() { named.join("verdict.json") } else { named.to_owned() };
+    let manifest = read(&path, MAX_MANIFEST_BYTES)?;
     let bundle = read(&path.with_extension("sigstore.json"), MAX_BUNDLE_BYTES as u64)?;
     verdict_of(&manifest, &bundle, 0, trust)
 }
@@ -197,4 +211,60 @@ fn read(path: &Path, limit: u64) -> Result<Vec<u8>, Failure> {
 
 fn bytes(manifest: &assay_manifest::Manifest<Verdict>) -> Result<Vec<u8>, Failure> {
     manifest.to_bytes().map_err(|error| Failure::unexpected("verdict", "a verdict has no canonical form").because(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use assay_manifest::{Body, Document};
+
+    use super::*;
+
+    /// The example's verdict as this look, at runs with these Summaries.
+    fn verdict(look: u32, summaries: &[&str]) -> Verdict {
+        let bytes = include_bytes!("../../../../../manifests/examples/v1alpha1/verdict.json");
+        let document = Document::parse(bytes).expect("a manifest");
+        let mut verdict = Verdict::of(&document).expect("a verdict").body.clone();
+        let like = verdict.runs.first().expect("a run").clone();
+        let run = |(place, text): (usize, &&str)| assay_manifest::JudgedRun {
+            run_id: format!("run-{place}").parse().expect("a name"),
+            summary: Digest::of(text.as_bytes()),
+            ..like.clone()
+        };
+        verdict.runs = summaries.iter().enumerate().map(run).collect();
+        verdict.sequence.look = look;
+        verdict
+    }
+
+    fn code(verdict: &Verdict, before: &[&Verdict]) -> String {
+        let before: Vec<_> = before.iter().map(|before| (Digest::of(b"earlier"), *before)).collect();
+        follows(verdict, &before).map_or_else(|failure| failure.code, |()| "follows".to_owned())
+    }
+
+    #[test]
+    fn a_look_adds_a_run_and_replaces_none() {
+        let (first, second) = (verdict(1, &["a"]), verdict(2, &["a", "b"]));
+        assert_eq!(code(&first, &[]), "follows");
+        assert_eq!(code(&second, &[&first]), "follows");
+        assert_eq!(code(&second, &[&first, &second]), "follows", "the same look is decided again with what people accept now");
+        assert_eq!(code(&verdict(2, &["b", "a"]), &[&first]), "other_evidence");
+        assert_eq!(code(&verdict(2, &["b"]), &[&first]), "other_evidence", "the lucky run alone");
+        assert_eq!(code(&verdict(2, &["a", "b", "c"]), &[&first]), "other_evidence", "two runs in one look");
+        assert_eq!(code(&verdict(1, &["b"]), &[&first]), "other_evidence", "the first look anew");
+        assert_eq!(code(&verdict(3, &["a", "b", "c"]), &[&first]), "other_look");
+        assert_eq!(code(&second, &[]), "other_look");
+    }
+
+    #[test]
+    fn verdicts_about_something_else_are_not_before_it() {
+        let first = verdict(1, &["a"]);
+        let other = |change: fn(&mut Verdict)| {
+            let mut changed = verdict(2, &["a", "b"]);
+            change(&mut changed);
+            code(&changed, &[&first])
+        };
+        assert_eq!(other(|verdict| verdict.gate = "other".parse().expect("a name")), "other_sequence");
+        assert_eq!(other(|verdict| verdict.sequence.subject = "pr-9999".parse().expect("a name")), "other_sequence");
+        assert_eq!(other(|verdict| verdict.policy.digest = Digest::of(b"other rules")), "other_sequence");
+        assert_eq!(other(|verdict| verdict.runs.iter_mut().for_each(|run| run.tree = "0".repeat(40))), "other_sequence");
+    }
 }

@@ -196,6 +196,7 @@ impl Rules {
             metrics: gate.metrics.clone(),
             block_on_inconclusive: gate.block_on_inconclusive,
             slo: gate.slo,
+            provenance: gate.provenance,
             max_error_rate: gate.max_error_rate_pct.map(|percent| percent / 100.0),
             max_output_drift: gate.max_output_drift_pct.map(|percent| percent / 100.0),
         }
@@ -346,6 +347,7 @@ pub(crate) fn changes(judged_by: &spec::Gate, own: Option<&spec::Gate>) -> Vec<D
             ("q", gate.q.to_string()),
             ("looks", gate.looks.iter().map(f64::to_string).collect::<Vec<_>>().join(", ")),
             ("slo", gate.slo.to_string()),
+            ("provenance", gate.provenance.to_string()),
             ("max_error_rate_pct", percent(gate.max_error_rate_pct)),
             ("max_output_drift_pct", percent(gate.max_output_drift_pct)),
         ]

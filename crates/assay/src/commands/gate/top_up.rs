@@ -2,7 +2,8 @@
 
 use std::process::Stdio;
 
-use assay_manifest::{RunId, Source};
+use assay_manifest::{Outcome, RunId, Source, Verdict};
+use assay_report::counted;
 use assay_stage::{Accepted, Exit, Failure, Layout};
 use assay_store::Store;
 
@@ -13,6 +14,35 @@ use crate::output;
 
 /// The most names that are tried.
 const MAX_NAMES: u32 = 1_000;
+
+/// What is said where the looks that are left would be spent on nothing; none where one verdict may change.
+pub(super) fn would_be_spent(decided: &[Decided]) -> Option<String> {
+    let asked = decided.iter().filter(|decided| decided.may_be_topped_up());
+    let whys: Option<Vec<String>> = asked.map(|decided| cannot_tell(decided.verdict.verdict())).collect();
+    whys?.first().map(|why| format!("not run once more: {why}"))
+}
+
+/// Why the looks that are left would tell no more; none where they may.
+fn cannot_tell(verdict: &Verdict) -> Option<String> {
+    let left = verdict.policy.looks.len().saturating_sub(verdict.sequence.look as usize) as u32;
+    let undecided = || verdict.metrics.iter().filter(|metric| metric.primary && metric.outcome == Outcome::Inconclusive);
+    // A check that failed, or a trial that is missing, may hold the next time.
+    if left == 0 || undecided().any(|metric| metric.missing > 0) || verdict.checks.iter().any(|check| !check.passed) {
+        return None;
+    }
+    let a_look = |metric: &assay_manifest::MetricVerdict| metric.pairs.len() as u32 / verdict.sequence.look.max(1);
+    let reach = undecided().map(a_look).max()?.saturating_mul(left);
+    // The metric that takes fewest: once it is told, the verdict may be another.
+    match undecided().filter_map(|metric| metric.more_pairs).min() {
+        Some(more) if more <= reach => None,
+        Some(more) => Some(format!(
+            "{} would tell, and {} of this pipeline have {reach}: raise its `trials.count`",
+            counted(u64::from(more), "more pair"),
+            counted(u64::from(left), "more look")
+        )),
+        None => Some("no number of pairs that this pipeline can measure would".to_owned()),
+    }
+}
 
 /// Runs the candidate's pipeline at its commit again, and gives the new run's name.
 pub(super) fn run_again(candidate: &Evidence, decided: &[Decided], place: &Where, store: &Store) -> Result<String, Failure> {
@@ -71,6 +101,33 @@ fn name_of_look(first: &RunId, look: u32) -> Result<RunId, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn verdict(more_pairs: Option<u32>, look: u32) -> Verdict {
+        let bytes = include_bytes!("../../../../../manifests/examples/v1alpha1/verdict.json");
+        let document = assay_manifest::Document::parse(bytes).expect("a manifest");
+        let mut verdict = <Verdict as assay_manifest::Body>::of(&document).expect("a verdict").body.clone();
+        verdict.policy.looks = vec![0.4, 0.3, 0.3];
+        verdict.sequence.look = look;
+        verdict.checks.clear();
+        verdict.metrics.truncate(1);
+        for metric in &mut verdict.metrics {
+            let pair = metric.pairs.first().expect("a pair").clone();
+            (metric.primary, metric.outcome, metric.missing, metric.more_pairs) = (true, Outcome::Inconclusive, 0, more_pairs);
+            metric.pairs = vec![pair; 8 * look as usize];
+        }
+        verdict
+    }
+
+    #[test]
+    fn a_look_is_not_spent_where_it_cannot_tell() {
+        assert_eq!(cannot_tell(&verdict(Some(16), 1)), None, "two looks of eight pairs");
+        assert!(cannot_tell(&verdict(Some(17), 1)).is_some_and(|why| why.contains("2 more looks of this pipeline have 16")));
+        assert!(cannot_tell(&verdict(Some(9), 2)).is_some_and(|why| why.starts_with("9 more pairs would tell, and 1 more look")));
+        assert!(cannot_tell(&verdict(None, 1)).is_some());
+        let mut missing = verdict(None, 1);
+        missing.metrics.iter_mut().for_each(|metric| metric.missing = 3);
+        assert_eq!(cannot_tell(&missing), None, "the next run may be whole");
+    }
 
     #[test]
     fn looks_are_named_after_the_first_run() {
