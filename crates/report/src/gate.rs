@@ -42,9 +42,6 @@ use row::Row;
 
 pub use magnitude::Magnitude;
 
-/// Earlier verdicts that are listed; of more, the latest.
-const MAX_EARLIER: usize = 20;
-
 /// Runs whose command and digests are listed; of more, the latest.
 const MAX_RUNS: usize = 20;
 
@@ -110,9 +107,8 @@ pub struct Report {
     pub(crate) others: Vec<Row>,
     pub(crate) checks: Vec<CheckLine>,
     pub(crate) accepted: Vec<Accepted>,
+    /// The verdicts before this one, oldest first: all of them.
     pub(crate) earlier: Vec<EarlierLine>,
-    /// Earlier verdicts that are not listed.
-    pub(crate) earlier_left_out: usize,
     pub(crate) fine_print: Vec<FinePrint>,
     /// The commands that check it: those that make it again and verify its runs, and one that walks a number back.
     pub(crate) commands: Vec<String>,
@@ -152,7 +148,7 @@ impl Report {
         let verdict = inputs.verdict;
         let rows = row::worst_first(inputs);
         let (primary, others): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(|row| row.found.primary);
-        let earlier_left_out = inputs.earlier.len().saturating_sub(MAX_EARLIER);
+        let accepted = acceptance::all(verdict);
         Self {
             gate: verdict.gate.to_string(),
             outcome: verdict.outcome,
@@ -163,12 +159,11 @@ impl Report {
             budget: verdict.policy.budget,
             q: fine_print::q_of_look(verdict),
             sentence: sentence::sentence(verdict, &primary),
-            strip: strip::items(inputs, &primary),
+            strip: strip::items(inputs, &primary, &accepted),
             checks: verdict.checks.iter().map(CheckLine::of).collect(),
-            accepted: acceptance::all(verdict),
-            earlier: inputs.earlier.iter().skip(earlier_left_out).map(EarlierLine::of).collect(),
-            earlier_left_out,
-            fine_print: fine_print::items(verdict, primary.len()),
+            accepted,
+            earlier: inputs.earlier.iter().map(EarlierLine::of).collect(),
+            fine_print: fine_print::items(verdict, &primary),
             commands: commands(inputs, &primary),
             runs: latest(&verdict.runs, MAX_RUNS).iter().map(RunLineage::of).collect(),
             runs_left_out: verdict.runs.len().saturating_sub(MAX_RUNS),

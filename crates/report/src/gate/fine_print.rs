@@ -2,6 +2,7 @@
 
 use assay_manifest::{FloorSource, Verdict};
 
+use super::row::{ABSENT, Row};
 use crate::fine_print::FinePrint;
 use crate::number::{fixed, level};
 use crate::text::{clean, counted};
@@ -20,8 +21,12 @@ pub(crate) fn q_of_look(verdict: &Verdict) -> f64 {
     verdict.policy.q * share_of_look(verdict)
 }
 
-/// The paragraphs, in the order of the report. `family` is the number of primary metrics.
-pub(crate) fn items(verdict: &Verdict, family: usize) -> Vec<FinePrint> {
+/// Metrics of which the unpaired test is told; the page has all of them.
+const MAX_UNPAIRED: usize = 5;
+
+/// The paragraphs, in the order of the report.
+pub(crate) fn items(verdict: &Verdict, primary: &[Row]) -> Vec<FinePrint> {
+    let family = primary.len();
     let of_this = |label, text| FinePrint { label, text, of_this_run: true };
     let always = |label, text: &str| FinePrint { label, text: text.to_owned(), of_this_run: false };
     vec![
@@ -34,6 +39,7 @@ pub(crate) fn items(verdict: &Verdict, family: usize) -> Vec<FinePrint> {
         always("Size", SIZE),
         always("Would have been found", DETECTABLE),
         always("Adjusted p", P),
+        of_this("Unpaired p", unpaired(primary)),
         always("Medians", MEDIANS),
         always("Acknowledged", ACKNOWLEDGED),
         always("Other metrics", OTHERS),
@@ -77,6 +83,18 @@ fn false_alarms(verdict: &Verdict, family: usize) -> String {
         level(q),
         counted(family as u64, "metric"),
         fixed(NOTHING_CHANGED * q, 0)
+    )
+}
+
+/// The test beside the one that decides, of the metrics that ask for attention first.
+fn unpaired(primary: &[Row]) -> String {
+    let tested: Vec<&Row> = primary.iter().filter(|row| row.unpaired != ABSENT).collect();
+    let named: Vec<String> = tested.iter().take(MAX_UNPAIRED).map(|row| format!("{} for {}", row.unpaired, row.name())).collect();
+    let more = tested.len().saturating_sub(MAX_UNPAIRED);
+    let more = if more > 0 { format!(", and {} in the page", counted(more as u64, "more metric")) } else { String::new() };
+    let values = if named.is_empty() { "no metric has one".to_owned() } else { named.join(", ") };
+    format!(
+        "Rank sums of Mann and Whitney, two-sided, as if nothing were paired and unadjusted: {values}{more}. It decides nothing."
     )
 }
 

@@ -29,7 +29,7 @@ impl Report {
     /// that are reported only are skipped. A check that blocks by itself is a failure of the type `check`.
     ///
     /// Properties of a case: `ratio`, `ci_low`, `ci_high` (candidate over baseline), `p` (one-sided, for the worse), `p_adjusted` (for the
-    /// family), `q` (what this look may spend), `n` (pairs), `more_pairs`, `outcome`, `primary` and `acknowledged`; of a suite: `gate`,
+    /// family), `p_unpaired` (two-sided, of rank sums as if nothing were paired), `q` (what this look may spend), `n` (pairs), `more_pairs`, `outcome`, `primary` and `acknowledged`; of a suite: `gate`,
     /// `outcome` and `verdict`, the digest of its manifest. What is absent has no property.
     pub fn junit(&self) -> String {
         let mut suites: BTreeMap<&str, Vec<Case>> = BTreeMap::new();
@@ -98,6 +98,7 @@ impl Report {
             numbers.extend(change.high.map(|high| ("ci_high", high.to_string())));
             numbers.push(("p", change.p_worse.to_string()));
             numbers.push(("p_adjusted", row.found.p_worse_adjusted.to_string()));
+            numbers.extend(change.p_unpaired.map(|p| ("p_unpaired", p.to_string())));
         }
         numbers.push(("q", self.q.to_string()));
         numbers.push(("n", row.found.pairs.len().to_string()));

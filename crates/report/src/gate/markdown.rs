@@ -4,6 +4,7 @@ use super::Report;
 use super::lineage::{Origin, RunLineage, SideOrigin};
 use super::pieces::{Section, within};
 use super::row::{Row, Standing};
+use super::strip::EXPIRED;
 use crate::markdown::{block, code, escape, prose};
 use crate::number::significant;
 
@@ -12,8 +13,8 @@ const HEADER: &str = "| verdict | metric | at | baseline | candidate | change, i
                       | --- | --- | --- | ---: | ---: | --- | --- | ---: | ---: | ---: | ---: | --- |\n";
 
 impl Report {
-    /// The verdict as Markdown of at most `limit` bytes; GitHub takes 65,535 characters in a comment. Unchanged metrics are left out first,
-    /// and what is left out is counted.
+    /// The verdict as Markdown of at most `limit` bytes; GitHub takes 65,535 characters in a comment. Where the values come from is left out
+    /// first, then unchanged metrics; the earlier verdicts of the pull request last of all. What is left out is counted.
     pub fn markdown(&self, limit: usize) -> String {
         let sections: Vec<Section> = self.summary_sections().into_iter().chain(self.detail_sections()).collect();
         within(&sections, limit).unwrap_or_else(|| self.headline().chars().take(limit).collect())
@@ -23,16 +24,22 @@ impl Report {
     pub(crate) fn summary_sections(&self) -> Vec<Section> {
         let changed = self.primary.iter().filter(|row| row.standing != Standing::Unchanged);
         vec![
-            section(0, "sentence", String::new(), vec![self.verdict_lines()], ""),
-            section(2, "changed metric", format!("\n### What changed\n\n{HEADER}"), changed.map(line).collect(), ""),
             section(
-                3,
+                0,
+                "sentence",
+                String::new(),
+                std::iter::once(self.verdict_lines()).chain(self.expired_lines()).collect(),
+                "",
+            ),
+            section(3, "changed metric", format!("\n### What changed\n\n{HEADER}"), changed.map(line).collect(), ""),
+            section(
+                4,
                 "fact",
                 "\n### How far to believe it\n\n| | | |\n| --- | --- | --- |\n".to_owned(),
                 self.strip_lines(),
                 "",
             ),
-            section(1, "command", "\n### Where the evidence is\n\n".to_owned(), vec![self.evidence()], ""),
+            section(2, "command", "\n### Where the evidence is\n\n".to_owned(), vec![self.evidence()], ""),
         ]
     }
 
@@ -44,8 +51,8 @@ impl Report {
         vec![
             folded(8, "unchanged metric", "Unchanged", HEADER, unchanged),
             folded(7, "other metric", "Other metrics, reported only", HEADER, others),
-            folded(4, "acknowledgement", "Acknowledgements", ACCEPTED, accepted),
-            folded(5, "earlier verdict", "Earlier verdicts of this pull request", EARLIER, earlier),
+            folded(5, "acknowledgement", "Acknowledgements", ACCEPTED, accepted),
+            folded(1, "earlier verdict", "Earlier verdicts of this pull request, newest first", EARLIER, earlier),
             folded(9, "origin", "Where the values come from", ORIGINS, self.origin_lines()),
             folded(6, "definition", "Fine print", "", self.fine_print_lines()),
         ]
@@ -56,13 +63,20 @@ impl Report {
         format!("**{}**{}\n", self.headline(), prose(rest))
     }
 
+    /// What nobody may overlook, each under the sentence.
+    fn expired_lines(&self) -> Vec<String> {
+        let items = self.strip.iter().filter(|item| item.label == EXPIRED);
+        let lines = items.flat_map(|item| std::iter::once(&item.headline).chain(&item.details));
+        lines.map(|line| format!("\n⚠ {}\n", prose(line))).collect()
+    }
+
     fn strip_lines(&self) -> Vec<String> {
         let line = |item: &crate::strip::StripItem| {
             let mark = if item.caution { "⚠ " } else { "" };
             let details: Vec<String> = item.details.iter().map(|detail| prose(detail)).collect();
             format!("| {} | {mark}{} | {} |\n", item.label, prose(&item.headline), details.join("<br>"))
         };
-        self.strip.iter().map(line).collect()
+        self.strip.iter().filter(|item| item.label != EXPIRED).map(line).collect()
     }
 
     fn evidence(&self) -> String {
@@ -96,20 +110,21 @@ impl Report {
         self.accepted.iter().map(line).collect()
     }
 
+    /// All of them, newest first: where even they do not fit, the oldest give way.
     fn earlier_lines(&self) -> Vec<String> {
         let line = |one: &super::EarlierLine| {
+            let digest: String = one.digest.trim_start_matches("sha256:").chars().take(12).collect();
             format!(
-                "| {} | {} | {} | {} | {} | {} | {} |\n",
+                "| {} | {} | {} | {} | {} | {} |\n",
                 one.number,
                 one.outcome,
                 escape(&one.gate),
                 one.look,
                 code(&one.commit),
-                one.judged_on,
-                code(&one.digest)
+                code(&digest)
             )
         };
-        self.earlier.iter().map(line).collect()
+        self.earlier.iter().rev().map(line).collect()
     }
 
     /// The runs' own medians of each side, and where they lie.
@@ -138,8 +153,7 @@ const ORIGINS: &str = "`assay trace` walks an address back to the raw bytes. The
                        | metric | at | side | median | address |\n| --- | --- | --- | ---: | --- |\n";
 const ACCEPTED: &str = "| | metric | at | accepts | what it did | of | why | approved by | until | file |\n\
                         | --- | --- | --- | ---: | --- | --- | --- | --- | --- | --- |\n";
-const EARLIER: &str =
-    "| | outcome | gate | look | commit | judged on | verdict |\n| ---: | --- | --- | ---: | --- | --- | --- |\n";
+const EARLIER: &str = "| | outcome | gate | look | commit | verdict |\n| ---: | --- | --- | ---: | --- | --- |\n";
 
 fn section(rank: u8, noun: &'static str, open: String, rows: Vec<String>, close: &str) -> Section {
     Section { rank, noun, open, rows, close: close.to_owned() }

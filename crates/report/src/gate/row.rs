@@ -68,6 +68,8 @@ pub(crate) struct Row {
     pub(crate) change: Option<Estimate>,
     /// The smaller of the two adjusted probabilities.
     pub(crate) p: String,
+    /// The probability of rank sums as if nothing were paired.
+    pub(crate) unpaired: String,
     pub(crate) floor: String,
     pub(crate) detectable: String,
     /// Why it stands there, and what it would take; empty where that needs no word.
@@ -89,6 +91,10 @@ pub(crate) struct Estimate {
     pub(crate) change: String,
     /// The ends of the change, in percent: `[+9.1, +15.2]`.
     pub(crate) interval: String,
+    /// The ratio of the two medians, to as many digits; as of them nothing is paired, no interval is given.
+    pub(crate) ratio_of_medians: String,
+    /// The same as a change.
+    pub(crate) change_of_medians: String,
 }
 
 /// The metrics of a verdict, worst first; within a standing they keep the plan's order.
@@ -117,6 +123,7 @@ impl Row {
             candidate: median(|change| change.candidate_median),
             change: change.map(Estimate::of),
             p: change.map_or_else(|| ABSENT.to_owned(), |_| probability(found.p_worse_adjusted.min(found.p_better_adjusted))),
+            unpaired: change.and_then(|change| change.p_unpaired).map_or_else(|| ABSENT.to_owned(), probability),
             floor: found.floor.as_ref().map_or_else(|| ABSENT.to_owned(), |floor| percent(floor.share)),
             detectable: found.detectable.map_or_else(|| ABSENT.to_owned(), percent),
             reason: reason(found),
@@ -192,7 +199,11 @@ impl Estimate {
             let end = |end: Option<f64>, open: &str| end.map_or_else(|| open.to_owned(), show);
             format!("[{}, {}]", end(change.low, "-∞"), end(change.high, "∞"))
         };
+        let of_medians = Some(change.candidate_median / change.baseline_median).filter(|ratio| ratio.is_finite());
+        let or_absent = |shown: Option<String>| shown.unwrap_or_else(|| ABSENT.to_owned());
         Self {
+            ratio_of_medians: or_absent(of_medians.map(|ratio| of_ratio.show(ratio))),
+            change_of_medians: or_absent(of_medians.map(|ratio| format!("{} %", format.signed(in_percent(ratio))))),
             ratio: of_ratio.show(change.ratio),
             ratio_interval: interval(&|ratio| of_ratio.show(ratio)),
             change: format!("{} %", format.signed(whole)),

@@ -4,20 +4,33 @@ use std::collections::BTreeSet;
 
 use assay_manifest::{Comparison, Difference, JudgedRun, PairUnit, Placement, Side};
 
+use super::acceptance::{Accepted, Did};
 use super::row::Row;
 use super::{Inputs, fine_print, short_commit};
 use crate::number::level;
 use crate::strip::StripItem;
 use crate::text::{all_of, clean, counted};
 
+/// The label of the item that names expired acknowledgements.
+pub(crate) const EXPIRED: &str = "Expired";
+
 /// The word of the reason that a placement could as well have made the difference.
 const CONFOUNDED: &str = "confounded_with_placement";
 
 /// All items, in the order in which a reader asks.
-pub(crate) fn items(inputs: &Inputs<'_>, primary: &[Row]) -> Vec<StripItem> {
+pub(crate) fn items(inputs: &Inputs<'_>, primary: &[Row], accepted: &[Accepted]) -> Vec<StripItem> {
     let always =
         [compared(inputs), signed(inputs), pairs(inputs, primary), look(inputs), differences(inputs), confounding(inputs)];
-    always.into_iter().chain([checks(inputs), runs(inputs), rules(inputs), own_rules(inputs)]).collect()
+    let expired = expired(accepted).into_iter();
+    expired.chain(always).chain([checks(inputs), runs(inputs), rules(inputs), own_rules(inputs)]).collect()
+}
+
+/// Acknowledgements that accept nothing any more, one a line: whoever relies on one finds out here, and not by the next regression.
+fn expired(accepted: &[Accepted]) -> Option<StripItem> {
+    let expired = accepted.iter().filter(|one| one.did == Did::Expired);
+    let mut lines = expired.map(|one| format!("acknowledgement `{}` expired on {}: remove or renew it", one.path, one.expires));
+    let first = lines.next()?;
+    Some(StripItem::new(EXPIRED, true, first, lines.collect()))
 }
 
 fn compared(inputs: &Inputs<'_>) -> StripItem {

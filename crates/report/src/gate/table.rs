@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 
 use super::acceptance::{Accepted, Did, MAX_ACCEPTED};
-use super::row::Row;
+use super::row::{ABSENT, Row};
 use super::{EarlierLine, Report};
 use crate::html::MAX_PAGE;
 use crate::html::writer::Writer;
 use crate::text::counted;
 
 /// The columns of a table of metrics, and whether each holds numbers.
-const COLUMNS: [(&str, bool); 13] = [
+const COLUMNS: [(&str, bool); 15] = [
     ("verdict", false),
     ("metric", false),
     ("at", false),
@@ -18,8 +18,10 @@ const COLUMNS: [(&str, bool); 13] = [
     ("candidate", true),
     ("change, interval", true),
     ("ratio, interval", true),
+    ("ratio of medians", true),
     ("size", false),
     ("adjusted p", true),
+    ("unpaired p", true),
     ("floor", true),
     ("would find", true),
     ("pairs", true),
@@ -72,12 +74,15 @@ fn metric(page: &mut Writer, place: usize, row: &Row, drawn: &BTreeSet<usize>) {
     if let Some(change) = &row.change {
         number(page, &change.change, &change.interval);
         number(page, &change.ratio, &change.ratio_interval);
+        number(page, &change.ratio_of_medians, "");
     } else {
         number(page, "not comparable", "");
-        number(page, super::row::ABSENT, "");
+        number(page, ABSENT, "");
+        number(page, ABSENT, "");
     }
     page.leaf("td", &[], row.magnitude_text());
     number(page, &row.p, "");
+    number(page, &row.unpaired, "");
     number(page, &row.floor, row.floor_source());
     number(page, &row.detectable, "");
     number(page, &row.pairs(), "");
@@ -118,14 +123,19 @@ pub(crate) fn accepted(page: &mut Writer, accepted: &[Accepted]) {
     }
 }
 
+/// Earlier verdicts that a page lists; of more, the latest. So many take a fifth of a page.
+const MAX_EARLIER: usize = 1_000;
+
 /// The earlier verdicts of the pull request.
 pub(crate) fn earlier(page: &mut Writer, report: &Report) {
-    if report.earlier_left_out > 0 {
-        let text = format!("{} before these.", counted(report.earlier_left_out as u64, "verdict"));
+    let left_out = report.earlier.len().saturating_sub(MAX_EARLIER);
+    if left_out > 0 {
+        let text = format!("{} before these; the store has all of them.", counted(left_out as u64, "verdict"));
         page.leaf("p", &[("class", "quiet")], &text);
     }
     let columns = ["number", "outcome", "gate", "look", "commit", "judged on", "verdict"].map(|title| (title, false));
-    table(page, &columns, |page| report.earlier.iter().for_each(|one| page.element("tr", &[], |page| earlier_line(page, one))));
+    let shown = report.earlier.iter().skip(left_out);
+    table(page, &columns, |page| shown.for_each(|one| page.element("tr", &[], |page| earlier_line(page, one))));
 }
 
 fn earlier_line(page: &mut Writer, one: &EarlierLine) {

@@ -2,7 +2,7 @@
 
 use super::Report;
 use super::acceptance::{Accepted, Did};
-use super::row::{Row, Standing};
+use super::row::{ABSENT, Row, Standing};
 use crate::terminal::table::{ALWAYS, Cell, Table, TableColumn};
 use crate::terminal::{Paint, Screen};
 use crate::text::{align_points, counted};
@@ -89,6 +89,9 @@ impl Screen {
         }
         self.title("Earlier verdicts of this pull request");
         let latest = report.earlier.len().saturating_sub(MAX_LINES);
+        if latest > 0 {
+            self.paragraph(INDENT, &format!("{} before these, in the page", counted(latest as u64, "verdict")), Paint::Faint);
+        }
         for one in report.earlier.iter().skip(latest) {
             let text = format!(
                 "{}. {} {}, look {}, commit {}, {}",
@@ -121,7 +124,7 @@ fn first_of(rows: &[Row], standing: Standing, unchanged: usize) -> impl Iterator
     rows.iter().filter(move |row| row.standing == standing).take(most)
 }
 
-/// What gives way first where the terminal is narrow: the floor, then the adjusted p, the smallest detectable change, the number of pairs.
+/// What gives way first where the terminal is narrow: the change of the medians, then the floor, then the adjusted p, the smallest detectable change, the number of pairs.
 fn table_columns(rows: &[&Row]) -> Vec<TableColumn> {
     let column = |head: [&str; 2], rank: u8, right: bool, cell: &dyn Fn(&Row) -> Cell| {
         TableColumn::new(head, rank, right, rows.iter().map(|row| cell(row)).collect())
@@ -138,6 +141,9 @@ fn table_columns(rows: &[&Row]) -> Vec<TableColumn> {
             paint: if row.standing.is_caution() { Paint::Caution } else { Paint::Strong },
         }),
         column(["change", "interval"], ALWAYS, false, &change),
+        column(["of the", "medians"], 1, true, &|row| {
+            Cell::plain(row.change.as_ref().map_or(ABSENT, |change| &change.change_of_medians))
+        }),
         column(["baseline", "median"], 6, true, &|row| two(row.baseline.clone(), row.unit.unit.clone())),
         column(["candidate", "median"], 6, true, &|row| two(row.candidate.clone(), row.unit.unit.clone())),
         column(["pairs", ""], 5, true, &pairs),

@@ -3,6 +3,7 @@
 use assay_manifest::{Acknowledgement, Difference, MetricVerdict, Outcome, Reason};
 use proptest::prelude::*;
 
+use super::Earlier;
 use super::fixture::{self, Model};
 use super::row::Standing;
 use crate::html::tests::{check_balance, ids};
@@ -18,6 +19,7 @@ fn a_terminal_says_it_all() {
     regression passed as acknowledged; 13 to 14 pairs; the smallest change for the worse that every metric would have shown
     is 17 %.
 
+    ! Expired       acknowledgement `pipelines/acks/old.yaml` expired on 2026-11-01T00:00:00Z: remove or renew it
       Compared      vllm.patched against vllm.main
                     what differs on purpose: runtime version
       Signed        by ci, trusted by `trust/main.yaml`
@@ -39,27 +41,27 @@ fn a_terminal_says_it_all() {
       Rule changes  the candidate brings no other rules
 
     Primary metrics
-      metric               verdict        change          baseline  candidate     pairs  would  adjusted    floor
-      workload at point    size           interval          median     median             find         p     from
-      ttft_ms_p99          regressed      +12.1 %              412        462        14  7.2 %  0.000366    1.2 %
-      chat at c64          2-4 × budget   [+9.0, +15.5]         ms         ms                             history
-      itl_ms_p99           inconclusive   +4 %                31.7       33.0  13 of 14   17 %  1.00        1.2 %
-      chat at c64          within budget  [-11, +21]            ms         ms                             history
-      e2e_ms_p99           acknowledged   +8.9 %              1.84       2.00        14  6.0 %  0.000366    1.2 %
-      chat at c8           1-2 × budget   [+7.5, +10.4]          s          s                             history
-      output_tokens_per_s  improved       +12.4 %             2410       2710        14  6.2 %  0.000366    1.2 %
-      chat at c64          2-4 × budget   [+10.7, +14.3]     tok/s      tok/s                             history
-      ttft_ms_p99          unchanged      +0.4 %              84.5       84.8        14  6.6 %  1.00        1.2 %
-      chat at c8           within budget  [-1.6, +2.6]          ms         ms                             history
+      metric               verdict        change           of the  baseline  candidate     pairs  would  adjusted    floor
+      workload at point    size           interval        medians    median     median             find         p     from
+      ttft_ms_p99          regressed      +12.1 %         +12.1 %       412        462        14  7.2 %  0.000366    1.2 %
+      chat at c64          2-4 × budget   [+9.0, +15.5]                  ms         ms                             history
+      itl_ms_p99           inconclusive   +4 %               +4 %      31.7       33.0  13 of 14   17 %  1.00        1.2 %
+      chat at c64          within budget  [-11, +21]                     ms         ms                             history
+      e2e_ms_p99           acknowledged   +8.9 %           +8.9 %      1.84       2.00        14  6.0 %  0.000366    1.2 %
+      chat at c8           1-2 × budget   [+7.5, +10.4]                   s          s                             history
+      output_tokens_per_s  improved       +12.4 %         +12.4 %      2410       2710        14  6.2 %  0.000366    1.2 %
+      chat at c64          2-4 × budget   [+10.7, +14.3]              tok/s      tok/s                             history
+      ttft_ms_p99          unchanged      +0.4 %           +0.4 %      84.5       84.8        14  6.6 %  1.00        1.2 %
+      chat at c8           within budget  [-1.6, +2.6]                   ms         ms                             history
       · `itl_ms_p99` of chat at c64: the smallest change that would have been found is 17.0 %; 10.0 % has to be; 18 more
         pairs would tell
       · `e2e_ms_p99` of chat at c8: passes: `pipelines/acks/longer-answers.yaml` accepts it: answers are longer by design
 
     Other metrics, reported only
-      metric             verdict            change      baseline  candidate  pairs  would  adjusted    floor
-      workload at point  size               interval      median     median          find         p     from
-      queue_ms_p50       regressed          +40 %           3.20       4.48     14  9.0 %  0.000366    1.2 %
-      chat at c64        beyond 4 × budget  [+33, +48]        ms         ms                          history
+      metric             verdict            change       of the  baseline  candidate  pairs  would  adjusted    floor
+      workload at point  size               interval    medians    median     median          find         p     from
+      queue_ms_p50       regressed          +40 %         +40 %      3.20       4.48     14  9.0 %  0.000366    1.2 %
+      chat at c64        beyond 4 × budget  [+33, +48]                 ms         ms                          history
 
     Acknowledgements
       `pipelines/acks/old.yaml` accepts 2 % of `itl_ms_p99`; expired: nothing regressed that it was about
@@ -91,6 +93,9 @@ fn a_terminal_says_it_all() {
     Outcomes: Regressed: adjusted p at most q, and the change beyond the budget of 5 %, and the interval clear of the floor.
     Improved mirrors it. Inconclusive: not regressed, and a change of 10 % would not have been found, or the floor was not
     cleared, or something else than the variable under test differs. Unchanged is what is left.
+    Unpaired p: Rank sums of Mann and Whitney, two-sided, as if nothing were paired and unadjusted: 0.0100 for `ttft_ms_p99`
+    of chat at c64, 0.0100 for `itl_ms_p99` of chat at c64, 0.0100 for `e2e_ms_p99` of chat at c8, 0.0100 for
+    `output_tokens_per_s` of chat at c64, 0.0100 for `ttft_ms_p99` of chat at c8. It decides nothing.
     ");
 }
 
@@ -98,6 +103,8 @@ fn a_terminal_says_it_all() {
 fn a_comment_says_what_changed_and_where_the_evidence_is() {
     insta::assert_snapshot!(fixture::model().report().markdown(LIMIT), @r"
     **Regressed, and it blocks**: `ttft_ms_p99` of chat at c64 changed by +12.1 % \[+9.0, +15.5\], beyond the budget of 5 %; 1 regression passed as acknowledged; 13 to 14 pairs; the smallest change for the worse that every metric would have shown is 17 %.
+
+    ⚠ acknowledgement `pipelines/acks/old.yaml` expired on 2026-11-01T00:00:00Z: remove or renew it
 
     ### What changed
 
@@ -160,11 +167,11 @@ fn a_comment_says_what_changed_and_where_the_evidence_is() {
 
     </details>
 
-    <details><summary>Earlier verdicts of this pull request (1)</summary>
+    <details><summary>Earlier verdicts of this pull request, newest first (1)</summary>
 
-    | | outcome | gate | look | commit | judged on | verdict |
-    | ---: | --- | --- | ---: | --- | --- | --- |
-    | 1 | inconclusive | pull-request | 1 | `000000000000` | 2026-11-19T09:30:00Z | `sha256:67abdd721024f0ff4e0b3f4c2fc13bc5bad42d0b7851d456d88d203d15aaa450` |
+    | | outcome | gate | look | commit | verdict |
+    | ---: | --- | --- | ---: | --- | --- |
+    | 1 | inconclusive | pull-request | 1 | `000000000000` | `67abdd721024` |
 
     </details>
 
@@ -189,7 +196,7 @@ fn a_comment_says_what_changed_and_where_the_evidence_is() {
 
     </details>
 
-    <details><summary>Fine print (13)</summary>
+    <details><summary>Fine print (14)</summary>
 
     - **Method**: Wilcoxon's signed ranks, one-sided, on the log-ratios of adjacent pairs; Benjamini and Hochberg over the family of 5 primary metrics at q = 1.5 %. Method `assay-gate/3`.
     - **False alarms**: Among the alarms of this look at most 1.5 % are false in expectation: of 1000 comparisons like it in which none of the 5 metrics changed, at most 15 would alarm. Budget and floor make it fewer. Over all 3 looks of a sequence it is 5 % at most. It holds where metrics are independent or depend positively.
@@ -200,6 +207,7 @@ fn a_comment_says_what_changed_and_where_the_evidence_is() {
     - **Size**: The change in multiples of the budget, on logarithms, whatever its interval: within budget, 1-2, 2-4, beyond 4.
     - **Would have been found**: The smallest change for the worse that this design finds with a probability of 0.8 by the whole rule, at the noise that was met. Smaller ones may pass.
     - **Adjusted p**: The smaller of the two one-sided probabilities of signed ranks so far from no change, exact up to 200 pairs, adjusted for the family and for both directions.
+    - **Unpaired p**: Rank sums of Mann and Whitney, two-sided, as if nothing were paired and unadjusted: 0.0100 for `ttft_ms_p99` of chat at c64, 0.0100 for `itl_ms_p99` of chat at c64, 0.0100 for `e2e_ms_p99` of chat at c8, 0.0100 for `output_tokens_per_s` of chat at c64, 0.0100 for `ttft_ms_p99` of chat at c8. It decides nothing.
     - **Medians**: The median of all trials of a side that are part of a pair, to three significant digits.
     - **Acknowledged**: It regressed, and a reviewed file of the target branch had accepted a change of that size: it is told, and passes.
     - **Other metrics**: Reported, adjusted as a family of their own, and without a say in the outcome.
@@ -215,12 +223,12 @@ fn junit_has_a_test_case_for_each_metric() {
     <?xml version="1.0" encoding="UTF-8"?>
     <testsuites name="assay gate pull-request" tests="8" failures="1" errors="0" skipped="2">
     <testsuite name="chat" tests="6" failures="1" errors="0" skipped="2" timestamp="2026-11-20T12:00:00"><properties><property name="gate" value="pull-request"/><property name="outcome" value="regressed"/><property name="verdict" value="sha256:11e221bd1b7fc99544f3f765b0c39dd2786e636c3422d6bec026d1ed03884cac"/></properties>
-    <testcase classname="chat.c64" name="ttft_ms_p99"><properties><property name="outcome" value="regressed"/><property name="primary" value="true"/><property name="ratio" value="1.121"/><property name="ci_low" value="1.0901725"/><property name="ci_high" value="1.1549102500000001"/><property name="p" value="0.00012207"/><property name="p_adjusted" value="0.00036621"/><property name="q" value="0.015"/><property name="n" value="14"/></properties><failure type="regression" message="regressed: +12.1 % [+9.0, +15.5]; 2-4 × budget">regressed: +12.1 % [+9.0, +15.5]; 2-4 × budget</failure></testcase>
-    <testcase classname="chat.c64" name="itl_ms_p99"><properties><property name="outcome" value="inconclusive"/><property name="primary" value="true"/><property name="ratio" value="1.042"/><property name="ci_low" value="0.8857"/><property name="ci_high" value="1.2139300000000002"/><property name="p" value="0.4079"/><property name="p_adjusted" value="1"/><property name="q" value="0.015"/><property name="n" value="13"/><property name="more_pairs" value="18"/></properties><skipped message="inconclusive: +4 % [-11, +21]; within budget; the smallest change that would have been found is 17.0 %; 10.0 % has to be; 18 more pairs would tell"/></testcase>
-    <testcase classname="chat.c8" name="e2e_ms_p99"><properties><property name="outcome" value="acknowledged"/><property name="primary" value="true"/><property name="ratio" value="1.089"/><property name="ci_low" value="1.0753875"/><property name="ci_high" value="1.10397375"/><property name="p" value="0.00012207"/><property name="p_adjusted" value="0.00036621"/><property name="q" value="0.015"/><property name="n" value="14"/><property name="acknowledged" value="passes: `pipelines/acks/longer-answers.yaml` accepts it: answers are longer by design"/></properties></testcase>
-    <testcase classname="chat.c64" name="output_tokens_per_s"><properties><property name="outcome" value="improved"/><property name="primary" value="true"/><property name="ratio" value="1.124"/><property name="ci_low" value="1.10714"/><property name="ci_high" value="1.142546"/><property name="p" value="1"/><property name="p_adjusted" value="1"/><property name="q" value="0.015"/><property name="n" value="14"/></properties></testcase>
-    <testcase classname="chat.c8" name="ttft_ms_p99"><properties><property name="outcome" value="unchanged"/><property name="primary" value="true"/><property name="ratio" value="1.004"/><property name="ci_low" value="0.98392"/><property name="ci_high" value="1.0260880000000001"/><property name="p" value="0.4079"/><property name="p_adjusted" value="1"/><property name="q" value="0.015"/><property name="n" value="14"/></properties></testcase>
-    <testcase classname="chat.c64" name="queue_ms_p50"><properties><property name="outcome" value="regressed"/><property name="primary" value="false"/><property name="ratio" value="1.4"/><property name="ci_low" value="1.3299999999999998"/><property name="ci_high" value="1.4769999999999999"/><property name="p" value="0.00012207"/><property name="p_adjusted" value="0.00036621"/><property name="q" value="0.015"/><property name="n" value="14"/></properties><skipped message="reported only, regressed: +40 % [+33, +48]; beyond 4 × budget"/></testcase>
+    <testcase classname="chat.c64" name="ttft_ms_p99"><properties><property name="outcome" value="regressed"/><property name="primary" value="true"/><property name="ratio" value="1.121"/><property name="ci_low" value="1.0901725"/><property name="ci_high" value="1.1549102500000001"/><property name="p" value="0.00012207"/><property name="p_adjusted" value="0.00036621"/><property name="p_unpaired" value="0.01"/><property name="q" value="0.015"/><property name="n" value="14"/></properties><failure type="regression" message="regressed: +12.1 % [+9.0, +15.5]; 2-4 × budget">regressed: +12.1 % [+9.0, +15.5]; 2-4 × budget</failure></testcase>
+    <testcase classname="chat.c64" name="itl_ms_p99"><properties><property name="outcome" value="inconclusive"/><property name="primary" value="true"/><property name="ratio" value="1.042"/><property name="ci_low" value="0.8857"/><property name="ci_high" value="1.2139300000000002"/><property name="p" value="0.4079"/><property name="p_adjusted" value="1"/><property name="p_unpaired" value="0.01"/><property name="q" value="0.015"/><property name="n" value="13"/><property name="more_pairs" value="18"/></properties><skipped message="inconclusive: +4 % [-11, +21]; within budget; the smallest change that would have been found is 17.0 %; 10.0 % has to be; 18 more pairs would tell"/></testcase>
+    <testcase classname="chat.c8" name="e2e_ms_p99"><properties><property name="outcome" value="acknowledged"/><property name="primary" value="true"/><property name="ratio" value="1.089"/><property name="ci_low" value="1.0753875"/><property name="ci_high" value="1.10397375"/><property name="p" value="0.00012207"/><property name="p_adjusted" value="0.00036621"/><property name="p_unpaired" value="0.01"/><property name="q" value="0.015"/><property name="n" value="14"/><property name="acknowledged" value="passes: `pipelines/acks/longer-answers.yaml` accepts it: answers are longer by design"/></properties></testcase>
+    <testcase classname="chat.c64" name="output_tokens_per_s"><properties><property name="outcome" value="improved"/><property name="primary" value="true"/><property name="ratio" value="1.124"/><property name="ci_low" value="1.10714"/><property name="ci_high" value="1.142546"/><property name="p" value="1"/><property name="p_adjusted" value="1"/><property name="p_unpaired" value="0.01"/><property name="q" value="0.015"/><property name="n" value="14"/></properties></testcase>
+    <testcase classname="chat.c8" name="ttft_ms_p99"><properties><property name="outcome" value="unchanged"/><property name="primary" value="true"/><property name="ratio" value="1.004"/><property name="ci_low" value="0.98392"/><property name="ci_high" value="1.0260880000000001"/><property name="p" value="0.4079"/><property name="p_adjusted" value="1"/><property name="p_unpaired" value="0.01"/><property name="q" value="0.015"/><property name="n" value="14"/></properties></testcase>
+    <testcase classname="chat.c64" name="queue_ms_p50"><properties><property name="outcome" value="regressed"/><property name="primary" value="false"/><property name="ratio" value="1.4"/><property name="ci_low" value="1.3299999999999998"/><property name="ci_high" value="1.4769999999999999"/><property name="p" value="0.00012207"/><property name="p_adjusted" value="0.00036621"/><property name="p_unpaired" value="0.01"/><property name="q" value="0.015"/><property name="n" value="14"/></properties><skipped message="reported only, regressed: +40 % [+33, +48]; beyond 4 × budget"/></testcase>
     </testsuite>
     <testsuite name="of the gate" tests="2" failures="0" errors="0" skipped="0" timestamp="2026-11-20T12:00:00"><properties><property name="gate" value="pull-request"/><property name="outcome" value="regressed"/><property name="verdict" value="sha256:11e221bd1b7fc99544f3f765b0c39dd2786e636c3422d6bec026d1ed03884cac"/></properties>
     <testcase classname="check.validity" name="run pull-17-b"></testcase>
@@ -362,7 +370,7 @@ fn the_strip_stops_a_careful_reader_where_it_should() {
     let cautions = |model: &Model| -> Vec<&'static str> {
         model.report().strip.iter().filter(|item| item.caution).map(|item| item.label).collect()
     };
-    assert_eq!(cautions(&model), ["Pairs"]);
+    assert_eq!(cautions(&model), ["Expired", "Pairs"]);
     model.signature = None;
     model.unestablished = vec![model.verdict.runs[0].run_id.clone()];
     model.verdict.policy.commit = None;
@@ -370,7 +378,7 @@ fn the_strip_stops_a_careful_reader_where_it_should() {
     model.verdict.differences = vec![Difference { what: fact("driver"), baseline: fact("570"), candidate: fact("575") }];
     model.verdict.policy_changes = vec![Difference { what: fact("budget"), baseline: fact("5 %"), candidate: fact("50 %") }];
     model.metric("itl_ms_p99").reason = Some(Reason::new("confounded_with_placement", "the sides ran on different hosts"));
-    assert_eq!(cautions(&model), ["Signed", "Pairs", "Differences", "Confounding", "Runs", "Rules", "Rule changes"]);
+    assert_eq!(cautions(&model), ["Expired", "Signed", "Pairs", "Differences", "Confounding", "Runs", "Rules", "Rule changes"]);
 }
 
 #[test]
@@ -542,6 +550,87 @@ fn a_thousand_metrics_keep_every_size() {
     assert!(report.terminal(100, false).lines().count() < 200);
     assert!(report.terminal(100, false).contains("and 950 more metrics, in the page"));
     assert_eq!(report.junit().matches("<testcase ").count(), 1_002);
+}
+
+/// A verdict of a thousand metrics after so many others about the same pull request.
+fn after(verdicts: u32) -> Model {
+    let mut model = fixture::many(1_000);
+    let like = model.earlier[0].clone();
+    model.earlier = (1..=verdicts)
+        .map(|number| Earlier { number, look: 1 + number % 3, commit: Some(format!("{number:040x}")), ..like.clone() })
+        .collect();
+    model
+}
+
+#[test]
+fn a_comment_lists_every_earlier_verdict_whatever_else_gives_way() {
+    let listed = |comment: &str| comment.lines().filter(|line| line.contains("| inconclusive | pull-request |")).count();
+    let report = after(300).report();
+    let comment = report.markdown(LIMIT);
+    assert!(listed(&comment) == 300 && comment.matches("| **regressed** |").count() == 10, "{comment}");
+    assert!(comment.contains("| 17 | inconclusive | pull-request | 3 | `000000000000` | `67abdd721024` |"), "{comment}");
+    let short = report.markdown(24_000);
+    assert_eq!((listed(&short), short.matches("| unchanged |").count()), (300, 0));
+    let page = report.html();
+    assert!(page.contains("<th scope=\"row\">1</th>") && page.contains("<th scope=\"row\">300</th>"));
+    assert!(report.terminal(100, false).contains("288 verdicts before these, in the page"));
+}
+
+#[test]
+fn of_more_verdicts_than_fit_the_newest_are_listed_and_the_rest_counted() {
+    let report = after(2_000).report();
+    let comment = report.markdown(LIMIT);
+    assert!(comment.len() <= LIMIT && comment.starts_with("**Regressed, and it blocks**"), "{}", comment.len());
+    let numbers: Vec<u32> = comment.lines().filter_map(|line| line.split(' ').nth(1)?.parse().ok()).collect();
+    assert!(numbers.len() > 700 && numbers.iter().rev().is_sorted() && numbers[0] == 2_000, "{}", numbers.len());
+    assert!(comment.contains(&format!(" {} earlier verdicts,", 2_000 - numbers.len())), "{comment}");
+    let page = report.html();
+    assert!(page.contains("1000 verdicts before these; the store has all of them.") && page.len() < 2_000_000);
+}
+
+#[test]
+fn an_acknowledgement_that_has_expired_is_told_first() {
+    let mut model = fixture::model();
+    let first = "acknowledgement `pipelines/acks/old.yaml` expired on 2026-11-01T00:00:00Z: remove or renew it";
+    let told = |report: &super::Report| {
+        [report.terminal(140, false), report.markdown(LIMIT), report.html().replace("<code>", "`").replace("</code>", "`")]
+            .map(|text| text.find(first))
+    };
+    let report = model.report();
+    assert_eq!(report.strip[0].headline, first);
+    let [terminal, comment, page] = told(&report);
+    assert!(terminal < report.terminal(140, false).find("Compared") && terminal.is_some());
+    assert!(comment < report.markdown(LIMIT).find("### What changed") && comment.is_some());
+    assert!(page < report.html().find("Compared") && page.is_some());
+    assert_eq!(report.markdown(LIMIT).matches(first).count(), 1);
+    assert!(report.check_run()["output"]["summary"].as_str().is_some_and(|text| text.contains(first)));
+    let another = Acknowledgement { path: "pipelines/acks/older.yaml".to_owned(), ..model.verdict.acknowledgements[2].clone() };
+    model.verdict.acknowledgements.push(another);
+    assert!(model.report().markdown(LIMIT).contains("\n⚠ acknowledgement `pipelines/acks/older.yaml` expired on "));
+    // That of another pull request is somebody else's to remove.
+    for expired in model.verdict.acknowledgements.iter_mut().skip(2) {
+        expired.applies = false;
+    }
+    assert_eq!(told(&model.report()), [None; 3]);
+}
+
+#[test]
+fn the_ratio_of_medians_and_the_unpaired_test_stand_beside_what_decides() {
+    let mut model = fixture::model();
+    let change = model.metric("itl_ms_p99").change.as_mut().expect("a change");
+    (change.baseline_median, change.candidate_median, change.p_unpaired) = (30.0, 33.0, Some(0.023_4));
+    let change = model.metric("e2e_ms_p99").change.as_mut().expect("a change");
+    (change.baseline_median, change.p_unpaired) = (0.0, None);
+    let report = model.report();
+    let (html, xml) = (report.html(), report.junit());
+    assert!(html.contains("<td class=\"n\">1.04<small>[0.89, 1.21]</small></td><td class=\"n\">1.10</td>"), "{html}");
+    assert!(html.contains("<td class=\"n\">1.00</td><td class=\"n\">0.0234</td>"), "beside the adjusted one: {html}");
+    assert!(html.contains("<small>[1.075, 1.104]</small></td><td class=\"n\">—</td>") && !html.contains("NaN"), "{html}");
+    assert!(report.terminal(120, false).contains("+4 %              +10 %"), "{}", report.terminal(120, false));
+    assert_eq!((xml.matches("\"p_unpaired\"").count(), xml.matches("\"p_unpaired\" value=\"0.0234\"").count()), (5, 1));
+    assert!(report.markdown(LIMIT).contains("0.0234 for `itl_ms_p99` of chat at c64, 0.0100 for `output_tokens_per_s`"));
+    let many = fixture::many(1_000).report();
+    assert!(many.markdown(1_000_000).contains(", and 995 more metrics in the page. It decides nothing."));
 }
 
 #[test]
