@@ -430,6 +430,12 @@ fn runs_are_compared_and_followed_without_deciding_anything() {
     let slower = metrics.iter().find(|metric| metric["case"] == "answer.local.after" && metric["metric"] == "ttft_ms_p50");
     let ratio = slower.and_then(|metric| metric["ratio"].as_f64()).expect("a ratio");
     assert!((1.08..1.12).contains(&ratio), "{ratio}");
+    let told = compared["surroundings"].as_array().expect("a list").iter().filter_map(Value::as_str).collect::<Vec<_>>();
+    assert_eq!(
+        told,
+        ["definition: the pipeline's file is another, so targets may be set up otherwise"],
+        "one machine, two files"
+    );
     fixture.assay(&["compare", "same", "absent"]).refuses(2, "no_such_run");
     let history = fixture.assay(&["history", "ttft_ms_p99", "--case", "answer.local.after", "--json"]).success().json();
     // A history is one pipeline's: others may set up cases of the same names otherwise.
