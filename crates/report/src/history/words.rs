@@ -118,7 +118,7 @@ fn surroundings<'a>(series: &'a Series, change: &Change) -> Option<Nearby<'a>> {
         series.runs.iter().enumerate().skip(change.index.saturating_sub(NEAR)).take_while(|(at, _)| *at <= change.index + NEAR);
     let (at, run, what) =
         near.filter_map(|(at, run)| Some((at, run, changed(run)?))).min_by_key(|(at, ..)| at.abs_diff(change.index))?;
-    Some(Nearby { run, what, after: at as isize - change.index as isize })
+    Some(Nearby { run, what, after: at.cast_signed() - change.index.cast_signed() })
 }
 
 /// What of a run's surroundings is other than that of the run before: `hardware`, `software`, or `hardware and the software`.
