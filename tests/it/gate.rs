@@ -7,10 +7,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use assay_envelope::{Signer, TestResult, sign};
+use assay_manifest::{Body, Document, Role, Verdict};
 use serde_json::{Value, json};
 
 use crate::stand_in::{Identity, StandIn};
 use crate::support::{Fixture, Ran, binary, files_under, script, write_file};
+use crate::tamper::key_of;
 
 /// Every trial of a side has the next seed, in every run.
 const SCRIPT: &str = r#"n=$(cat "$COUNT" 2>/dev/null || echo 0)
@@ -26,18 +29,22 @@ const METRICS: &str = "    - {path: ttft_ms_p50, unit: ms, better: lower}
 struct Planted {
     candidate: &'static str,
     both: &'static str,
+    pairs: u32,
 }
 
-/// Slower as a whole, slower in its tail, and beside somebody who comes and goes.
-const RUNS: [(&str, Planted); 4] = [
-    ("same", Planted { candidate: "", both: "" }),
-    ("slow", Planted { candidate: "--slow-factor 1.1", both: "" }),
-    ("tail", Planted { candidate: "--slow-factor 1.4 --slow-share 0.03", both: "" }),
-    ("noisy", Planted { candidate: "", both: "--cotenant-factor 1.8 --cotenant-episode-ms 600000" }),
+const NOTHING: Planted = Planted { candidate: "", both: "", pairs: 8 };
+
+/// Slower as a whole, slower in its tail, beside somebody who comes and goes, and slower with too few pairs to tell.
+const RUNS: [(&str, Planted); 5] = [
+    ("same", NOTHING),
+    ("slow", Planted { candidate: "--slow-factor 1.1", ..NOTHING }),
+    ("tail", Planted { candidate: "--slow-factor 1.4 --slow-share 0.03", ..NOTHING }),
+    ("noisy", Planted { both: "--cotenant-factor 1.8 --cotenant-episode-ms 600000", ..NOTHING }),
+    ("few", Planted { candidate: "--slow-factor 1.1", pairs: 6, ..NOTHING }),
 ];
 
 fn pipeline(fixture: &Fixture, pipeline: &str, planted: &Planted, budget: u32) -> String {
-    let Planted { candidate, both } = planted;
+    let Planted { candidate, both, pairs } = planted;
     let simulator = binary("assay-simulator").display().to_string();
     let side = |name: &str, slowness: &str| {
         let count = fixture.root().join(format!("{pipeline}.{name}")).display().to_string();
@@ -59,7 +66,7 @@ spec:
     baseline: {{target: local, variant: before}}
     candidate: {{target: local, variant: after}}
     variable_under_test: runtime_version
-  trials: {{count: 8, retry_budget: 0}}
+  trials: {{count: {pairs}, retry_budget: 0}}
   gates:
     - {{name: latency, budget_pct: {budget}, looks: [0.5, 0.5]}}
 ",
@@ -68,20 +75,21 @@ spec:
     )
 }
 
-fn acknowledgement(pull: u32, expires: &str) -> String {
+fn acknowledgement(pull: u32, metric: &str, expires: &str) -> String {
     format!(
         "apiVersion: assay.dev/v1alpha1
 kind: Acknowledgement
-metadata: {{name: slower-{pull}}}
+metadata: {{name: slower-{pull}-{}}}
 spec:
   case: answer.local.after
-  metric: ttft_ms_p50
+  metric: {metric}
   accepts_pct: 12
   pull_request: {pull}
   reason: the new allocator is safer
   approver: owner
   expires: \"{expires}\"
-"
+",
+        metric.replace('_', "-")
     )
 }
 
@@ -101,10 +109,12 @@ fn judged() -> &'static Fixture {
             fixture.git(&["checkout", "--quiet", "main"]);
         };
         let later = "2100-01-01T00:00:00Z";
-        let accepted = [40, 42].map(|pull| acknowledgement(pull, later));
-        let [one, other] = accepted;
+        let accepted = [(40, "ttft_ms_p50"), (42, "ttft_ms_p50"), (43, "ttft_ms_p50"), (43, "ttft_ms_p99")]
+            .map(|(pull, metric)| acknowledgement(pull, metric, later));
+        let [one, other, median, tail] = accepted;
         branch("accepting", &[("pipelines/acks/slower.yaml", one), ("pipelines/acks/slower-too.yaml", other)]);
-        branch("expired", &[("pipelines/acks/slower.yaml", acknowledgement(40, "2020-01-01T00:00:00Z"))]);
+        branch("accepting-both", &[("pipelines/acks/median.yaml", median), ("pipelines/acks/tail.yaml", tail)]);
+        branch("expired", &[("pipelines/acks/slower.yaml", acknowledgement(40, "ttft_ms_p50", "2020-01-01T00:00:00Z"))]);
         // Two ways to look faster: both sides the same, and the metric that is slower not of those that decide.
         let sides = pipeline(&fixture, "slow", &RUNS[1].1, 5)
             .replace("baseline: {target: local, variant: before}", "baseline: {target: local, variant: before2}");
@@ -209,6 +219,10 @@ fn what_cannot_be_told_is_inconclusive_and_says_what_it_takes() {
     assert_eq!(outcomes(&noisy), [("ttft_ms_p50", "inconclusive"), ("ttft_ms_p99", "inconclusive")]);
     assert_eq!(noisy["metrics"][0]["reason"]["code"], "underpowered");
     assert_eq!(noisy["blocks"], false);
+    assert!(noisy["metrics"][0]["more_pairs"].as_u64().is_some_and(|more| more > 100), "{noisy}");
+    // One of two metrics must reach 0.6 % at the next look, which takes eight pairs.
+    let few = verdict(fixture, "few", 9, "main", 41);
+    assert_eq!((&few["metrics"][0]["more_pairs"], few["metrics"][0]["pairs"].as_array().map(Vec::len)), (&json!(2), Some(6)));
 }
 
 #[test]
@@ -228,6 +242,27 @@ fn an_acknowledgement_of_the_target_branch_lets_one_metric_of_one_pull_request_p
     let expired = verdict(fixture, "slow", 40, "expired", 40);
     assert_eq!((&expired["sequence"]["look"], expired["sequence"]["earlier"].as_array().map(Vec::len)), (&json!(1), Some(1)));
     assert_eq!(expired["metrics"][0]["reason"]["code"], "acknowledgement_expired");
+    // Accepted as a whole, the slowdown passes, and is told all the same.
+    let passed = verdict(fixture, "slow", 43, "accepting-both", 0);
+    assert_eq!(outcomes(&passed), [("ttft_ms_p50", "regressed"), ("ttft_ms_p99", "regressed")]);
+    assert_eq!((&passed["blocks"], &passed["reasons"]), (&json!(false), &json!([])));
+}
+
+/// What a pull request measured before it was changed is listed, and decides nothing of what it is now.
+#[test]
+fn another_tree_begins_anew_and_its_comment_lists_what_was_before() {
+    let fixture = judged();
+    let first = verdict(fixture, "slow", 60, "main", 40);
+    run(fixture, "same", "changed", "accepting");
+    let folder = fixture.root().join("changed");
+    let judged = gate(fixture, "changed", 60, &["--baseline", "main", "--json", "--to", &folder.display().to_string()]).success();
+    let second = judged.json()[0]["verdict"].clone();
+    assert_ne!(first["runs"][0]["tree"], second["runs"][0]["tree"]);
+    assert_eq!((&second["sequence"]["look"], &second["sequence"]["earlier"]), (&json!(1), &json!([])));
+    assert_eq!(second["metrics"][0]["pairs"].as_array().map(Vec::len), Some(8), "none of the other tree's");
+    let comment = fs::read_to_string(folder.join("latency/comment.md")).expect("a comment");
+    let earlier: Vec<&str> = comment.lines().filter(|line| line.contains("latency") && line.contains("regressed")).collect();
+    assert!(!earlier.is_empty(), "{comment}");
 }
 
 #[test]
@@ -276,6 +311,21 @@ fn a_verdict_is_decided_again_to_the_byte() {
     let forged = text.replacen(r#""outcome":"regressed""#, r#""outcome":"unchanged""#, 1);
     write_file(&file, forged.as_bytes());
     replay(&file.display().to_string()).refuses(20, "subject_digest_mismatch");
+    // Whoever has the gate's key may sign what was not decided so: deciding again tells.
+    let signed = |from: &str, to: &str| {
+        assert!(text.contains(from), "{text}");
+        let document = Document::parse(text.replacen(from, to, 1).as_bytes()).expect("a manifest");
+        let manifest = Verdict::of(&document).expect("a verdict");
+        let signer = Signer::new(key_of(fixture, Role::Gate));
+        let signed = sign(manifest, &signer, TestResult::of(&manifest.body)).expect("signed");
+        write_file(&file, &signed.manifest);
+        write_file(&file.with_extension("sigstore.json"), &signed.bundle);
+        replay(&folder.join("latency").display().to_string())
+    };
+    signed(r#""outcome":"unchanged","p_better_adjusted""#, r#""outcome":"improved","p_better_adjusted""#)
+        .refuses(20, "replay_differs");
+    signed(r#""look":1"#, r#""look":2"#).refuses(20, "other_look");
+    signed("assay-gate/3", "assay-gate/1").refuses(2, "other_contract");
     replay(&format!("sha256:{}", "0".repeat(64))).refuses(2, "no_such_verdict");
 }
 
@@ -380,17 +430,28 @@ fn runs_are_compared_and_followed_without_deciding_anything() {
     let slower = metrics.iter().find(|metric| metric["case"] == "answer.local.after" && metric["metric"] == "ttft_ms_p50");
     let ratio = slower.and_then(|metric| metric["ratio"].as_f64()).expect("a ratio");
     assert!((1.08..1.12).contains(&ratio), "{ratio}");
+    let told = compared["surroundings"].as_array().expect("a list").iter().filter_map(Value::as_str).collect::<Vec<_>>();
+    assert_eq!(
+        told,
+        ["definition: the pipeline's file is another, so targets may be set up otherwise"],
+        "one machine, two files"
+    );
     fixture.assay(&["compare", "same", "absent"]).refuses(2, "no_such_run");
     let history = fixture.assay(&["history", "ttft_ms_p99", "--case", "answer.local.after", "--json"]).success().json();
-    let runs = history[0]["runs"].as_array().expect("runs");
-    assert!(runs.len() >= 4 && history.as_array().map(Vec::len) == Some(1), "{history}");
+    // A history is one pipeline's: others may set up cases of the same names otherwise.
+    let of =
+        |pipeline: &str| history.as_array().expect("histories").iter().filter(|history| history["pipeline"] == pipeline).count();
+    assert_eq!(["same", "slow", "tail", "noisy"].map(of), [1; 4], "{history}");
+    let own =
+        history.as_array().expect("histories").iter().find(|history| history["pipeline"] == "slow").expect("that of `slow`");
+    assert_eq!(own["runs"][0]["run"], "slow");
     fixture.assay(&["history", "p99_u's"]).refuses(2, "no_history");
     let page = fixture.root().join("history.html");
     let shown = fixture.assay(&["history", "--html", &page.display().to_string()]).success();
     let page = fs::read_to_string(page).expect("a page");
     let command = page.split("assay trace ").nth(1).and_then(|rest| rest.split(['<', ' ']).next()).expect("a way back");
     fixture.assay(&["trace", command]).success();
-    assert!(shown.stdout.contains("answer.local.before default ttft_ms_p50, ms, lower is better"), "{}", shown.stdout);
+    assert!(shown.stdout.contains("answer.local.before default ttft_ms_p50 by same, ms, lower is better"), "{}", shown.stdout);
 }
 
 /// A run alone, against those of the same case before it.
@@ -403,9 +464,14 @@ fn history_tells_and_never_blocks() {
         run(&fixture, "same", &format!("night-{number}"), "main");
     }
     let against = |run: &str, more: &[&str]| fixture.assay(&[&["gate", run, "--baseline", "history"], more].concat());
-    let early = against("night-3", &["--json"]).success().json();
+    let early = against("night-3", &["--json"]).exits(41).json();
     assert_eq!((&early[0]["not_predicted"], &early[0]["runs"]), (&json!("too_few_runs"), &json!(2)));
-    run(&fixture, "slow", "night-6", "main");
+    // Another pipeline's cases have the same names, and are set up otherwise: they are no history of this one.
+    run(&fixture, "slow", "elsewhere", "main");
+    assert_eq!(against("elsewhere", &["--json"]).exits(41).json()[0]["runs"], json!(0));
+    fixture.write("pipelines/same.yaml", &pipeline(&fixture, "same", &RUNS[1].1, 5));
+    fixture.commit("a tenth slower");
+    run(&fixture, "same", "night-6", "main");
     let found = against("night-6", &["--json"]).exits(41).json();
     let of =
         |case: &str| found.as_array().expect("metrics").iter().find(|metric| metric["case"] == case).expect("the metric").clone();
@@ -416,22 +482,35 @@ fn history_tells_and_never_blocks() {
     assert!(shown.stderr.contains("To decide, measure both in one run"), "{}", shown.stderr);
     assert!(shown.stderr.contains("False alarms: of 2000 redrawings of 5 earlier runs"), "{}", shown.stderr);
     assert_eq!(after["family_false_alarms"]["draws"], 2_000);
+    assert!(
+        shown.stderr.contains("5 runs before it had other hardware, other software or another pipeline file"),
+        "{}",
+        shown.stderr
+    );
     assert!(!fixture.store().join("gates").exists(), "nothing was decided");
 }
 
-/// An inconclusive verdict with a look left runs the pipeline once more and judges both runs together.
+/// An inconclusive verdict with a look left runs the pipeline once more and judges both runs together, where that may tell.
 #[test]
 fn a_top_up_spends_the_looks_that_are_left() {
     let fixture = judged();
-    let topped = gate(fixture, "noisy", 50, &["--baseline", "main", "--top-up", "--json"]).exits(41);
-    assert!(topped.stderr.contains("once more, as `noisy-look-2`"), "{}", topped.stderr);
+    let topped = gate(fixture, "few", 50, &["--baseline", "main", "--top-up", "--json"]).exits(40);
+    assert!(topped.stderr.contains("once more, as `few-look-2`"), "{}", topped.stderr);
     let verdict = topped.json()[0]["verdict"].clone();
-    assert_eq!((&verdict["sequence"]["look"], verdict["metrics"][0]["pairs"].as_array().map(Vec::len)), (&json!(2), Some(16)));
-    let again = gate(fixture, "noisy", 50, &["--baseline", "main", "--top-up"]).exits(41);
+    assert_eq!((&verdict["sequence"]["look"], verdict["metrics"][0]["pairs"].as_array().map(Vec::len)), (&json!(2), Some(12)));
+    assert_eq!(outcomes(&verdict), [("ttft_ms_p50", "regressed"), ("ttft_ms_p99", "regressed")]);
+    let again = gate(fixture, "few", 50, &["--baseline", "main", "--top-up"]).exits(40);
     assert!(!again.stderr.contains("once more"), "no look is left: {}", again.stderr);
     // A run with the name of a look is as good a first one as any, and the next name is free.
-    let other = gate(fixture, "noisy-look-2", 51, &["--baseline", "main", "--top-up"]).exits(41);
-    assert!(other.stderr.contains("once more, as `noisy-look-3`"), "{}", other.stderr);
+    let other = gate(fixture, "few-look-2", 51, &["--baseline", "main", "--top-up"]).exits(40);
+    assert!(other.stderr.contains("once more, as `few-look-3`"), "{}", other.stderr);
+    let hopeless = gate(fixture, "noisy", 52, &["--baseline", "main", "--top-up"]).exits(41);
+    assert!(
+        hopeless.stderr.contains("more pairs would tell, and the looks that are left have 8 together"),
+        "{}",
+        hopeless.stderr
+    );
+    assert!(!fixture.store().join("runs/noisy-look-2").exists());
 }
 
 /// What is checked out is not what was measured where files differ.

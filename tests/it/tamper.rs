@@ -229,7 +229,12 @@ fn base64_encode(bytes: &[u8]) -> String {
 }
 
 pub(crate) fn local_key(role: Role) -> SecretKey {
-    let text = fs::read_to_string(measured().key(role.as_str())).expect("a local key");
+    key_of(measured(), role)
+}
+
+/// A key of this fixture.
+pub(crate) fn key_of(fixture: &Fixture, role: Role) -> SecretKey {
+    let text = fs::read_to_string(fixture.key(role.as_str())).expect("a local key");
     SecretKey::decrypt(&text, b"").expect("the keys of tests have no password")
 }
 

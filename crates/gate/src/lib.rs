@@ -21,6 +21,6 @@ pub mod verdict;
 
 pub use evidence::{Run, pair_unit};
 pub use learning::{History, Taught, learn};
-pub use sides::{Schedules, confounded, differences};
+pub use sides::{Schedules, between_runs, confounded, differences};
 pub use sizing::{CannotDecide, Design, Size, design, size};
 pub use verdict::{CONTRACT, Question, Refusal, judge};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use assay_manifest::{Case, Comparison, Difference, Digest, Environment, Fact, Host, Plan, Side, TrialId};
+use assay_manifest::{Case, Comparison, Difference, Digest, Environment, Fact, Host, Name, Plan, Side, TrialId};
 
 /// The load that each trial was offered, by the digest of its schedule; empty for work without one.
 pub type Schedules<'a> = BTreeMap<&'a TrialId, Digest>;
@@ -60,17 +60,28 @@ pub fn differences(
     schedules: &Schedules<'_>,
     comparison: &Comparison,
 ) -> Vec<Difference> {
-    let allowed = allowed(&comparison.variable_under_test);
-    let [baseline, candidate] = [&comparison.baseline, &comparison.candidate].map(|side| facts(environments, side));
+    let [baseline, candidate] = [&comparison.baseline, &comparison.candidate].map(|side| facts(environments, &side.target));
+    let mut all = differing(&baseline, &candidate, allowed(&comparison.variable_under_test));
+    all.extend(schedule_differences(plan, schedules, comparison));
+    all
+}
+
+/// What of a target was other in one run, which is the baseline, than in another: facts of its hosts and of itself.
+pub fn between_runs(one: &[&Environment], other: &[&Environment], target: &Name) -> Vec<Difference> {
+    differing(&facts(one, target), &facts(other, target), &[])
+}
+
+/// The facts that differ, but for those of the groups that are allowed to.
+fn differing(baseline: &Facts, candidate: &Facts, allowed: &[&str]) -> Vec<Difference> {
     let names: BTreeSet<&(&str, String)> = baseline.keys().chain(candidate.keys()).collect();
     let of = |facts: &Facts, name: &(&'static str, String)| {
-        facts.get(name).map_or_else(|| "unknown".to_owned(), |values| values.iter().cloned().collect::<Vec<_>>().join(", "))
+        facts.get(name).map_or_else(unknown, |values| values.iter().cloned().collect::<Vec<_>>().join(", "))
     };
     let differing = names.into_iter().filter(|(group, _)| !allowed.contains(group)).filter_map(|name| {
-        let (baseline, candidate) = (of(&baseline, name), of(&candidate, name));
+        let (baseline, candidate) = (of(baseline, name), of(candidate, name));
         (baseline != candidate).then(|| Difference { what: name.1.clone(), baseline, candidate })
     });
-    differing.chain(schedule_differences(plan, schedules, comparison)).collect()
+    differing.collect()
 }
 
 /// Groups of facts that a variable under test may change.
@@ -88,14 +99,14 @@ fn allowed(variable: &str) -> &'static [&'static str] {
 
 type Facts = BTreeMap<(&'static str, String), BTreeSet<String>>;
 
-/// The facts of a side over all blocks, by group and name.
-fn facts(environments: &[&Environment], side: &Side) -> Facts {
+/// The facts of a target over all blocks, by group and name.
+fn facts(environments: &[&Environment], target: &Name) -> Facts {
     let mut facts = Facts::new();
     let mut note = |group: &'static str, name: &str, value: String| {
         facts.entry((group, name.to_owned())).or_default().insert(value);
     };
     for environment in environments {
-        for target in environment.targets.iter().filter(|target| target.id == side.target) {
+        for target in environment.targets.iter().filter(|known| known.id == *target) {
             note("version", "target.version", text(&target.version));
             note(
                 "version",

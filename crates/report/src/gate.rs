@@ -181,7 +181,7 @@ impl Report {
 
     /// The outcome and whether it blocks, in a few words: `Regressed, and it blocks`.
     pub(crate) fn headline(&self) -> String {
-        sentence::head(self.outcome, self.blocks)
+        sentence::head(self.outcome, self.blocks, &self.primary)
     }
 }
 

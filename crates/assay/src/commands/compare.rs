@@ -1,6 +1,9 @@
 //! `assay compare`: two runs side by side, which decides nothing.
 
-use assay_manifest::{Better, MetricSummary, PointSummary, Summary};
+use std::collections::BTreeSet;
+
+use assay_gate::between_runs;
+use assay_manifest::{Better, Environment, MetricSummary, Name, Plan, PointSummary, Summary};
 use assay_report::{counted, significant};
 use assay_stage::{Exit, Failure};
 use assay_stats::{Alternative, Samples, benjamini_hochberg, hodges_lehmann, mann_whitney};
@@ -51,13 +54,14 @@ impl Compare {
         let (mut rows, left_out) = rows(baseline, candidate);
         let adjusted = benjamini_hochberg(&rows.iter().map(|row| row.p.unwrap_or(1.0)).collect::<Vec<_>>());
         rows.iter_mut().zip(adjusted).for_each(|(row, adjusted)| row.adjusted = adjusted);
+        let surroundings = surroundings(&opened);
         if self.json {
             let rows: Vec<_> = rows.iter().map(Row::json).collect();
             output::json(
-                &json!({"baseline": self.baseline, "candidate": self.candidate, "metrics": rows, "left_out": left_out}),
+                &json!({"baseline": self.baseline, "candidate": self.candidate, "metrics": rows, "left_out": left_out, "surroundings": surroundings}),
             )?;
         } else {
-            show(&self.baseline, &self.candidate, &rows, &left_out);
+            show(&self.baseline, &self.candidate, &rows, &left_out, &surroundings);
         }
         let established = opened.iter().all(|opened| opened.chain.is_established());
         Ok(if established { Exit::Done } else { Exit::Unestablished })
@@ -67,6 +71,30 @@ impl Compare {
 fn summary(opened: &Opened) -> Result<&Summary, Failure> {
     let summary = opened.chain.one::<Summary>().map(|summary| &summary.body);
     summary.ok_or_else(|| Failure::usage("no_summary", format!("run `{}` has no Summary yet", opened.chain.run_id)))
+}
+
+/// What else is other than it was, which may have made a difference: facts of targets that both have, and the pipeline's file.
+fn surroundings([baseline, candidate]: &[Opened; 2]) -> Vec<String> {
+    let environments = |opened: &'_ Opened| -> Vec<Environment> {
+        opened.chain.all().map(|(_, manifest)| Environment::clone(&manifest.body)).collect()
+    };
+    let (before, now) = (environments(baseline), environments(candidate));
+    let (before, now): (Vec<_>, Vec<_>) = (before.iter().collect(), now.iter().collect());
+    let targets = |all: &[&Environment]| -> BTreeSet<Name> {
+        all.iter().flat_map(|environment| &environment.targets).map(|target| target.id.clone()).collect()
+    };
+    let mut told = Vec::new();
+    for target in targets(&before).intersection(&targets(&now)) {
+        let differing = between_runs(&before, &now, target).into_iter();
+        told.extend(
+            differing.map(|it| format!("environment: {} of {target} was {} and is {}", it.what, it.baseline, it.candidate)),
+        );
+    }
+    let pipeline = |opened: &Opened| opened.chain.one::<Plan>().map(|plan| plan.body.pipeline.digest);
+    if pipeline(baseline) != pipeline(candidate) {
+        told.push("definition: the pipeline's file is another, so targets may be set up otherwise".to_owned());
+    }
+    told
 }
 
 /// The metrics that both report of the same work, and what is left out.
@@ -149,7 +177,7 @@ impl Row {
         };
         let medians = self.medians.map(|median| significant(median, None));
         let trials = format!("{} / {}", self.trials[0], self.trials[1]);
-        let p = self.p.map_or_else(|| "-".to_owned(), |_| format!("{:.3}", self.adjusted));
+        let p = self.p.map_or_else(|| "-".to_owned(), |_| probability(self.adjusted));
         format!("  {:<32} {:>10} {:>10} {:<8} {change:<26} {p:>6}  {trials}", self.metric, medians[0], medians[1], self.unit)
     }
 }
@@ -158,7 +186,12 @@ fn percent(ratio: f64) -> f64 {
     (ratio - 1.0) * 100.0
 }
 
-fn show(baseline: &str, candidate: &str, rows: &[Row], left_out: &[String]) {
+/// No probability is 0.
+fn probability(p: f64) -> String {
+    if p < 0.001 { "<0.001".to_owned() } else { format!("{p:.3}") }
+}
+
+fn show(baseline: &str, candidate: &str, rows: &[Row], left_out: &[String], surroundings: &[String]) {
     let mut place = None;
     for row in rows {
         if place != Some((&row.case, &row.point)) {
@@ -174,6 +207,7 @@ fn show(baseline: &str, candidate: &str, rows: &[Row], left_out: &[String]) {
     for what in left_out {
         output::line(format!("left out: {what}"));
     }
+    surroundings.iter().for_each(output::line);
     let tests = rows.iter().filter(|row| row.p.is_some()).count();
     output::talk(format!(
         "\nA is {baseline}, B is {candidate}; B over A. Ratio of Hodges and Lehmann; two-sided Mann-Whitney, adjusted for {}.",

@@ -292,3 +292,17 @@ fn both_sides_of_a_pair_are_offered_the_same_load() {
     );
     assert_eq!(told([one, None, None, two, three, three]), Vec::<String>::new(), "a trial that never came about is no pair");
 }
+
+#[test]
+fn two_runs_are_told_apart_by_what_their_targets_were() {
+    let (then, mut now) = (host("boot-1", 0), host("boot-1", 0));
+    now.facts.kernel = Fact::observed("6.18".to_owned(), "a test");
+    let (before, after) = (block(0, &[("before", &then), ("after", &then)]), block(0, &[("before", &now)]));
+    let target: Name = "before".parse().expect("a name");
+    assert_eq!(between_runs(&[&before], &[&before], &target), []);
+    let told = between_runs(&[&before], &[&after], &target);
+    assert_eq!(
+        told.iter().map(|it| [&*it.what, &*it.baseline, &*it.candidate]).collect::<Vec<_>>(),
+        [["host.kernel", "6.12", "6.18"]]
+    );
+}

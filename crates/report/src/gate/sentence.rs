@@ -16,13 +16,18 @@ pub(crate) fn sentence(verdict: &Verdict, primary: &[Row]) -> String {
     };
     let accepted = standing(primary, Standing::Acknowledged).count();
     let accepted = (accepted > 0).then(|| format!("{} passed as acknowledged", counted(accepted as u64, "regression")));
-    let parts = [Some(decided), accepted, pairs(primary), found(primary)];
-    format!("{}: {}.", head(verdict.outcome, verdict.blocks), parts.into_iter().flatten().collect::<Vec<_>>().join("; "))
+    // What was accepted comes first where nothing else is to be told.
+    let told = if verdict.outcome == Outcome::Unchanged { [accepted, Some(decided)] } else { [Some(decided), accepted] };
+    let parts = told.into_iter().chain([pairs(primary), found(primary)]);
+    let head = head(verdict.outcome, verdict.blocks, primary);
+    format!("{head}: {}.", parts.flatten().collect::<Vec<_>>().join("; "))
 }
 
-/// The outcome and whether it blocks, in a few words: `Regressed, and it blocks`.
-pub(crate) fn head(outcome: Outcome, blocks: bool) -> String {
+/// The outcome and whether it blocks, in a few words: `Regressed, and it blocks`. What passes because people accepted it is not unchanged.
+pub(crate) fn head(outcome: Outcome, blocks: bool, primary: &[Row]) -> String {
+    let is_accepted = standing(primary, Standing::Acknowledged).next().is_some();
     let word = match outcome {
+        Outcome::Unchanged if is_accepted => "Accepted",
         Outcome::Regressed => "Regressed",
         Outcome::Inconclusive => "Inconclusive",
         Outcome::Improved => "Improved",
@@ -73,7 +78,7 @@ fn improved(primary: &[Row]) -> String {
 fn unchanged(verdict: &Verdict, primary: &[Row]) -> String {
     let others = primary.len() - standing(primary, Standing::Acknowledged).count();
     if others == 0 {
-        return "nothing regressed that was not accepted beforehand".to_owned();
+        return "nothing else was judged".to_owned();
     }
     let budget = level(verdict.policy.budget);
     format!("no change beyond the budget of {budget} was found in {}", counted(others as u64, "primary metric"))

@@ -334,7 +334,7 @@ fn an_acknowledged_regression_passes_and_is_told() {
     model.verdict.metrics.retain(|metric| metric.acknowledged.is_some());
     model.come_to(Outcome::Unchanged, &[Outcome::Regressed]);
     let report = model.report();
-    insta::assert_snapshot!(report.sentence(), @"Unchanged: nothing regressed that was not accepted beforehand; 1 regression passed as acknowledged; 14 pairs; the smallest change for the worse that every metric would have shown is 6.0 %.");
+    insta::assert_snapshot!(report.sentence(), @"Accepted: 1 regression passed as acknowledged; nothing else was judged; 14 pairs; the smallest change for the worse that every metric would have shown is 6.0 %.");
     assert_eq!(report.check_run()["conclusion"], "success");
     let xml = report.junit();
     assert!(xml.contains("failures=\"0\"") && !xml.contains("<failure") && !xml.contains("<skipped"), "{xml}");

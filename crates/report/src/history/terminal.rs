@@ -25,7 +25,8 @@ impl Report {
 }
 
 fn of(series: &Series, width: usize) -> Vec<String> {
-    let mut lines = vec![format!("{} {} {}, {}", series.case, series.point, series.metric, words::unit(series))];
+    let mut lines =
+        vec![format!("{} {} {} by {}, {}", series.case, series.point, series.metric, series.pipeline, words::unit(series))];
     let values: Vec<f64> = series.runs.iter().map(|run| run.value).collect();
     let marked: Vec<usize> = series.all_changes().iter().map(|change| change.index).collect();
     lines.extend(chart(&values, &marked, width));

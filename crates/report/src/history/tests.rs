@@ -176,7 +176,7 @@ fn a_history_of_nothing_and_of_one_run_are_pages_too() {
 fn infected(text: &str) -> Vec<Series> {
     let mut all = fixture::all();
     for series in &mut all {
-        for own in [&mut series.case, &mut series.point, &mut series.metric, &mut series.unit] {
+        for own in [&mut series.pipeline, &mut series.case, &mut series.point, &mut series.metric, &mut series.unit] {
             text.clone_into(own);
         }
         series.changes = series.changes.clone().map_err(|_| text.to_owned());

@@ -36,9 +36,8 @@ fn cannot_tell(verdict: &Verdict) -> Option<String> {
     match undecided().filter_map(|metric| metric.more_pairs).min() {
         Some(more) if more <= reach => None,
         Some(more) => Some(format!(
-            "{} would tell, and {} of this pipeline have {reach}: raise its `trials.count`",
-            counted(u64::from(more), "more pair"),
-            counted(u64::from(left), "more look")
+            "{} would tell, and the looks that are left have {reach} together: raise `trials.count` of the pipeline",
+            counted(u64::from(more), "more pair")
         )),
         None => Some("no number of pairs that this pipeline can measure would".to_owned()),
     }
@@ -121,8 +120,11 @@ mod tests {
     #[test]
     fn a_look_is_not_spent_where_it_cannot_tell() {
         assert_eq!(cannot_tell(&verdict(Some(16), 1)), None, "two looks of eight pairs");
-        assert!(cannot_tell(&verdict(Some(17), 1)).is_some_and(|why| why.contains("2 more looks of this pipeline have 16")));
-        assert!(cannot_tell(&verdict(Some(9), 2)).is_some_and(|why| why.starts_with("9 more pairs would tell, and 1 more look")));
+        assert!(cannot_tell(&verdict(Some(17), 1)).is_some_and(|why| why.contains("the looks that are left have 16 together")));
+        assert!(
+            cannot_tell(&verdict(Some(9), 2))
+                .is_some_and(|why| why.starts_with("9 more pairs would tell, and the looks that are left have 8"))
+        );
         assert!(cannot_tell(&verdict(None, 1)).is_some());
         let mut missing = verdict(None, 1);
         missing.metrics.iter_mut().for_each(|metric| metric.missing = 3);
