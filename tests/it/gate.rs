@@ -480,6 +480,8 @@ fn history_tells_and_never_blocks() {
     let shown = against("night-6", &[]).exits(41);
     assert!(shown.stdout.starts_with("worse than history ttft_ms_p50 of answer.local.after at default"), "{}", shown.stdout);
     assert!(shown.stderr.contains("To decide, measure both in one run"), "{}", shown.stderr);
+    assert!(shown.stderr.contains("False alarms: of 2000 redrawings of 5 earlier runs"), "{}", shown.stderr);
+    assert_eq!(after["family_false_alarms"]["draws"], 2_000);
     assert!(
         shown.stderr.contains("5 runs before it had other hardware, other software or another pipeline file"),
         "{}",

@@ -1,9 +1,17 @@
 //! A run against the runs before it. It never blocks: what changed between two days may be the machine, so a paired run has to decide.
 
+mod paired;
+mod redrawn;
+
+use std::collections::BTreeMap;
+
 use assay_manifest::Better;
 use assay_stats::{Samples, benjamini_hochberg, student};
 
 use crate::rule::share;
+
+pub use self::paired::{Paired, Spread, paired};
+pub use self::redrawn::FalseAlarms;
 
 /// The fewest earlier runs that say anything about the next: below it the interval is wider than every change.
 pub const FEWEST_RUNS: usize = 5;
@@ -15,8 +23,17 @@ pub struct Past {
     pub better: Better,
     /// The median over the run's trials.
     pub value: f64,
-    /// The medians of earlier runs.
-    pub earlier: Vec<f64>,
+    /// The medians of earlier runs, by the run: what several metrics have of one run goes together.
+    pub earlier: BTreeMap<String, f64>,
+}
+
+/// A run against the runs before it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AgainstHistory {
+    /// Each metric, in the family's order.
+    pub metrics: Vec<Seen>,
+    /// How often the family would be told for nothing; absent where nothing is predicted.
+    pub false_alarms: Option<FalseAlarms>,
 }
 
 /// How a value lies to the runs before it.
@@ -56,12 +73,12 @@ pub enum Prediction {
 
 /// Compares a family of metrics with their histories: at rate `q`, beyond a `budget` as a share. The interval that is shown is the one of a
 /// lone metric of the family, two-sided at `1 - 2 q / m`.
-pub fn against_history(family: &[Past], q: f64, budget: f64) -> Vec<Seen> {
+pub fn against_history(family: &[Past], q: f64, budget: f64) -> AgainstHistory {
     let level = q / family.len().max(1) as f64;
     let tests: Vec<Option<Test>> = family.iter().map(Test::of).collect();
     let adjusted = benjamini_hochberg(&tests.iter().map(|test| test.as_ref().map_or(1.0, |test| test.p)).collect::<Vec<_>>());
     let seen = family.iter().zip(&tests).zip(adjusted);
-    seen.map(|((past, test), adjusted)| {
+    let metrics = seen.map(|((past, test), adjusted)| {
         let prediction = match test {
             Some(test) => test.prediction(past, level, budget),
             None if past.earlier.len() < FEWEST_RUNS => Prediction::TooFew,
@@ -69,12 +86,29 @@ pub fn against_history(family: &[Past], q: f64, budget: f64) -> Vec<Seen> {
         };
         let is_worse = test.as_ref().is_some_and(|test| adjusted <= q && share(test.worse) > budget);
         Seen { runs: past.earlier.len(), prediction, adjusted, is_worse }
-    })
-    .collect()
+    });
+    AgainstHistory { metrics: metrics.collect(), false_alarms: redrawn::false_alarms(family, q, budget) }
+}
+
+/// The logarithms of earlier medians, by the run and turned so that above is worse; absent where these are too few or one has none.
+fn logs(past: &Past) -> Option<Vec<f64>> {
+    if past.earlier.len() < FEWEST_RUNS {
+        return None;
+    }
+    let log = |value: &f64| Some(turn(past.better) * libm::log(Some(*value).filter(|value| *value > 0.0 && value.is_finite())?));
+    past.earlier.values().map(log).collect()
+}
+
+fn turn(better: Better) -> f64 {
+    match better {
+        Better::Lower => 1.0,
+        Better::Higher => -1.0,
+    }
 }
 
 /// One metric by itself.
 struct Test {
+    /// The mean of the earlier runs, as a logarithm.
     mean: f64,
     sd: f64,
     /// The probability of so much worse.
@@ -85,22 +119,11 @@ struct Test {
 
 impl Test {
     fn of(past: &Past) -> Option<Self> {
-        if past.earlier.len() < FEWEST_RUNS {
-            return None;
-        }
-        let logs = Samples::new(&past.earlier).ok()?.logs().ok()?;
+        let logs = Samples::new(&logs(past)?).ok()?;
         let value = Some(past.value).filter(|value| *value > 0.0 && value.is_finite()).map(libm::log)?;
         let (mean, sd) = (logs.mean(), logs.sd()?);
-        let worse = if past.better == Better::Lower { value - mean } else { mean - value };
-        let n = past.earlier.len() as f64;
-        let error = sd * (1.0 + 1.0 / n).sqrt();
-        // Runs without any spread predict themselves exactly.
-        let p = match error {
-            error if error > 0.0 => student::upper(worse / error, n - 1.0),
-            _ if worse > 0.0 => 0.0,
-            _ => 1.0,
-        };
-        Some(Self { mean, sd, p, worse })
+        let worse = turn(past.better) * value - mean;
+        Some(Self { mean: turn(past.better) * mean, sd, p: probability(worse, sd, past.earlier.len()), worse })
     }
 
     fn prediction(&self, past: &Past, level: f64, budget: f64) -> Prediction {
@@ -116,15 +139,25 @@ impl Test {
     }
 }
 
+/// The probability of a value so much worse than the mean of `n` runs with this spread. Runs without any spread predict themselves exactly.
+fn probability(worse: f64, sd: f64, n: usize) -> f64 {
+    let n = n as f64;
+    match sd * (1.0 + 1.0 / n).sqrt() {
+        error if error > 0.0 => student::upper(worse / error, n - 1.0),
+        _ if worse > 0.0 => 0.0,
+        _ => 1.0,
+    }
+}
+
 /// How many of the earlier runs would have been called worse, each by the others.
 fn false_alarms(past: &Past, level: f64, budget: f64) -> usize {
-    let alarms = |place: usize| {
+    let alarms = |(run, value): (&String, &f64)| {
         let mut earlier = past.earlier.clone();
-        let value = earlier.remove(place);
-        let test = Test::of(&Past { value, earlier, better: past.better });
+        earlier.remove(run);
+        let test = Test::of(&Past { value: *value, earlier, better: past.better });
         test.is_some_and(|test| test.p <= level && share(test.worse) > budget)
     };
-    (0..past.earlier.len()).filter(|place| alarms(*place)).count()
+    past.earlier.iter().filter(|earlier| alarms(*earlier)).count()
 }
 
 #[cfg(test)]
@@ -132,7 +165,12 @@ mod tests {
     use super::*;
 
     fn past(value: f64, earlier: &[f64]) -> Past {
-        Past { better: Better::Lower, value, earlier: earlier.to_vec() }
+        let earlier = (0..).map(|night: u32| format!("night-{night:02}")).zip(earlier.iter().copied()).collect();
+        Past { better: Better::Lower, value, earlier }
+    }
+
+    fn seen(family: &[Past], budget: f64) -> Vec<Seen> {
+        against_history(family, 0.05, budget).metrics
     }
 
     /// Ten runs with a spread of about one percent.
@@ -140,7 +178,7 @@ mod tests {
 
     #[test]
     fn what_earlier_runs_explain_is_not_told() {
-        let seen = against_history(&[past(101.0, &QUIET), past(112.0, &QUIET)], 0.05, 0.05);
+        let seen = seen(&[past(101.0, &QUIET), past(112.0, &QUIET)], 0.05);
         assert_eq!(seen.iter().map(|seen| seen.is_worse).collect::<Vec<_>>(), [false, true]);
         let Prediction::Interval { low, high, middle, spread, false_alarms } = &seen[1].prediction else { panic!("predicted") };
         assert!((0.008..0.011).contains(spread) && (middle - 100.0).abs() < 0.1, "{spread} {middle}");
@@ -152,14 +190,14 @@ mod tests {
 
     #[test]
     fn what_is_sure_but_small_is_within_the_budget() {
-        assert!(!against_history(&[past(104.0, &QUIET)], 0.05, 0.05)[0].is_worse);
-        assert!(against_history(&[past(104.0, &QUIET)], 0.05, 0.02)[0].is_worse);
+        assert!(!seen(&[past(104.0, &QUIET)], 0.05)[0].is_worse);
+        assert!(seen(&[past(104.0, &QUIET)], 0.02)[0].is_worse);
     }
 
     #[test]
     fn higher_is_better_turns_it() {
         let turned = |value: f64| Past { better: Better::Higher, ..past(value, &QUIET) };
-        let seen = against_history(&[turned(88.0), turned(112.0)], 0.05, 0.05);
+        let seen = seen(&[turned(88.0), turned(112.0)], 0.05);
         assert_eq!(seen.iter().map(|seen| seen.is_worse).collect::<Vec<_>>(), [true, false]);
     }
 
@@ -167,7 +205,7 @@ mod tests {
     fn a_wild_history_says_how_often_it_cries_wolf() {
         let mut wild = QUIET.to_vec();
         wild[3] = 160.0;
-        let seen = against_history(&[past(112.0, &wild)], 0.05, 0.05);
+        let seen = seen(&[past(112.0, &wild)], 0.05);
         let Prediction::Interval { false_alarms, .. } = &seen[0].prediction else { panic!("predicted") };
         assert_eq!(
             (*false_alarms, seen[0].is_worse),
@@ -179,7 +217,7 @@ mod tests {
     #[test]
     fn what_cannot_be_predicted_is_named_and_stays_in_the_family() {
         let family = [past(112.0, &QUIET[..4]), past(0.0, &QUIET), past(112.0, &[100.0; 6])];
-        let seen = against_history(&family, 0.05, 0.05);
+        let seen = seen(&family, 0.05);
         assert_eq!((&seen[0].prediction, &seen[1].prediction), (&Prediction::TooFew, &Prediction::NoRatio));
         assert!(seen[2].is_worse, "runs without any spread predict themselves");
         assert!((seen[0].adjusted - 1.0).abs() < 1e-12);

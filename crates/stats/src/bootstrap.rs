@@ -146,7 +146,8 @@ fn resampled_mean(samples: &Samples, indices: &[u32]) -> f64 {
 }
 
 /// Unbiased indices below `n` from one ChaCha8 stream.
-pub(crate) struct Draws {
+#[derive(Clone, Debug)]
+pub struct Draws {
     rng: ChaCha8Rng,
     n: u32,
     reject_below: u32,
@@ -154,14 +155,15 @@ pub(crate) struct Draws {
 
 impl Draws {
     /// Draws from `0..n`. `n` is at least 1; beyond `u32::MAX`, far above [`MAX_SAMPLES`], it is taken as that.
-    pub(crate) fn new(seed: [u8; 32], stream: u64, n: usize) -> Self {
+    pub fn new(seed: [u8; 32], stream: u64, n: usize) -> Self {
         let mut rng = ChaCha8Rng::from_seed(seed);
         rng.set_stream(stream);
         let n = u32::try_from(n).unwrap_or(u32::MAX).max(1);
         Self { rng, n, reject_below: n.wrapping_neg() % n }
     }
 
-    pub(crate) fn index(&mut self) -> u32 {
+    /// The next index.
+    pub fn index(&mut self) -> u32 {
         unbiased(&mut self.rng, self.n, self.reject_below)
     }
 }

@@ -76,10 +76,14 @@ impl Evidence {
     /// The pipeline as the run itself brought it.
     pub(crate) fn own_pipeline(&self) -> Result<RuleFile, Failure> {
         let source = self.documents()?.source;
-        let lost = || Failure::verification("artifact_absent", format!("the run's `{}` is not there", source.pipeline));
-        let file = source.file(&source.pipeline).ok_or_else(lost)?;
-        let bytes = self.0.blobs.get(&file.artifact.digest, MAX_RULES_BYTES)?.ok_or_else(lost)?;
-        Ok(RuleFile { path: source.pipeline.clone(), bytes })
+        self.own_file(&source.pipeline)?.ok_or_else(|| lost(&source.pipeline))
+    }
+
+    /// A file as the run itself brought it; none where it brought none of that path.
+    pub(crate) fn own_file(&self, path: &str) -> Result<Option<RuleFile>, Failure> {
+        let Some(file) = self.documents()?.source.file(path) else { return Ok(None) };
+        let bytes = self.0.blobs.get(&file.artifact.digest, MAX_RULES_BYTES)?.ok_or_else(|| lost(path))?;
+        Ok(Some(RuleFile { path: path.to_owned(), bytes }))
     }
 
     /// The digests of the files that it was made from, by path.
@@ -130,6 +134,10 @@ impl Evidence {
             summary: (summary.0, &summary.1.body),
         })
     }
+}
+
+fn lost(path: &str) -> Failure {
+    Failure::verification("artifact_absent", format!("the run's `{path}` is not there"))
 }
 
 fn no_run(run: &str) -> Failure {

@@ -1,12 +1,13 @@
 //! `assay gate RUN --baseline history`: a run against the runs before it, which never blocks.
 
-use assay_gate::history::{FEWEST_RUNS, Past, Prediction, Seen, against_history};
-use assay_gate::rule::{Learned, Rules as Family};
+use std::collections::BTreeMap;
+
+use assay_gate::history::{FEWEST_RUNS, FalseAlarms, Past, Prediction, Seen, Spread, against_history, paired};
+use assay_gate::{History, Taught};
 use assay_manifest::{MetricSummary, PairUnit, PointSummary, Summary};
 use assay_report::{counted, percent, significant};
 use assay_spec as spec;
 use assay_stage::{Exit, Failure};
-use assay_stats::Noise;
 use serde_json::json;
 
 use crate::commands::gate::evidence::Evidence;
@@ -27,7 +28,13 @@ struct Followed<'a> {
 }
 
 /// Shows how a run lies to those before it: exit code 0, or 41 where something is worse than they explain.
-pub(super) fn judge(evidence: &Evidence, gate: Option<&spec::Gate>, place: &Where, as_json: bool) -> Result<Exit, Failure> {
+pub(super) fn judge(
+    evidence: &Evidence,
+    gate: Option<&spec::Gate>,
+    learned: Option<&History>,
+    place: &Where,
+    as_json: bool,
+) -> Result<Exit, Failure> {
     let (q, budget) = gate.map_or((0.05, 0.05), |gate| (gate.q, gate.budget_pct / 100.0));
     let summary = evidence.as_run()?.summary.1;
     let history = series(place, &Asked::default())?;
@@ -39,13 +46,15 @@ pub(super) fn judge(evidence: &Evidence, gate: Option<&spec::Gate>, place: &Wher
         return Err(Failure::usage("nothing_judged", "the run reports no primary metric with a direction that is better"));
     }
     let family: Vec<Past> = followed.iter().map(|followed| followed.past.clone()).collect();
-    let seen = against_history(&family, q, budget);
+    let against = against_history(&family, q, budget);
+    let seen = against.metrics;
     let is_worse = seen.iter().any(|seen| seen.is_worse);
     if as_json {
-        output::json(&followed.iter().zip(&seen).map(|(followed, seen)| followed.json(seen)).collect::<Vec<_>>())?;
+        let told = followed.iter().zip(&seen).map(|(followed, seen)| followed.json(seen, against.false_alarms));
+        output::json(&told.collect::<Vec<_>>())?;
     } else {
-        show(&followed, &seen, is_worse);
-        recommend(&followed, q, budget);
+        show(&followed, &seen, against.false_alarms, is_worse);
+        recommend(&followed, learned, q, budget);
     }
     let is_predicted = |seen: &Seen| matches!(seen.prediction, Prediction::Interval { .. });
     if !seen.iter().any(is_predicted) {
@@ -69,7 +78,7 @@ fn followed<'a>(summary: &'a Summary, history: &[Series], run: &str, named: &[St
             let own = series.and_then(|series| series.runs.iter().find(|of| of.run == run));
             let surroundings = |of: &Of| (of.hardware.clone(), of.software.clone(), of.definition.clone());
             let elsewhere = own.map(|own| before.iter().filter(|of| surroundings(of) != surroundings(own)).count());
-            let earlier = before.iter().map(|of| of.value).collect();
+            let earlier: BTreeMap<String, f64> = before.iter().map(|of| (of.run.clone(), of.value)).collect();
             all.push(Followed { point, metric, past: Past { better, value: metric.median, earlier }, elsewhere });
         }
     }
@@ -84,7 +93,10 @@ fn before<'a>(series: &'a Series, run: &str, point: &PointSummary) -> Vec<&'a Of
 }
 
 impl Followed<'_> {
-    fn json(&self, seen: &Seen) -> serde_json::Value {
+    fn json(&self, seen: &Seen, of_family: Option<FalseAlarms>) -> serde_json::Value {
+        let of_family = of_family.map(|FalseAlarms { share, draws, runs }| {
+            json!({"share": share, "draws": draws, "runs": runs, "method": FalseAlarms::METHOD})
+        });
         let (interval, spread, false_alarms, not_predicted) = match &seen.prediction {
             Prediction::Interval { low, high, spread, false_alarms, .. } => {
                 (Some([*low, *high]), Some(*spread), Some(*false_alarms), None)
@@ -104,10 +116,23 @@ impl Followed<'_> {
             "interval": interval,
             "spread": spread,
             "false_alarms": false_alarms,
+            "family_false_alarms": of_family,
             "not_predicted": not_predicted,
             "p_adjusted": seen.adjusted,
             "is_worse": seen.is_worse,
         })
+    }
+
+    /// What sizes a pair of it.
+    fn spread(&self) -> Option<Spread> {
+        let taught = Taught {
+            workload: self.point.case_id.names().first()?.parse().ok()?,
+            work: self.point.workload_spec_digest,
+            point: self.point.point_id.clone(),
+            metric: self.metric.metric.clone(),
+            unit: PairUnit::Launch,
+        };
+        Some(Spread { taught, cv: self.metric.cv, trials: self.metric.n.0 })
     }
 
     fn line(&self, seen: &Seen) -> String {
@@ -132,7 +157,7 @@ impl Followed<'_> {
     }
 }
 
-fn show(followed: &[Followed<'_>], seen: &[Seen], is_worse: bool) {
+fn show(followed: &[Followed<'_>], seen: &[Seen], false_alarms: Option<FalseAlarms>, is_worse: bool) {
     let worst_first = |wanted: bool| followed.iter().zip(seen).filter(move |(_, seen)| seen.is_worse == wanted);
     for (followed, seen) in worst_first(true).chain(worst_first(false)) {
         output::line(followed.line(seen));
@@ -141,6 +166,14 @@ fn show(followed: &[Followed<'_>], seen: &[Seen], is_worse: bool) {
         "\nStudent's prediction interval on logarithms of per-run medians, one-sided, adjusted for {}.",
         counted(seen.len() as u64, "metric")
     ));
+    if let Some(FalseAlarms { share, draws, runs }) = false_alarms {
+        output::talk(format!(
+            "False alarms: of {draws} redrawings of {}, in which nothing changed, {} call some metric worse ({}).",
+            counted(runs as u64, "earlier run"),
+            percent(share),
+            FalseAlarms::METHOD
+        ));
+    }
     let elsewhere = followed.iter().filter_map(|followed| followed.elsewhere).max().unwrap_or(0);
     if elsewhere > 0 {
         output::talk(format!(
@@ -155,21 +188,18 @@ fn show(followed: &[Followed<'_>], seen: &[Seen], is_worse: bool) {
     }
 }
 
-/// The paired run that would decide, sized by the spread of this run's own trials.
-fn recommend(followed: &[Followed<'_>], q: f64, budget: f64) {
-    let learned = |followed: &Followed<'_>| {
-        let (cv, n) = (followed.metric.cv?, followed.metric.n.0);
-        // A pair's difference has the noise of two trials.
-        let noise = Noise::normal(cv * std::f64::consts::SQRT_2, (n as f64 - 1.0).max(1.0));
-        Some(Learned { noise, launches: None })
-    };
-    let family: Vec<Option<Learned>> = followed.iter().map(learned).collect();
-    let rules = Family { q, budget, unit: PairUnit::Launch };
-    let how = match assay_gate::size(&family, &rules, MOST_PAIRS) {
+/// The paired run that would decide, sized by what was learned of its noise, and for the rest by the spread of this run's own trials.
+fn recommend(followed: &[Followed<'_>], learned: Option<&History>, q: f64, budget: f64) {
+    let family: Vec<Spread> = followed.iter().filter_map(Followed::spread).collect();
+    let paired = paired(&family, learned, q, budget, MOST_PAIRS);
+    let how = match paired.size {
         Ok(size) => format!("about {} would find {}", counted(size.pairs as u64, "pair"), percent(2.0 * budget)),
         Err(why) => why.to_string(),
     };
-    output::talk(format!(
-        "To decide, measure both in one run: `comparison` with `placement: alternate`. By the spread of this run's trials, {how}."
-    ));
+    let by = match paired.taught {
+        0 => "the spread of this run's trials".to_owned(),
+        all if all == family.len() => "what earlier runs taught".to_owned(),
+        some => format!("what earlier runs taught of {} and the spread of this run's trials", counted(some as u64, "metric")),
+    };
+    output::talk(format!("To decide, measure both in one run: `comparison` with `placement: alternate`. By {by}, {how}."));
 }

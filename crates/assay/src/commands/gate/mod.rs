@@ -157,9 +157,11 @@ impl Gate {
     fn against_history(&self, run: &str) -> Result<Exit, Failure> {
         self.refuse_what_history_ignores()?;
         let candidate = Evidence::open(&self.place, run, self.unestablished)?;
-        let all = gates(&candidate.own_pipeline()?)?;
+        let mut rules = Rules::of_run(candidate.own_pipeline()?);
+        rules.noise = candidate.own_file(&rules.noise_path()?)?;
+        let all = rules.gates()?;
         let gate = match &self.name {
-            Some(_) => self.gates(&Rules::of_run(candidate.own_pipeline()?))?.into_iter().next(),
+            Some(_) => self.gates(&rules)?.into_iter().next(),
             None => {
                 if let [first, _, ..] = all.as_slice() {
                     output::talk(format!("by gate `{}`, the first of {}: `--gate` names another", first.name, all.len()));
@@ -167,7 +169,7 @@ impl Gate {
                 all.into_iter().next()
             }
         };
-        history::judge(&candidate, gate.as_ref(), &self.place, self.json)
+        history::judge(&candidate, gate.as_ref(), rules.history()?.as_ref(), &self.place, self.json)
     }
 
     /// Whether the run is the one that was to be judged: which pipeline it ran is its own word, and so is what it measured.

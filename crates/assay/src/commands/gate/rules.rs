@@ -161,6 +161,11 @@ impl Rules {
         Self { pipeline, acknowledgements: Vec::new(), trust: None, noise: None, definitions: Vec::new(), commit: None }
     }
 
+    /// Where what was learned of noise lies, in whatever brought the pipeline.
+    pub(crate) fn noise_path(&self) -> Result<String, Failure> {
+        Ok(spec::Noise::path_of(&parsed(&self.pipeline)?.name))
+    }
+
     /// Every file, as a verdict names them.
     pub(crate) fn files(&self) -> impl Iterator<Item = &RuleFile> {
         [&self.pipeline].into_iter().chain(&self.acknowledgements).chain(&self.trust).chain(&self.noise).chain(&self.definitions)

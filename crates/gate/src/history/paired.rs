@@ -1,0 +1,103 @@
+//! The paired run that would decide what a history can only tell.
+
+use assay_manifest::PairUnit;
+use assay_stats::Noise;
+
+use crate::learning::{History, Taught};
+use crate::rule::{Learned, Rules};
+use crate::sizing::{CannotDecide, Size, size};
+
+/// How a metric of this run spreads.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spread {
+    /// What a history knows it by.
+    pub taught: Taught,
+    /// The standard deviation of this run's trials over their mean.
+    pub cv: Option<f64>,
+    /// How many there are.
+    pub trials: u64,
+}
+
+/// A paired run in which every pair has launches of its own, which is the design that decides most.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Paired {
+    /// How many pairs it takes, or why no number does.
+    pub size: Result<Size, CannotDecide>,
+    /// Metrics whose noise earlier runs of pairs taught; of the others the spread of this run's trials is known.
+    pub taught: usize,
+}
+
+/// Sizes the paired run for a family that is to be judged at rate `q`, beyond a `budget` as a share, with at most so many pairs.
+pub fn paired(family: &[Spread], learned: Option<&History>, q: f64, budget: f64, most: usize) -> Paired {
+    let taught: Vec<Option<Learned>> = family.iter().map(|spread| Some(*learned?.metrics.get(&spread.taught)?)).collect();
+    let known: Vec<_> = family.iter().zip(&taught).map(|(spread, taught)| taught.or_else(|| spread.of_a_pair())).collect();
+    let rules = Rules { q, budget, unit: PairUnit::Launch };
+    Paired { size: size(&known, &rules, most), taught: taught.iter().flatten().count() }
+}
+
+impl Spread {
+    /// A pair's difference has the noise of two trials. How launches differ the trials of one do not say.
+    fn of_a_pair(&self) -> Option<Learned> {
+        let noise = Noise::normal(self.cv? * std::f64::consts::SQRT_2, (self.trials as f64 - 1.0).max(1.0));
+        Some(Learned { noise, launches: None })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use assay_manifest::Digest;
+
+    use super::*;
+
+    fn taught(metric: &str, unit: PairUnit) -> Taught {
+        Taught {
+            workload: "chat".parse().expect("a name"),
+            work: Digest::of(b"work"),
+            point: "c8".parse().expect("a point"),
+            metric: metric.to_owned(),
+            unit,
+        }
+    }
+
+    fn spread(metric: &str, cv: Option<f64>) -> Spread {
+        Spread { taught: taught(metric, PairUnit::Launch), cv, trials: 200 }
+    }
+
+    fn history(metric: &str, unit: PairUnit, sd: f64) -> History {
+        let learned = Learned { noise: Noise::normal(sd, 200.0), launches: None };
+        History { digest: Digest::of(b"noise"), metrics: BTreeMap::from([(taught(metric, unit), learned)]) }
+    }
+
+    fn pairs(family: &[Spread], learned: Option<&History>) -> (Option<usize>, usize) {
+        let Paired { size, taught } = paired(family, learned, 0.05, 0.05, 60);
+        (size.ok().map(|size| size.pairs), taught)
+    }
+
+    #[test]
+    fn what_was_taught_of_pairs_sizes_them_and_not_the_spread_of_one_run() {
+        let (calm, loud) = ([spread("ttft", Some(0.01))], [spread("ttft", Some(0.2))]);
+        assert_eq!((pairs(&calm, None), pairs(&loud, None)), ((Some(6), 0), (None, 0)));
+        let learned = history("ttft", PairUnit::Launch, 0.08);
+        let (by_what_was_taught, count) = pairs(&calm, Some(&learned));
+        assert!(by_what_was_taught > Some(6) && count == 1, "{by_what_was_taught:?}");
+        assert_eq!(pairs(&loud, Some(&learned)), (by_what_was_taught, 1));
+    }
+
+    #[test]
+    fn a_metric_of_which_nothing_was_taught_has_its_own_spread() {
+        let family = [spread("ttft", Some(0.01)), spread("itl", Some(0.01)), spread("e2e", None)];
+        let learned = history("itl", PairUnit::Launch, 0.08);
+        let sized = paired(&family, Some(&learned), 0.05, 0.05, 60);
+        assert_eq!((sized.taught, sized.size.map(|size| (size.widest, size.unknown))), (1, Ok((Some(1), 1))));
+        let staying_up = history("itl", PairUnit::Pair, 0.08);
+        assert_eq!(pairs(&family, Some(&staying_up)), pairs(&family, None), "sides that stay up teach nothing of launches");
+    }
+
+    #[test]
+    fn a_pair_has_the_noise_of_two_trials() {
+        let noise = spread("ttft", Some(0.03)).of_a_pair().expect("known").noise;
+        assert!((noise.sd - 0.03 * 2.0_f64.sqrt()).abs() < 1e-15);
+    }
+}
