@@ -894,7 +894,7 @@ fn main() {
     );
     // Launches that are alike, and those with which a lone look errs most.
     let is_extreme = |(_, cell): &&(u64, Cell)| {
-        cell.unit == PairUnit::Launch && (cell.launch.spreads == 0.0 || cell.launch.spreads == 3.0 && !cell.launch.shared)
+        cell.unit == PairUnit::Launch && (cell.launch.spreads == 0.0 || cell.launch.spreads > 2.0 && !cell.launch.shared)
     };
     let extreme: Vec<(u64, Cell)> = cells.iter().filter(is_extreme).copied().collect();
     if !extreme.is_empty() {

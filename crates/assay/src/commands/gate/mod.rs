@@ -159,17 +159,11 @@ impl Gate {
         let candidate = Evidence::open(&self.place, run, self.unestablished)?;
         let mut rules = Rules::of_run(candidate.own_pipeline()?);
         rules.noise = candidate.own_file(&rules.noise_path()?)?;
-        let all = rules.gates()?;
-        let gate = match &self.name {
-            Some(_) => self.gates(&rules)?.into_iter().next(),
-            None => {
-                if let [first, _, ..] = all.as_slice() {
-                    output::talk(format!("by gate `{}`, the first of {}: `--gate` names another", first.name, all.len()));
-                }
-                all.into_iter().next()
-            }
-        };
-        history::judge(&candidate, gate.as_ref(), rules.history()?.as_ref(), &self.place, self.json)
+        let gates = if self.name.is_some() { self.gates(&rules)? } else { rules.gates()? };
+        if let [first, _, ..] = gates.as_slice() {
+            output::talk(format!("by gate `{}`, the first of {}: `--gate` names another", first.name, gates.len()));
+        }
+        history::judge(&candidate, gates.first(), rules.history()?.as_ref(), &self.place, self.json)
     }
 
     /// Whether the run is the one that was to be judged: which pipeline it ran is its own word, and so is what it measured.

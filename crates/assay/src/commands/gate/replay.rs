@@ -227,7 +227,7 @@ mod tests {
         let like = verdict.runs.first().expect("a run").clone();
         let run = |(place, text): (usize, &&str)| assay_manifest::JudgedRun {
             run_id: format!("run-{place}").parse().expect("a name"),
-            summary: Digest::of(text.as_bytes()),
+            summary: InputRef { manifest: Digest::of(text.as_bytes()), ..like.summary },
             ..like.clone()
         };
         verdict.runs = summaries.iter().enumerate().map(run).collect();

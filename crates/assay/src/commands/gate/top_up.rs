@@ -110,7 +110,7 @@ mod tests {
         verdict.checks.clear();
         verdict.metrics.truncate(1);
         for metric in &mut verdict.metrics {
-            let pair = metric.pairs.first().expect("a pair").clone();
+            let pair = *metric.pairs.first().expect("a pair");
             (metric.primary, metric.outcome, metric.missing, metric.more_pairs) = (true, Outcome::Inconclusive, 0, more_pairs);
             metric.pairs = vec![pair; 8 * look as usize];
         }
