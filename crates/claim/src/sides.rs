@@ -11,9 +11,6 @@ pub const SIDES_DIFFER: &str = "sides_differ";
 /// The word of the rule that both sides of a comparison share hardware, and of the Summary's issue where they do not.
 pub const CONFOUNDED: &str = "confounded_with_placement";
 
-/// The variable under test that is the hardware itself.
-const HARDWARE: &str = "hardware_generation";
-
 /// The most differences that are named.
 const MAX_DIFFERENCES: usize = 4;
 
@@ -42,8 +39,8 @@ pub fn sides_differ<'a>(
     Some(Reason::new(SIDES_DIFFER, detail))
 }
 
-/// Why the sides may differ by their machines alone. None where nothing is compared, or hardware is what is compared.
+/// Why the sides may differ by their machines alone. None where nothing is compared.
 pub fn confounded(plan: &Plan, environments: &[&Environment]) -> Option<Reason> {
-    let comparison = plan.comparison.as_ref().filter(|comparison| comparison.variable_under_test != HARDWARE)?;
+    let comparison = plan.comparison.as_ref()?;
     assay_gate::confounded(environments, comparison).map(|why| Reason::new(CONFOUNDED, why))
 }

@@ -11,7 +11,7 @@ pub(crate) fn is_of(case: &Case, side: &Side) -> bool {
     case.target == side.target && case.variant == side.variant
 }
 
-/// Why a difference cannot be told from one of placement; absent where both sides ran on the same hardware.
+/// Why a difference cannot be told from one of placement; absent where both sides ran on the same hardware, or hardware is what is compared.
 ///
 /// Each side's hosts are those of all blocks, so that sides which swap their hosts share them. A host with several GPUs is not one device:
 /// which of them a process used is not known.
@@ -20,6 +20,9 @@ pub fn confounded(environments: &[&Environment], comparison: &Comparison) -> Opt
     let named = |hosts: &BTreeMap<String, &Host>| hosts.keys().cloned().collect::<Vec<_>>().join(", ");
     if baseline.is_empty() || candidate.is_empty() {
         return Some("the hardware of a side is not known".to_owned());
+    }
+    if comparison.variable_under_test == HARDWARE {
+        return None;
     }
     if baseline.keys().ne(candidate.keys()) {
         return Some(format!("the baseline ran on {} and the candidate on {}", named(&baseline), named(&candidate)));
@@ -84,10 +87,13 @@ fn differing(baseline: &Facts, candidate: &Facts, allowed: &[&str]) -> Vec<Diffe
     differing.collect()
 }
 
+/// The variable under test that is the hardware itself.
+const HARDWARE: &str = "hardware_generation";
+
 /// Groups of facts that a variable under test may change.
 fn allowed(variable: &str) -> &'static [&'static str] {
     match variable {
-        "hardware_generation" => &["hardware", "software"],
+        HARDWARE => &["hardware", "software"],
         "runtime_version" => &["version"],
         "driver_stack" => &["software"],
         "kernel_implementation" => &["version", "software"],

@@ -76,6 +76,15 @@ fn a_side_on_another_machine_is_confounded() {
 }
 
 #[test]
+fn machines_that_are_compared_are_not_shared() {
+    let [a, b] = [host("a", 0), host("b", 0)];
+    let blocks = [block(0, &[("before", &a), ("after", &b)])];
+    let blocks: Vec<&Environment> = blocks.iter().collect();
+    assert_eq!(confounded(&blocks, &comparison("hardware_generation")), None);
+    assert!(confounded(&[], &comparison("hardware_generation")).is_some(), "which ones they are has to be known");
+}
+
+#[test]
 fn sides_that_swap_their_machines_between_blocks_share_them() {
     let [a, b] = [host("a", 0), host("b", 0)];
     let swapped = [block(0, &[("before", &a), ("after", &b)]), block(1, &[("before", &b), ("after", &a)])];
