@@ -144,7 +144,7 @@ pub enum ChangePointError {
     #[error(transparent)]
     Sample(#[from] SampleError),
     /// Too few values for a change with [`MIN_SIDE`] on either side.
-    #[error("a history of {n} values is too short for a change point; {} are needed", 2 * MIN_SIDE)]
+    #[error("a change point needs a history of {} values, and this one has {n}", 2 * MIN_SIDE)]
     TooShort {
         /// The number of values.
         n: usize,

@@ -98,7 +98,7 @@ impl NoiseOf {
         };
         if found.len() < FEWEST_RUNS {
             let runs = counted(found.len() as u64, "run");
-            let message = format!("there are {runs} of commits of `{pipeline}` to learn from, and {FEWEST_RUNS} are needed");
+            let message = format!("`{pipeline}` has {runs} of commits to learn from, and {FEWEST_RUNS} are needed");
             return Err(Failure::usage("too_few_runs", message).hint(
                 "`assay runs` lists what a store has; the file is named from the repository's root, as `pipelines/nightly.yaml`",
             ));

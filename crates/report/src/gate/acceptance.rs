@@ -74,7 +74,10 @@ impl Accepted {
         let is_over = accepted.expires <= verdict.judged_on;
         let (did, effect) = match effects.first() {
             Some((did, _)) => (*did, in_words(&effects)),
-            None if !accepted.applies => (Did::Elsewhere, "what was judged is another change".to_owned()),
+            None if !accepted.applies => {
+                let subject = &verdict.sequence.subject;
+                (Did::Elsewhere, clean(&format!("it is for {}, and this verdict is about {subject}", accepted.of)))
+            }
             None if is_over => (Did::Expired, "nothing regressed that it was about".to_owned()),
             None => (Did::Unused, "nothing regressed that it is about".to_owned()),
         };

@@ -360,7 +360,7 @@ fn an_acknowledgement_that_did_not_suffice_says_why() {
     expired: nothing regressed that it was about
     expired: `e2e_ms_p99` of chat at c8 (8.9 %)
     unused: nothing regressed that it is about
-    of another change: what was judged is another change
+    of another change: it is for pull request 17, and this verdict is about pr-17
     ");
 }
 

@@ -84,7 +84,7 @@ pub(crate) fn steady() -> Series {
 
 /// It is too short to be searched.
 pub(crate) fn short() -> Series {
-    let why = "a history of 3 values is too short for a change point; 6 are needed";
+    let why = "a change point needs a history of 6 values, and this one has 3";
     Series { changes: Err(why.to_owned()), ..series("itl_ms_p99", "ms", &[31.7, 31.9, 31.4]) }
 }
 

@@ -145,7 +145,7 @@ impl Followed<'_> {
                 counted(seen.runs as u64, "run")
             ),
             Prediction::TooFew => {
-                format!("not predicted: {} are too few, {FEWEST_RUNS} are needed", counted(seen.runs as u64, "earlier run"))
+                format!("not predicted: {FEWEST_RUNS} earlier runs are needed, and there are {}", seen.runs)
             }
             Prediction::NoRatio => "not predicted: not every value is above zero".to_owned(),
         };
