@@ -12,7 +12,7 @@ use crate::problem::{Problem, Problems};
 pub const ACKNOWLEDGEMENTS: &str = "pipelines/acks";
 
 /// An acknowledgement as its file defines it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Acknowledgement {
     /// Its name.
     pub name: Name,
@@ -38,6 +38,8 @@ pub struct Acknowledgement {
     pub approver: String,
     /// From when on it accepts nothing.
     pub expires: Instant,
+    /// Where its values stand.
+    pub(crate) places: Places,
 }
 
 /// Whose change is accepted.
@@ -66,7 +68,7 @@ impl Define for Acknowledgement {
 
     fn cross_check(_: &Checked, _: &mut Problems<'_>) {}
 
-    fn read(checked: &Checked, _: Places) -> Option<Self> {
+    fn read(checked: &Checked, places: Places) -> Option<Self> {
         let metadata = checked.member("metadata")?;
         let spec = checked.member("spec")?;
         Some(Self {
@@ -82,6 +84,7 @@ impl Define for Acknowledgement {
             reason: spec.get("reason")?,
             approver: spec.get("approver")?,
             expires: spec.get("expires")?,
+            places,
         })
     }
 }

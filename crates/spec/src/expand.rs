@@ -131,10 +131,7 @@ fn check_gate_metrics(pipeline: &Pipeline, workloads: &[&Workload], problems: &m
     if workloads.len() < pipeline.spec.workloads.len() {
         return;
     }
-    let declared = workloads.iter().flat_map(|w| &w.spec.metrics).map(|metric| metric.path.as_str());
-    let is_serving = workloads.iter().any(|w| matches!(w.spec.work, Work::Serving(_)));
-    let brought = is_serving.then_some(assay_manifest::SERVING_METRICS_JUDGED).into_iter().flatten().copied();
-    let declared: Vec<&str> = declared.chain(brought).collect();
+    let declared = judged(workloads);
     for (gate_index, gate) in pipeline.spec.gates.iter().enumerate() {
         for (index, metric) in gate.metrics.iter().enumerate().filter(|(_, metric)| !declared.contains(&metric.as_str())) {
             let path = format!("spec.gates[{gate_index}].metrics[{index}]");
@@ -144,6 +141,13 @@ fn check_gate_metrics(pipeline: &Pipeline, workloads: &[&Workload], problems: &m
             problems.push(problem);
         }
     }
+}
+
+/// The metrics that gates may judge: those that are declared, and those that serving brings.
+pub(crate) fn judged<'a>(workloads: &[&'a Workload]) -> Vec<&'a str> {
+    let declared = workloads.iter().flat_map(|w| &w.spec.metrics).map(|metric| metric.path.as_str());
+    let is_serving = workloads.iter().any(|w| matches!(w.spec.work, Work::Serving(_)));
+    declared.chain(is_serving.then_some(assay_manifest::SERVING_METRICS_JUDGED).into_iter().flatten().copied()).collect()
 }
 
 /// A script's host must be one that the pipeline allows, where it names any.

@@ -1,16 +1,23 @@
 //! Validation of many files at once, for `assay validate`.
 
+use std::collections::BTreeSet;
+
+use assay_manifest::CaseId;
+
+use crate::acknowledgement::Acknowledgement;
 use crate::definition::Definition;
-use crate::expand::expand;
+use crate::expand::{expand, judged};
 use crate::pipeline::Pipeline;
-use crate::problem::Problem;
+use crate::problem::{Problem, did_you_mean};
 use crate::workload::Workload;
 
 /// All problems of all files: of each for itself, of names that two files share, and of each pipeline together with its workloads
 /// where all of them are among the files. A workload that is not among them is no problem here; [`closure`](crate::closure()) looks for it.
+/// An acknowledgement has to be about something that a pipeline among the files compares.
 pub fn validate<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec<Problem> {
     let mut problems = Vec::new();
     let (mut pipelines, mut workloads) = (Vec::<Pipeline>::new(), Vec::<Workload>::new());
+    let mut acknowledgements = Vec::<Acknowledgement>::new();
     for (file, bytes) in files {
         match Definition::parse(file, bytes) {
             Ok(Definition::Pipeline(pipeline)) => pipelines.push(*pipeline),
@@ -19,7 +26,8 @@ pub fn validate<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec
                 problems.extend(twice(&workloads, &workload));
                 workloads.push(*workload);
             }
-            Ok(Definition::TrustPolicy(_) | Definition::Acknowledgement(_) | Definition::Noise(_)) => {}
+            Ok(Definition::Acknowledgement(accepted)) => acknowledgements.push(*accepted),
+            Ok(Definition::TrustPolicy(_) | Definition::Noise(_)) => {}
             Err(found) => problems.extend(found),
         }
     }
@@ -28,6 +36,9 @@ pub fn validate<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec
         if pipeline.spec.workloads.iter().all(is_here) {
             problems.extend(expand(pipeline, &workloads).err().unwrap_or_default());
         }
+    }
+    if !pipelines.is_empty() {
+        problems.extend(acknowledgements.iter().filter_map(|accepted| about_nothing(accepted, &pipelines, &workloads)));
     }
     // Two pipelines may find the same fault in a workload that they share.
     let mut seen = Vec::new();
@@ -39,6 +50,37 @@ pub fn validate<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec
     });
     problems
 }
+
+/// One that is about nothing accepts nothing, and nobody would be told.
+fn about_nothing(accepted: &Acknowledgement, pipelines: &[Pipeline], workloads: &[Workload]) -> Option<Problem> {
+    let candidates = |pipeline: &Pipeline| -> Vec<CaseId> {
+        let Some(comparison) = &pipeline.spec.comparison else { return Vec::new() };
+        let side = &comparison.candidate;
+        pipeline.spec.workloads.iter().map(|workload| CaseId::of(workload, &side.target, &side.variant)).collect()
+    };
+    let cases: BTreeSet<String> = pipelines.iter().flat_map(candidates).map(|case| case.to_string()).collect();
+    if !cases.contains(accepted.case.as_str()) {
+        let problem = accepted.places.problem("spec.case", format!("no pipeline here has the candidate `{}`", accepted.case));
+        let names = || cases.iter().map(String::as_str);
+        let hint = did_you_mean(accepted.case.as_str(), names()).unwrap_or_else(|| match cases.len() {
+            0 => "no pipeline has a `comparison`".to_owned(),
+            _ => format!("a candidate is workload.target.variant: {}", names().take(MAX_NAMED).collect::<Vec<_>>().join(", ")),
+        });
+        return Some(problem.with_hint(hint));
+    }
+    let workload = workloads.iter().find(|workload| workload.name.as_str() == accepted.case.names()[0])?;
+    let metrics = judged(&[workload]);
+    if metrics.contains(&accepted.metric.as_str()) {
+        return None;
+    }
+    let message = format!("the workload `{}` reports no metric `{}` that gates judge", workload.name, accepted.metric);
+    let mut problem = accepted.places.problem("spec.metric", message);
+    problem.hint = did_you_mean(&accepted.metric, metrics);
+    Some(problem)
+}
+
+/// The most cases that a hint names.
+const MAX_NAMED: usize = 8;
 
 fn twice(known: &[Workload], workload: &Workload) -> Option<Problem> {
     let first = known.iter().find(|other| other.name == workload.name)?;

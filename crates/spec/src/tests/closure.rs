@@ -239,6 +239,44 @@ fn two_workloads_of_one_name_are_a_problem() {
 }
 
 #[test]
+fn an_acknowledgement_is_about_something_that_is_compared() {
+    let about = |case: &str, metric: &str| {
+        let text = format!(
+            "apiVersion: assay.dev/v1alpha1
+kind: Acknowledgement
+metadata: {{name: slower}}
+spec:
+  case: {case}
+  metric: {metric}
+  accepts_pct: 12
+  pull_request: 17
+  reason: wanted
+  approver: owner
+  expires: \"2100-01-01T00:00:00Z\"
+"
+        );
+        validated(&[("pipelines/q.yaml", COMPARING), ("workloads/chat/workload.yaml", SERVING), ("pipelines/acks/a.yaml", &text)])
+    };
+    assert_eq!(about("chat.new.fast", "ttft_ms_p99"), "");
+    assert_snapshot!(about("chat.old.default", "ttft_ms_p99"), @r"
+    error: no pipeline here has the candidate `chat.old.default`
+     --> pipelines/acks/a.yaml:5:9
+      |
+    5 |   case: chat.old.default
+      |         ^^^^^^^^^^^^^^^^
+    hint: a candidate is workload.target.variant: chat.new.fast
+    ");
+    assert_snapshot!(about("chat.new.fast", "ttft_ms_p98"), @r"
+    error: the workload `chat` reports no metric `ttft_ms_p98` that gates judge
+     --> pipelines/acks/a.yaml:6:11
+      |
+    6 |   metric: ttft_ms_p98
+      |           ^^^^^^^^^^^
+    hint: did you mean `ttft_ms_p90`?
+    ");
+}
+
+#[test]
 fn the_folder_is_checked_in_validation_too() {
     assert!(validated(&[("x/workloads/chat/workload.yaml", INDICATOR)]).contains("lies in the folder `chat`"));
 }
