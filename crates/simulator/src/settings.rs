@@ -30,6 +30,12 @@ macro_rules! settings {
         }
 
         impl Settings {
+            /// What they are called as options, without the hyphens before them.
+            pub fn options() -> Vec<String> {
+                let command = <Self as clap::Args>::augment_args(clap::Command::new(""));
+                command.get_arguments().filter_map(|option| option.get_long().map(str::to_owned)).collect()
+            }
+
             /// These settings, and where they are silent the others.
             #[must_use]
             pub fn or(self, others: Self) -> Self {

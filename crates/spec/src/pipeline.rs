@@ -21,6 +21,53 @@ pub const MIN_TRIALS: u32 = 3;
 /// runs. A test of the stage that starts simulators holds both lists to each other.
 pub const SIMULATOR_PROFILES: [&str; 5] = ["instant", "fast", "h100-8b", "h100-8b-prefill", "h100-70b-tp8"];
 
+/// The settings of the simulator, for the same reason, and held to its own in the same way.
+pub const SIMULATOR_SETTINGS: &[&str] = &[
+    "profile",
+    "model",
+    "seed",
+    "seed_from",
+    "ttft_ms",
+    "prefill_per_token_us",
+    "ttft_jitter_ms",
+    "ttft_jitter_sigma",
+    "itl_ms",
+    "itl_jitter_ms",
+    "load_factor",
+    "max_num_seqs",
+    "first_chunk_tokens",
+    "tokens_per_chunk",
+    "vary_chunks",
+    "prefix_cache",
+    "block_tokens",
+    "kv_blocks",
+    "slow_factor",
+    "slow_share",
+    "cotenant_factor",
+    "cotenant_share",
+    "cotenant_episode_ms",
+    "output_median",
+    "output_sigma",
+    "output_max",
+    "max_model_len",
+    "reasoning_share",
+    "reasoning_field",
+    "embedding_dimensions",
+    "fault",
+    "fault_rate",
+    "stall",
+    "ready_after_ms",
+    "truth",
+    "truth_requests",
+    "truth_chunks",
+    "spin_us",
+    "max_body",
+    "max_head",
+    "max_connections",
+    "max_waiting",
+    "idle_s",
+];
+
 /// A pipeline as its file defines it. Made by [`Pipeline::parse`] only.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -283,7 +330,7 @@ impl Define for Pipeline {
         check_pods(spec, problems);
         check_publish(spec, problems);
         check_secrets(spec, problems);
-        check_profiles(spec, problems);
+        check_simulators(spec, problems);
     }
 
     fn read(checked: &Checked, places: Places) -> Option<Self> {
@@ -442,9 +489,17 @@ fn check_secrets(spec: &Checked, problems: &mut Problems<'_>) {
 }
 
 /// A simulator would find out only once it is started, and then say so in its log.
-fn check_profiles(spec: &Checked, problems: &mut Problems<'_>) {
+fn check_simulators(spec: &Checked, problems: &mut Problems<'_>) {
     let targets = spec.member("targets").map_or(&[][..], Checked::items);
     for (index, target) in targets.iter().enumerate().filter(|(_, target)| target.text_of("kind") == Some("simulator")) {
+        for (key, setting) in target.member("config").map_or(&[][..], Checked::members) {
+            let name = key.replace('-', "_");
+            if !SIMULATOR_SETTINGS.contains(&name.as_str()) {
+                let message = format!("`spec.targets[{index}].config` has {}, which is no setting of the simulator", quote(key));
+                let hint = did_you_mean(&name, SIMULATOR_SETTINGS.iter().copied());
+                problems.maybe_hinted(setting.anchor, message, hint);
+            }
+        }
         let Some(profile) = target.at(&["config", "profile"]) else { continue };
         let Some(name) = profile.text().filter(|name| !SIMULATOR_PROFILES.contains(name)) else { continue };
         let message = format!("`spec.targets[{index}].config.profile` is no profile of the simulator: {}", quote(name));

@@ -142,6 +142,14 @@ fn an_address_that_is_none_shows_no_password() {
 #[test]
 fn a_simulator_has_one_of_its_profiles() {
     let simulator = |profile: &str| minimal("kind: host", &format!("kind: simulator, config: {{profile: {profile}}}"));
+    assert_snapshot!(minimal("kind: host}", "kind: simulator, config: {ttft_msec: 20, itl-ms: 3}}"), @r"
+    error: `spec.targets[0].config` has `ttft_msec`, which is no setting of the simulator
+     --> a.yaml:7:46
+      |
+    7 |     - {name: here, kind: simulator, config: {ttft_msec: 20, itl-ms: 3}}
+      |                                              ^^^^^^^^^
+    hint: did you mean `ttft_ms`?
+    ");
     for known in SIMULATOR_PROFILES {
         assert_eq!(simulator(known), "no problem");
     }

@@ -32,6 +32,9 @@ fn a_simulator_is_started_with_its_settings_and_the_model_that_is_asked_for() {
 #[test]
 fn the_profiles_that_a_definition_may_name_are_the_simulator_s() {
     assert_eq!(assay_simulator::Profile::NAMES.map(|(name, _)| name), assay_spec::SIMULATOR_PROFILES);
+    let options = assay_simulator::Settings::options().into_iter().filter(|option| !OWN_OPTIONS.contains(&option.as_str()));
+    let settings: Vec<String> = options.map(|option| option.replace('-', "_")).collect();
+    assert_eq!(settings, assay_spec::SIMULATOR_SETTINGS);
 }
 
 #[test]
