@@ -143,7 +143,8 @@ class Place:
     def commit(self, repo):
         """Commits all of a folder on its branch `main`, which a first commit makes."""
         git = ["git", "-c", "user.name=bench", "-c", "user.email=bench@example.org"]
-        for command in (["init", "--quiet", "--initial-branch", "main"], ["add", "--all"], ["commit", "--quiet", "--message", "bench"]):
+        begin = [] if (repo / ".git").exists() else [["init", "--quiet", "--initial-branch", "main"]]
+        for command in (*begin, ["add", "--all"], ["commit", "--quiet", "--message", "bench"]):
             subprocess.run([*git, *command], cwd=repo, env=self.environment, check=True)
 
 

@@ -66,7 +66,7 @@ spec:
 
 ACKNOWLEDGEMENT = """apiVersion: assay.dev/v1alpha1
 kind: Acknowledgement
-metadata: {{name: {metric}}}
+metadata: {{name: {name}}}
 spec:
   case: chat.after.default
   metric: {metric}
@@ -84,7 +84,8 @@ class Judged:
     def __init__(self, code, printed):
         verdict = json.loads(printed)[0]["verdict"]
         self.outcome = OUTCOMES[code]
-        self.metrics = {metric["metric"]: metric for metric in verdict["metrics"]}
+        # What a gate does not name is shown by it, and has no say.
+        self.metrics = {metric["metric"]: metric for metric in verdict["metrics"] if metric["primary"]}
 
     def outcomes(self):
         return {name: metric["outcome"] for name, metric in self.metrics.items()}
@@ -163,7 +164,7 @@ def slowdown(place, table):
     for metric in METRICS:
         path = repo / f"pipelines/acks/{metric}.yaml"
         path.parent.mkdir(exist_ok=True)
-        path.write_text(ACKNOWLEDGEMENT.format(metric=metric))
+        path.write_text(ACKNOWLEDGEMENT.format(metric=metric, name=metric.replace("_", "-")))
     place.commit(repo)
     accepted = judge("slow", 2)
     table.tell(
