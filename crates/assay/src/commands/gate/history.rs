@@ -138,11 +138,11 @@ impl Followed<'_> {
     fn line(&self, seen: &Seen) -> String {
         let predicted = match &seen.prediction {
             Prediction::Interval { low, high, spread, false_alarms, .. } => format!(
-                "[{}, {}], {} between runs, {false_alarms} of {} cried wolf",
+                "predicted [{}, {}] from {} that spread by {}; {false_alarms} of them would have been called worse",
                 significant(*low, Some((*low, *high))),
                 significant(*high, Some((*low, *high))),
-                percent(*spread),
-                counted(seen.runs as u64, "run")
+                counted(seen.runs as u64, "run"),
+                percent(*spread)
             ),
             Prediction::TooFew => {
                 format!("not predicted: {FEWEST_RUNS} earlier runs are needed, and there are {}", seen.runs)
