@@ -98,8 +98,9 @@ fn judged() -> &'static Fixture {
     static JUDGED: OnceLock<Fixture> = OnceLock::new();
     JUDGED.get_or_init(|| {
         let fixture = Fixture::shared();
+        let before = fixture.commit("nothing yet");
         made_up(&fixture, &RUNS.map(|(name, _)| name));
-        fixture.commit("a comparison of what is made up");
+        let measured = fixture.commit("a comparison of what is made up");
         let branch = |name: &str, files: &[(&str, String)]| {
             fixture.git(&["checkout", "--quiet", "-b", name, "main"]);
             for (path, text) in files {
@@ -113,6 +114,13 @@ fn judged() -> &'static Fixture {
             .map(|(pull, metric)| acknowledgement(pull, metric, later));
         let [one, other, median, tail] = accepted;
         branch("accepting", &[("pipelines/acks/slower.yaml", one), ("pipelines/acks/slower-too.yaml", other)]);
+        // That of the commits after one, up to another.
+        let ranged = |base: &str| {
+            let range = format!("range: {{base: {base}, merge: {measured}}}");
+            acknowledgement(44, "ttft_ms_p50", later).replace("pull_request: 44", &range)
+        };
+        branch("accepting-commits", &[("pipelines/acks/commits.yaml", ranged(&before))]);
+        branch("accepting-later-ones", &[("pipelines/acks/commits.yaml", ranged(&measured))]);
         branch("accepting-both", &[("pipelines/acks/median.yaml", median), ("pipelines/acks/tail.yaml", tail)]);
         branch("expired", &[("pipelines/acks/slower.yaml", acknowledgement(40, "ttft_ms_p50", "2020-01-01T00:00:00Z"))]);
         // Two ways to look faster: both sides the same, and the metric that is slower not of those that decide.
@@ -242,6 +250,13 @@ fn an_acknowledgement_of_the_target_branch_lets_one_metric_of_one_pull_request_p
     let expired = verdict(fixture, "slow", 40, "expired", 40);
     assert_eq!((&expired["sequence"]["look"], expired["sequence"]["earlier"].as_array().map(Vec::len)), (&json!(1), Some(1)));
     assert_eq!(expired["metrics"][0]["reason"]["code"], "acknowledgement_expired");
+    // Commits are accepted as pull requests are: those after the first, which is not among them.
+    let of_commits = |baseline: &str| {
+        let verdict = verdict(fixture, "slow", 44, baseline, 40);
+        (verdict["acknowledgements"][0]["applies"].clone(), verdict["metrics"][0]["acknowledged"].clone())
+    };
+    assert_eq!(of_commits("accepting-commits"), (json!(true), json!("pipelines/acks/commits.yaml")));
+    assert_eq!(of_commits("accepting-later-ones"), (json!(false), Value::Null));
     // Accepted as a whole, the slowdown passes, and is told all the same.
     let passed = verdict(fixture, "slow", 43, "accepting-both", 0);
     assert_eq!(outcomes(&passed), [("ttft_ms_p50", "regressed"), ("ttft_ms_p99", "regressed")]);
