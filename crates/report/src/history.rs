@@ -107,7 +107,7 @@ pub struct Report {
     pub(crate) store: Option<String>,
 }
 
-/// A change is placed within so many runs of where it is, in nine of ten cases (docs/statistics.md).
+/// A change counts as located within so many runs of where it is (docs/statistics.md).
 pub(crate) const NEAR: usize = 5;
 
 /// A stretch of runs between two changes.

@@ -57,9 +57,13 @@ impl Compare {
         let surroundings = surroundings(&opened);
         if self.json {
             let rows: Vec<_> = rows.iter().map(Row::json).collect();
-            output::json(
-                &json!({"baseline": self.baseline, "candidate": self.candidate, "metrics": rows, "left_out": left_out, "surroundings": surroundings}),
-            )?;
+            output::json(&json!({
+                "baseline": self.baseline,
+                "candidate": self.candidate,
+                "metrics": rows,
+                "left_out": left_out,
+                "surroundings": surroundings,
+            }))?;
         } else {
             show(&self.baseline, &self.candidate, &rows, &left_out, &surroundings);
         }
@@ -73,13 +77,13 @@ fn summary(opened: &Opened) -> Result<&Summary, Failure> {
     summary.ok_or_else(|| Failure::usage("no_summary", format!("run `{}` has no Summary yet", opened.chain.run_id)))
 }
 
+fn environments(opened: &Opened) -> Vec<&Environment> {
+    opened.chain.all().map(|(_, manifest)| &manifest.body).collect()
+}
+
 /// What else is other than it was, which may have made a difference: facts of targets that both have, and the pipeline's file.
 fn surroundings([baseline, candidate]: &[Opened; 2]) -> Vec<String> {
-    let environments = |opened: &'_ Opened| -> Vec<Environment> {
-        opened.chain.all().map(|(_, manifest)| Environment::clone(&manifest.body)).collect()
-    };
     let (before, now) = (environments(baseline), environments(candidate));
-    let (before, now): (Vec<_>, Vec<_>) = (before.iter().collect(), now.iter().collect());
     let targets = |all: &[&Environment]| -> BTreeSet<Name> {
         all.iter().flat_map(|environment| &environment.targets).map(|target| target.id.clone()).collect()
     };

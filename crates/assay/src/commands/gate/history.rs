@@ -36,12 +36,12 @@ pub(super) fn judge(
     as_json: bool,
 ) -> Result<Exit, Failure> {
     let (q, budget) = gate.map_or((0.05, 0.05), |gate| (gate.q, gate.budget_pct / 100.0));
-    let summary = evidence.as_run()?.summary.1;
+    let run = evidence.as_run()?;
     let history = series(place, &Asked::default())?;
     let named = gate.map_or(&[][..], |gate| gate.metrics.as_slice());
-    let pipeline = evidence.as_run()?.plan.pipeline.name.to_string();
+    let pipeline = run.plan.pipeline.name.as_str();
     let history: Vec<Series> = history.into_iter().filter(|series| series.pipeline == pipeline).collect();
-    let followed = followed(summary, &history, evidence.run_id().as_str(), named);
+    let followed = followed(run.summary.1, &history, run.run_id.as_str(), named);
     if followed.is_empty() {
         return Err(Failure::usage("nothing_judged", "the run reports no primary metric with a direction that is better"));
     }
@@ -56,12 +56,12 @@ pub(super) fn judge(
         show(&followed, &seen, against.false_alarms, is_worse);
         recommend(&followed, learned, q, budget);
     }
-    let is_predicted = |seen: &Seen| matches!(seen.prediction, Prediction::Interval { .. });
-    if !seen.iter().any(is_predicted) {
+    let is_any_predicted = seen.iter().any(|seen| matches!(seen.prediction, Prediction::Interval { .. }));
+    if !is_any_predicted {
         output::talk("Nothing was told: history is too short for every metric.");
     }
     // What nothing was predicted of has not passed.
-    Ok(if is_worse || !seen.iter().any(is_predicted) { Exit::Inconclusive } else { Exit::Done })
+    Ok(if is_worse || !is_any_predicted { Exit::Inconclusive } else { Exit::Done })
 }
 
 fn followed<'a>(summary: &'a Summary, history: &[Series], run: &str, named: &[String]) -> Vec<Followed<'a>> {
