@@ -163,7 +163,7 @@ impl ForgeError {
                 "use another tag on a shorter thread, or close what is long: without the whole list, ours might be doubled"
             }
             Self::NoPull { .. } => "it may have been closed, or have a newer commit: then there is nothing to say about this one",
-            Self::SeveralPulls { .. } => "name the pull request yourself",
+            Self::SeveralPulls { .. } => "name the branch that is meant, with its repository, or the pull request yourself",
             Self::Unlabelled { .. } => {
                 "close it, and give the token the right to set labels: otherwise the next call opens another"
             }

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use assay_forge::{
-    Api, Check, Comment, CommitSha, Conclusion, Forge as Client, ForgeError, IfAbsent, Issue, Posted, Repository, Tag, Token,
+    Api, Check, Comment, CommitSha, Conclusion, Forge as Client, ForgeError, HeadBranch, IfAbsent, Issue, Posted, Repository,
+    Tag, Token,
 };
 use assay_stage::{Exit, Failure};
 use serde::Deserialize;
@@ -77,6 +78,12 @@ struct Pull {
     /// The commit
     #[arg(long, value_name = "SHA")]
     commit: CommitSha,
+    /// The branch that the pull request asks to merge, where another one may have the same head
+    #[arg(long, value_name = "NAME", requires = "head_repository")]
+    head_branch: Option<String>,
+    /// The repository of that branch, which may be a fork
+    #[arg(long, value_name = "OWNER/NAME", requires = "head_branch")]
+    head_repository: Option<Repository>,
 }
 
 /// What `assay gate` writes of a check.
@@ -99,12 +106,17 @@ impl Forge {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         match self.command {
             ForgeCommand::Post(post) => post.run(),
-            ForgeCommand::Pull(pull) => {
-                let number = pull.at.client()?.pull_of(&pull.at.repository, &pull.commit).map_err(failure)?;
-                output::line(number.to_string());
-                Ok(Exit::Done)
-            }
+            ForgeCommand::Pull(pull) => pull.run(),
         }
+    }
+}
+
+impl Pull {
+    fn run(self) -> Result<Exit, Failure> {
+        let head = self.head_repository.zip(self.head_branch).map(|(repository, branch)| HeadBranch { repository, branch });
+        let number = self.at.client()?.pull_of(&self.at.repository, &self.commit, head.as_ref()).map_err(failure)?;
+        output::line(number.to_string());
+        Ok(Exit::Done)
     }
 }
 

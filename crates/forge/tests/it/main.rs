@@ -16,6 +16,9 @@ use stand_in::{Identity, REPOSITORY, StandIn};
 const TOKEN: &str = "hunter22-is-secret";
 const PULL: u64 = 7;
 
+/// Whoever opens a pull request.
+const AUTHOR: Identity = Identity::User("somebody");
+
 /// Whoever wants to mislead us.
 const STRANGER: Identity = Identity::User("stranger");
 

@@ -1,6 +1,6 @@
-use assay_forge::ForgeError;
+use assay_forge::{ForgeError, HeadBranch};
 
-use super::{REPOSITORY, STRANGER, StandIn, forge};
+use super::{AUTHOR, REPOSITORY, STRANGER, StandIn, forge};
 use crate::stand_in::Identity;
 
 fn commit(digit: &str) -> String {
@@ -9,7 +9,13 @@ fn commit(digit: &str) -> String {
 
 fn pull_of(stand_in: &StandIn, digit: &str) -> Result<u64, ForgeError> {
     let repository = REPOSITORY.parse().expect("a repository");
-    forge(stand_in).pull_of(&repository, &commit(digit).parse().expect("a commit"))
+    forge(stand_in).pull_of(&repository, &commit(digit).parse().expect("a commit"), None)
+}
+
+fn pull_from(stand_in: &StandIn, repository: &str, branch: &str) -> Result<u64, ForgeError> {
+    let head = HeadBranch { repository: repository.parse().expect("a repository"), branch: branch.to_owned() };
+    let commit = commit("b").parse().expect("a commit");
+    forge(stand_in).pull_of(&REPOSITORY.parse().expect("a repository"), &commit, Some(&head))
 }
 
 #[test]
@@ -31,4 +37,19 @@ fn a_closed_one_and_two_at_once_are_no_answer() {
     stand_in.pull_at(STRANGER, &commit("b"));
     stand_in.pull_at(STRANGER, &commit("b"));
     assert!(matches!(pull_of(&stand_in, "b"), Err(ForgeError::SeveralPulls { count: 2, .. })));
+}
+
+/// Anyone can push a commit that is public to a fork and open a pull request of it: that must not close the one that it is copied from.
+#[test]
+fn a_copy_of_a_pull_request_is_told_from_it_by_its_branch() {
+    let stand_in = StandIn::start(Identity::Workflow);
+    let ours = stand_in.pull_at(AUTHOR, &commit("b"));
+    let copy = stand_in.pull_at(STRANGER, &commit("b"));
+    assert_eq!(pull_from(&stand_in, "somebody/project", "change").expect("found"), ours);
+    assert_eq!(pull_from(&stand_in, "Stranger/Project", "change").expect("the forge's names have no case"), copy);
+    for (repository, branch) in [("somebody/project", "Change"), ("another/project", "change")] {
+        assert!(matches!(pull_from(&stand_in, repository, branch), Err(ForgeError::NoPull { .. })), "{repository} {branch}");
+    }
+    stand_in.delete_fork(copy);
+    assert!(matches!(pull_from(&stand_in, "stranger/project", "change"), Err(ForgeError::NoPull { .. })));
 }

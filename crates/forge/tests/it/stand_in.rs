@@ -193,13 +193,22 @@ impl StandIn {
         number
     }
 
-    /// Somebody opens a pull request whose head is this commit.
+    /// Somebody opens a pull request of the branch `change` of their fork, whose head is this commit.
     pub(crate) fn pull_at(&self, identity: Identity, commit: &str) -> u64 {
         let number = self.pull_by(identity, "a change");
         for issue in self.state().issues.iter_mut().filter(|issue| issue["number"] == number) {
-            issue["head"] = json!({ "sha": commit });
+            issue["head"] = json!({
+                "sha": commit, "ref": "change", "repo": { "full_name": format!("{}/project", identity.login()) }
+            });
         }
         number
+    }
+
+    /// Somebody deletes the fork that a pull request is from.
+    pub(crate) fn delete_fork(&self, number: u64) {
+        for issue in self.state().issues.iter_mut().filter(|issue| issue["number"] == number) {
+            issue["head"]["repo"] = Value::Null;
+        }
     }
 
     /// Somebody closes an issue.
