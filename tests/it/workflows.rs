@@ -154,6 +154,7 @@ fn a_slower_pull_request_is_measured_judged_and_told_so() {
     let forge = StandIn::start(Identity::Workflow);
     forge.accept_only(TOKEN);
     let pull = forge.pull_at(AUTHOR, &commit);
+    forge.pull_at(Identity::User("copycat"), &commit);
     let keys = fixture.root().join("gate-keys");
     copy_folder(&fixture.config(), &keys);
     // The machines have no keys but those that a step makes or brings.
@@ -173,6 +174,8 @@ fn a_slower_pull_request_is_measured_judged_and_told_so() {
     let judging = Machine::new(&fixture, "judge", "assay-gate.yaml", "main").with(&[
         ("ASSAY_FORGE_TOKEN", TOKEN),
         ("GITHUB_API_URL", &url),
+        ("HEAD_BRANCH", "change"),
+        ("HEAD_REPOSITORY", "somebody/project"),
         ("HEAD_SHA", &commit),
         ("DEFAULT_BRANCH", "main"),
         ("ASSAY_STORE", "gate-store"),
@@ -359,15 +362,47 @@ fn write_program(path: &Path, body: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("a program");
 }
 
-/// The steps of a night: what they say of a history that is too short is nothing, and an issue is opened once.
+/// What is measured each night: a program of which `slowness` says how slow it has become. Every night has a seed of its own.
+fn nightly(fixture: &Fixture, slowness: &Path) -> String {
+    fixture.indicator("answer", &script(NIGHT), "    - {path: ttft_ms_p50, unit: ms, better: lower}");
+    let workload = fixture.repo().join("workloads/answer/workload.yaml");
+    let text = fs::read_to_string(&workload).expect("a workload");
+    fs::write(&workload, text.replace("    - {path: speed, unit: MB/s, better: higher}\n", "")).expect("written");
+    let [count, simulator] = [fixture.root().join("night"), binary("assay-simulator")];
+    format!(
+        "apiVersion: assay.dev/v1alpha1
+kind: Pipeline
+metadata: {{name: nightly}}
+spec:
+  intent: exploratory
+  workloads: [answer]
+  targets: [{{name: local, kind: host}}]
+  variants:
+    - {{name: default, env: {{COUNT: {}, SIMULATOR: {}, SLOWNESS: {}}}}}
+  trials: {{count: 1}}
+  publish: {{branch: published}}
+",
+        count.display(),
+        simulator.display(),
+        slowness.display()
+    )
+}
+
+const NIGHT: &str = r#"n=$(cat "$COUNT" 2>/dev/null || echo 0)
+n=$((n + 1))
+echo "$n" > "$COUNT"
+exec "$SIMULATOR" predict --ttft-ms 50 --ttft-jitter-ms 10 --ttft-jitter-sigma 0.3 --itl-ms 10 --itl-jitter-ms 1 --users 8 \
+    --requests 1000 --osl 4 --seed-from "night.$n" $(cat "$SLOWNESS")"#;
+
+/// The steps of many nights: of a level that holds nothing is said, and where it has moved, one issue says which and since when.
 #[test]
 fn a_night_is_run_pushed_looked_at_and_told() {
     let mut fixture = Fixture::bare();
-    made_up(&fixture, &["slow"]);
-    let pipeline = fixture.repo().join("pipelines/slow.yaml");
-    let text = fs::read_to_string(&pipeline).expect("a pipeline");
-    fixture.write("pipelines/slow.yaml", &format!("{text}  publish: {{branch: published}}\n"));
-    fixture.assay(&["init", "--nightly", "pipelines/slow.yaml"]).success();
+    let slowness = fixture.root().join("slowness");
+    fs::write(&slowness, "").expect("written");
+    let pipeline = nightly(&fixture, &slowness);
+    fixture.write("pipelines/nightly.yaml", &pipeline);
+    fixture.assay(&["init", "--nightly", "pipelines/nightly.yaml"]).success();
     fixture.commit("nightly");
     fixture.git(&["clone", "--quiet", "--bare", ".", "../origin.git"]);
     // The secret is made as the workflow says.
@@ -378,7 +413,7 @@ fn a_night_is_run_pushed_looked_at_and_told() {
     let night = Machine::new(&fixture, "night", "assay-nightly.yaml", "main").with(&[
         ("ASSAY_STORE", "evidence"),
         ("COSIGN_PASSWORD", ""),
-        ("RUN", "nightly-1-1"),
+        ("PIPELINE", "pipelines/nightly.yaml"),
         ("TOKEN", "none"),
         ("ASSAY_FORGE_TOKEN", TOKEN),
         ("GITHUB_API_URL", &forge.url()),
@@ -388,18 +423,38 @@ fn a_night_is_run_pushed_looked_at_and_told() {
     night.step("Unpack the keys").success();
     let told = fs::read_to_string(&environment).expect("what later steps have");
     let keys = told.trim().strip_prefix("ASSAY_CONFIG=").expect("where the keys are").to_owned();
-    let night = night.with(&[("ASSAY_CONFIG", &keys)]);
-    night.step("Run").success();
-    night.step("Push the numbers").success();
-    assert!(fixture.git(&["--git-dir", "../origin.git", "branch", "--list", "published"]).contains("published"));
-    night.step("Look at the history").success();
+    let mut night = night.with(&[("ASSAY_CONFIG", &keys)]);
     let issue = night.temp.join("issue.md");
-    assert!(!issue.exists(), "one night is no history");
-    fs::write(&issue, "The level moved.\n").expect("an issue");
-    for _ in 0..2 {
-        night.step("Open or update the issue").success();
+    for number in 1..=10 {
+        if number == 7 {
+            fs::write(&slowness, "--slow-factor 1.1").expect("written");
+        }
+        night = night.with(&[("RUN", &format!("nightly-{number}-1"))]);
+        night.step("Run").success();
+        if number == 1 {
+            night.step("Push the numbers").success();
+            assert!(fixture.git(&["--git-dir", "../origin.git", "branch", "--list", "published"]).contains("published"));
+        }
+        if [1, 6].contains(&number) {
+            night.step("Look at the history").success();
+            assert!(!issue.exists(), "{number} nights of one level are no news");
+        }
     }
-    assert_eq!(forge.issues().len(), 1);
+    night.step("Look at the history").success();
+    assert_eq!(night.output("changed"), "true");
+    for said in ["created", "unchanged"] {
+        let posted = night.step("Open or update the issue").success();
+        assert!(posted.stdout.contains(said), "{}", posted.stdout);
+    }
+    let issues = forge.issues();
+    assert_eq!(issues.len(), 1);
+    let body = issues[0]["body"].as_str().expect("a body");
+    assert!(body.contains("`ttft_ms_p50`") && body.contains("from nightly-7-1"), "{body}");
+    let night = night.with(&[("RUN", "nightly-11-1")]);
+    night.step("Run").success();
+    night.step("Look at the history").success();
+    night.step("Open or update the issue").success();
+    assert_eq!(forge.issues().len(), 1, "what has just been told is told where it was");
 }
 
 #[test]
