@@ -411,6 +411,8 @@ fn lines_keep_within_the_width() {
         }
     }
     let report = fixture::model().report();
+    let left_out = |width| report.terminal(width, false).lines().any(|line| line.contains("too narrow for the columns"));
+    assert!(left_out(80) && !left_out(160), "a column that gave way is named");
     assert!(!report.terminal(100, false).contains('\u{1b}'));
     assert!(report.terminal(100, true).contains('\u{1b}'));
 }

@@ -41,6 +41,10 @@ impl TableColumn {
         Self { head: head.map(str::to_owned), rank, right, width, cells }
     }
 
+    fn title(&self) -> String {
+        self.head.join(" ").trim().to_owned()
+    }
+
     fn pad(&self, text: &str) -> String {
         let text = fit(text, self.width);
         let space = " ".repeat(self.width.saturating_sub(columns(&text)));
@@ -52,13 +56,16 @@ impl TableColumn {
 pub(crate) struct Table {
     columns: Vec<TableColumn>,
     gap: &'static str,
+    /// The heads of the columns with words or numbers that gave way, from the left.
+    left_out: Vec<String>,
 }
 
 impl Table {
     /// All columns if they fit; else without the picture of the trials, then closer together, then without the columns that tell
     /// least, least first; at last with a shorter first column.
     pub(crate) fn fitting(columns: Vec<TableColumn>, room: usize) -> Self {
-        let mut table = Self { columns, gap: "  " };
+        let heads: Vec<String> = columns.iter().filter(|column| column.rank > PICTURE).map(TableColumn::title).collect();
+        let mut table = Self { columns, gap: "  ", left_out: Vec::new() };
         if table.width() > room {
             table.columns.retain(|column| column.rank > PICTURE);
         }
@@ -70,6 +77,8 @@ impl Table {
             let Some((least, _)) = ranked.min_by_key(|(_, column)| column.rank) else { break };
             table.columns.remove(least);
         }
+        let shown: Vec<String> = table.columns.iter().map(TableColumn::title).collect();
+        table.left_out = heads.into_iter().filter(|head| !shown.contains(head)).collect();
         let excess = table.width().saturating_sub(room);
         if let Some(label) = table.columns.first_mut() {
             label.width = label.width.saturating_sub(excess).max(label.width.min(MIN_LABEL));
@@ -87,7 +96,7 @@ impl Table {
 }
 
 impl Screen {
-    /// Writes a table, each line after `indent`.
+    /// Writes a table, each line after `indent`, and what a wider one would show.
     pub(crate) fn table(&mut self, indent: &str, table: &Table) {
         for line in 0..2 {
             let header: Vec<String> =
@@ -105,6 +114,10 @@ impl Screen {
                 let painted = self.paint(Paint::Faint, beneath.trim_end());
                 self.line(&format!("{indent}{painted}"));
             }
+        }
+        if !table.left_out.is_empty() {
+            let columns = table.left_out.join(", ");
+            self.paragraph(indent, &format!("too narrow for the columns {columns}"), Paint::Faint);
         }
     }
 
