@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use assay_manifest::{Body as _, Document, EndState, MAX_MANIFEST_BYTES, OriginKind, RunEnd, RunId, Source};
+use assay_envelope::{Bundle, MAX_BUNDLE_BYTES, Statement};
+use assay_manifest::{Body as _, Document, EndState, Instant, MAX_MANIFEST_BYTES, OriginKind, RunEnd, RunId, Source};
 use assay_runner::default_store;
 use assay_stage::{Accepted, Exit, Failure, Layout, StageName};
 use assay_store::Store;
@@ -10,7 +11,7 @@ use serde_json::json;
 
 use crate::output;
 
-/// Lists runs, the latest last. What it prints is read from the store as it is: `assay verify` checks a run.
+/// Lists runs, the latest last, each with when it says that it began. What it prints is read from the store as it is: `assay verify` checks a run.
 #[derive(clap::Args)]
 pub(crate) struct Runs {
     /// The artifact store; `.assay` of the repository if left out
@@ -24,6 +25,8 @@ pub(crate) struct Runs {
 /// One run, as its pointers say.
 struct Listed {
     run_id: RunId,
+    /// When its Source was signed, by the clock of whoever did.
+    begun_at: Option<Instant>,
     pipeline: String,
     commit: String,
     state: String,
@@ -32,22 +35,34 @@ struct Listed {
 impl Runs {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let store = Store::open_existing(&self.store.map_or_else(default_store, Ok)?)?;
-        let runs = run_ids(&store)?.into_iter().map(|run_id| listed(&store, run_id)).collect::<Result<Vec<_>, _>>()?;
+        let mut runs = run_ids(&store)?.into_iter().map(|run_id| listed(&store, run_id)).collect::<Result<Vec<_>, _>>()?;
+        runs.sort_by_key(|run| run.begun_at);
         if self.json {
             let list: Vec<_> = runs
                 .iter()
-                .map(|run| json!({"run_id": run.run_id, "pipeline": run.pipeline, "commit": run.commit, "state": run.state}))
+                .map(|run| {
+                    json!({
+                        "run_id": run.run_id, "begun_at": run.begun_at, "pipeline": run.pipeline, "commit": run.commit, "state": run.state
+                    })
+                })
                 .collect();
             output::json(&list)?;
         } else if runs.is_empty() {
             output::talk(format!("the store `{}` has no runs", store.uri()));
         } else {
-            output::line(format!("{:<40} {:<24} {:<13} STATE", "RUN", "PIPELINE", "COMMIT"));
-            for run in &runs {
-                output::line(format!("{:<40} {:<24} {:<13} {}", run.run_id, run.pipeline, run.commit, run.state));
-            }
+            print_table(&runs);
         }
         Ok(Exit::Done)
+    }
+}
+
+/// Minutes are enough to tell a run by; `--json` has the rest.
+fn print_table(runs: &[Listed]) {
+    let begun =
+        |run: &Listed| run.begun_at.map_or_else(|| "-".to_owned(), |at| format!("{:.16}", at.to_string()).replace('T', " "));
+    output::line(format!("{:<40} {:<16} {:<24} {:<13} STATE", "RUN", "BEGUN (UTC)", "PIPELINE", "COMMIT"));
+    for run in runs {
+        output::line(format!("{:<40} {:<16} {:<24} {:<13} {}", run.run_id, begun(run), run.pipeline, run.commit, run.state));
     }
 }
 
@@ -65,7 +80,18 @@ fn listed(store: &Store, run_id: RunId) -> Result<Listed, Failure> {
         _ => None,
     };
     let (pipeline, commit) = source.as_ref().map(|source| (source.pipeline.clone(), commit(source))).unwrap_or_default();
-    Ok(Listed { state: state(store, &layout)?, run_id, pipeline, commit })
+    let begun_at = signed_at(store, &layout.source())?;
+    Ok(Listed { state: state(store, &layout)?, run_id, begun_at, pipeline, commit })
+}
+
+/// When whoever signed what a pointer points to says that they did; none where there is no pointer.
+fn signed_at(store: &Store, path: &str) -> Result<Option<Instant>, Failure> {
+    let Some(accepted) = Accepted::read(store, path)? else { return Ok(None) };
+    let bytes = store.get(&accepted.bundle, MAX_BUNDLE_BYTES as u64)?;
+    let bundle = Bundle::parse(&bytes).map_err(|error| Failure::of(Exit::Verification, "bundle", &error))?;
+    let statement =
+        Statement::parse(&bundle.envelope.payload).map_err(|error| Failure::of(Exit::Verification, "bundle", &error))?;
+    Ok(statement.predicate.asserted_time())
 }
 
 fn commit(source: &Source) -> String {
