@@ -461,6 +461,11 @@ fn runs_are_compared_and_followed_without_deciding_anything() {
         history.as_array().expect("histories").iter().find(|history| history["pipeline"] == "slow").expect("that of `slow`");
     assert_eq!(own["runs"][0]["run"], "slow");
     fixture.assay(&["history", "p99_u's"]).refuses(2, "no_history");
+    let runs = fixture.assay(&["runs", "--json"]).success().json();
+    let runs = runs.as_array().expect("runs").iter().filter(|run| RUNS.iter().any(|(name, _)| run["run_id"] == *name));
+    let (ids, begun): (Vec<_>, Vec<_>) = runs.map(|run| (run["run_id"].as_str(), run["begun_at"].as_str())).unzip();
+    assert_eq!(ids, RUNS.map(|(name, _)| Some(name)), "in the order of time, not of names");
+    assert!(begun.is_sorted() && begun[0].is_some(), "{begun:?}");
     let page = fixture.root().join("history.html");
     let shown = fixture.assay(&["history", "--html", &page.display().to_string()]).success();
     let page = fs::read_to_string(page).expect("a page");
