@@ -186,6 +186,15 @@ fn a_slower_pull_request_is_measured_judged_and_told_so() {
     ]);
     judging.step("Find the pull request").success();
     assert_eq!(judging.output("number"), number);
+    let copied = Machine::new(&fixture, "copied", "assay-gate.yaml", "main").with(&[
+        ("ASSAY_FORGE_TOKEN", TOKEN),
+        ("GITHUB_API_URL", &url),
+        ("HEAD_BRANCH", "change"),
+        ("HEAD_REPOSITORY", "copycat/project"),
+        ("HEAD_SHA", &commit),
+    ]);
+    let refused = copied.step("Find the pull request");
+    assert!(refused.code != 0 && refused.stderr.contains("which was opened before this one"), "{}", refused.stderr);
     let hostile = judging.temp.join("hostile");
     copy_folder(&measuring.temp.join("evidence"), &hostile);
     // A verdict that somebody planted stays behind.

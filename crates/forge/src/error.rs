@@ -120,13 +120,13 @@ pub enum ForgeError {
         /// The commit.
         commit: String,
     },
-    /// More than one does, and which is meant cannot be told.
-    #[error("{count} open pull requests have `{commit}` as their head")]
-    SeveralPulls {
+    /// Another one was opened with that head before, and its checks are this one's.
+    #[error("`{commit}` is judged as pull request {pull}, which was opened before this one")]
+    JudgedElsewhere {
         /// The commit.
         commit: String,
-        /// How many.
-        count: usize,
+        /// The number of the one that was opened first.
+        pull: u64,
     },
     /// The issue was opened, and the forge left the label away by which it is found again.
     #[error("the issue `{url}` was opened, but without the label `{LABEL}`")]
@@ -163,7 +163,9 @@ impl ForgeError {
                 "use another tag on a shorter thread, or close what is long: without the whole list, ours might be doubled"
             }
             Self::NoPull { .. } => "it may have been closed, or have a newer commit: then there is nothing to say about this one",
-            Self::SeveralPulls { .. } => "name the branch that is meant, with its repository, or the pull request yourself",
+            Self::JudgedElsewhere { .. } => {
+                "a commit has one set of checks, so it is judged once: push another commit, or close that pull request"
+            }
             Self::Unlabelled { .. } => {
                 "close it, and give the token the right to set labels: otherwise the next call opens another"
             }

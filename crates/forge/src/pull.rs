@@ -46,25 +46,30 @@ impl HeadBranch {
 }
 
 impl Forge {
-    /// The number of the one open pull request whose head is `commit`, and where `branch` is given, asks to merge that branch.
+    /// The number of the open pull request as which `commit` is judged: of those whose head it is, the one that was opened first.
     ///
-    /// Who runs a workflow for a fork learns only these, and no number. Nothing that its author wrote is asked: the forge itself knows.
-    /// Without the branch, whoever pushes somebody else's commit to a fork and opens a pull request of it leaves two to choose from.
+    /// Who runs a workflow for a fork learns only commit and branch, and no number. Nothing that its author wrote is asked: the forge
+    /// itself knows.
+    ///
+    /// Anyone can push a commit that is public to a fork and open another pull request of it. A check belongs to the commit, and so to
+    /// both. If each were judged, the second would be a second chance; if neither were, whoever opens it could close the first. So where
+    /// `branch` is given, and is not what the first asks to merge, this is [`ForgeError::JudgedElsewhere`].
     pub fn pull_of(&self, repository: &Repository, commit: &CommitSha, branch: Option<&HeadBranch>) -> Result<u64, ForgeError> {
         let about = About { what: format!("the pull request of `{commit}`"), permission: "pull-requests: read" };
         // The list by commit leaves out commits of forks, so all open ones are asked for theirs.
         let path = format!("/repos/{repository}/pulls?state=open&sort=updated&direction=desc&per_page=100");
         let commit = commit.to_string();
-        let mut numbers = Vec::new();
+        let mut found: Vec<Listed> = Vec::new();
         self.search(&path, &about, |page: Vec<Listed>| {
-            let is_ours = |head: &Head| head.sha == commit && branch.is_none_or(|branch| branch.is(head));
-            numbers.extend(page.iter().filter(|pull| pull.state == "open" && is_ours(&pull.head)).map(|pull| pull.number));
+            found.extend(page.into_iter().filter(|pull| pull.state == "open" && pull.head.sha == commit));
             None::<()>
         })?;
-        match numbers.as_slice() {
-            [number] => Ok(*number),
-            [] => Err(ForgeError::NoPull { commit }),
-            several => Err(ForgeError::SeveralPulls { commit, count: several.len() }),
+        let is_asked = |pull: &Listed| branch.is_none_or(|branch| branch.is(&pull.head));
+        let Some(first) = found.iter().min_by_key(|pull| pull.number) else { return Err(ForgeError::NoPull { commit }) };
+        match found.iter().any(is_asked) {
+            false => Err(ForgeError::NoPull { commit }),
+            true if is_asked(first) => Ok(first.number),
+            true => Err(ForgeError::JudgedElsewhere { commit, pull: first.number }),
         }
     }
 }

@@ -29,7 +29,7 @@ pub(crate) struct Forge {
 enum ForgeCommand {
     /// Post a comment, a check or an issue, each edited in place where it is there already
     Post(Box<Post>),
-    /// Print the number of the open pull request whose head is a commit
+    /// Print the number of the open pull request whose head is a commit: of several, the one that was opened first
     Pull(Pull),
 }
 
@@ -78,7 +78,7 @@ struct Pull {
     /// The commit
     #[arg(long, value_name = "SHA")]
     commit: CommitSha,
-    /// The branch that the pull request asks to merge, where another one may have the same head
+    /// The branch that the pull request asks to merge: whoever opens a second one of the same commit is refused
     #[arg(long, value_name = "NAME", requires = "head_repository")]
     head_branch: Option<String>,
     /// The repository of that branch, which may be a fork

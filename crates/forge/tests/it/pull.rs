@@ -29,27 +29,29 @@ fn the_open_pull_request_with_that_head_is_found_on_whatever_page() {
 }
 
 #[test]
-fn a_closed_one_and_two_at_once_are_no_answer() {
+fn a_closed_one_is_no_answer() {
     let stand_in = StandIn::start(Identity::Workflow);
     let closed = stand_in.pull_at(STRANGER, &commit("a"));
     stand_in.close(closed);
     assert!(matches!(pull_of(&stand_in, "a"), Err(ForgeError::NoPull { .. })));
-    stand_in.pull_at(STRANGER, &commit("b"));
-    stand_in.pull_at(STRANGER, &commit("b"));
-    assert!(matches!(pull_of(&stand_in, "b"), Err(ForgeError::SeveralPulls { count: 2, .. })));
 }
 
-/// Anyone can push a commit that is public to a fork and open a pull request of it: that must not close the one that it is copied from.
+/// Anyone can open a second pull request of a commit that is public. It must neither close the first nor be a second chance.
 #[test]
-fn a_copy_of_a_pull_request_is_told_from_it_by_its_branch() {
+fn a_commit_is_judged_as_the_pull_request_that_was_opened_first() {
     let stand_in = StandIn::start(Identity::Workflow);
-    let ours = stand_in.pull_at(AUTHOR, &commit("b"));
+    stand_in.paginate(1);
+    let first = stand_in.pull_at(AUTHOR, &commit("b"));
     let copy = stand_in.pull_at(STRANGER, &commit("b"));
-    assert_eq!(pull_from(&stand_in, "somebody/project", "change").expect("found"), ours);
-    assert_eq!(pull_from(&stand_in, "Stranger/Project", "change").expect("the forge's names have no case"), copy);
+    assert_eq!(pull_of(&stand_in, "b").expect("found"), first);
+    assert_eq!(pull_from(&stand_in, "Somebody/Project", "change").expect("the forge's names have no case"), first);
+    let refused = pull_from(&stand_in, "stranger/project", "change").expect_err("the second");
+    assert!(matches!(refused, ForgeError::JudgedElsewhere { pull, .. } if pull == first), "{refused}");
     for (repository, branch) in [("somebody/project", "Change"), ("another/project", "change")] {
         assert!(matches!(pull_from(&stand_in, repository, branch), Err(ForgeError::NoPull { .. })), "{repository} {branch}");
     }
+    stand_in.close(first);
+    assert_eq!(pull_from(&stand_in, "stranger/project", "change").expect("now the first"), copy);
     stand_in.delete_fork(copy);
     assert!(matches!(pull_from(&stand_in, "stranger/project", "change"), Err(ForgeError::NoPull { .. })));
 }
