@@ -41,6 +41,25 @@ fn no_workflow_gives_strangers_rights() {
     }
 }
 
+/// What others know of the forge's workflows: contexts, expressions and shell by actionlint, and ways to attack them by zizmor.
+#[test]
+fn linters_of_other_projects_find_no_fault() {
+    let (Some(actionlint), Some(foreign)) = (std::env::var_os("ASSAY_TEST_ACTIONLINT"), std::env::var_os("ASSAY_TEST_FOREIGN"))
+    else {
+        println!("ASSAY_TEST_ACTIONLINT or ASSAY_TEST_FOREIGN is not set: nobody else has read the workflows");
+        return;
+    };
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository").join("ci/github");
+    let tools = Path::new(&foreign).join("venv/bin");
+    let shellcheck = format!("-shellcheck={}", tools.join("shellcheck").display());
+    let run = |program: &Path, arguments: &[&str]| {
+        let mut command = std::process::Command::new(program);
+        Ran::of(command.args(arguments).args(files_under(&folder)).output().expect("it runs"))
+    };
+    run(Path::new(&actionlint), &["-no-color", &shellcheck]).success();
+    run(&tools.join("zizmor"), &["--offline", "--no-progress"]).success();
+}
+
 /// A step with a script.
 struct Step {
     name: String,
