@@ -61,7 +61,7 @@ fn a_report_of_nothing_that_counts_opens() {
 fn the_pages_with_everything_open() {
     let Some(browser) = Browser::asked() else { return };
     let fixture = Fixture::bare();
-    for example in ["page", "history"] {
+    for example in ["page", "history", "verdict"] {
         let made = fixture.command(&binary(&format!("examples/{example}"))).output().expect("the example runs");
         let path = fixture.root().join(format!("{example}.html"));
         std::fs::write(&path, Ran::of(made).success().stdout).expect("the page can be written");

@@ -26,7 +26,7 @@ pub use inputs::{Inputs, SignedBy, Verified};
 pub use lineage::shell_word;
 pub use markdown::escape as escape_markdown;
 pub use model::{Report, commonest_reason, none_counts};
-pub use number::{bytes, duration, percent, significant};
+pub use number::{bytes, duration, percent, probability, significant};
 pub use text::counted;
 
 #[cfg(test)]

@@ -105,8 +105,8 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// A probability; below a ten-thousandth nobody reads the digits.
-pub(crate) fn probability(p: f64) -> String {
+/// A probability; below a ten-thousandth nobody reads the digits, and none is 0.
+pub fn probability(p: f64) -> String {
     if p < 1e-4 { "<0.0001".to_owned() } else { significant(p, None) }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use assay_gate::between_runs;
 use assay_manifest::{Better, Environment, MetricSummary, Name, Plan, PointSummary, Summary};
-use assay_report::{counted, significant};
+use assay_report::{counted, probability, significant};
 use assay_stage::{Exit, Failure};
 use assay_stats::{Alternative, Samples, benjamini_hochberg, hodges_lehmann, mann_whitney};
 use serde_json::json;
@@ -182,17 +182,12 @@ impl Row {
         let medians = self.medians.map(|median| significant(median, None));
         let trials = format!("{} / {}", self.trials[0], self.trials[1]);
         let p = self.p.map_or_else(|| "-".to_owned(), |_| probability(self.adjusted));
-        format!("  {:<32} {:>10} {:>10} {:<8} {change:<26} {p:>6}  {trials}", self.metric, medians[0], medians[1], self.unit)
+        format!("  {:<32} {:>10} {:>10} {:<8} {change:<26} {p:>7}  {trials}", self.metric, medians[0], medians[1], self.unit)
     }
 }
 
 fn percent(ratio: f64) -> f64 {
     (ratio - 1.0) * 100.0
-}
-
-/// No probability is 0.
-fn probability(p: f64) -> String {
-    if p < 0.001 { "<0.001".to_owned() } else { format!("{p:.3}") }
 }
 
 fn show(baseline: &str, candidate: &str, rows: &[Row], left_out: &[String], surroundings: &[String]) {
@@ -201,7 +196,7 @@ fn show(baseline: &str, candidate: &str, rows: &[Row], left_out: &[String], surr
         if place != Some((&row.case, &row.point)) {
             output::line(format!("{} at {}", row.case, row.point));
             output::line(format!(
-                "  {:<32} {:>10} {:>10} {:<8} {:<26} {:>6}  TRIALS",
+                "  {:<32} {:>10} {:>10} {:<8} {:<26} {:>7}  TRIALS",
                 "METRIC", "A", "B", "UNIT", "CHANGE, 95 %", "ADJ. P"
             ));
             place = Some((&row.case, &row.point));

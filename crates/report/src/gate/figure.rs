@@ -32,12 +32,29 @@ const STROKE: f64 = 10.0;
 const EFFECT: f64 = 104.0;
 const INTERVAL: f64 = 52.0;
 
+/// What the way back from a metric's numbers is called within the page, by the metric's place among all of the report.
+pub(crate) fn origins_id(place: usize) -> String {
+    format!("from-{place}")
+}
+
+/// A number, which opens where it comes from: the origins of the metric at `place`, which the page has to have.
+pub(crate) fn linked(page: &mut Writer, place: usize, text: &str) {
+    page.leaf("a", &[("class", "number"), ("href", &format!("#{}", origins_id(place)))], text);
+}
+
 /// The pictures of a metric, with their data.
-pub(crate) fn figure(page: &mut Writer, row: &Row, budget: f64, store: Option<&str>) {
+pub(crate) fn figure(page: &mut Writer, place: usize, row: &Row, budget: f64, store: Option<&str>) {
     page.element("figure", &[("class", "judged-metric")], |page| {
         page.element("figcaption", &[], |page| {
             page.leaf("h3", &[], &format!("{}, {}: {}", row.metric, row.place(), row.standing.as_str()));
-            page.leaf("p", &[], &format!("{}, {}", row.change_text(), row.magnitude_text()));
+            page.element("p", &[], |page| {
+                if row.origins.is_empty() {
+                    page.text(&row.change_text());
+                } else {
+                    linked(page, place, &row.change_text());
+                }
+                page.text(&format!(", {}", row.magnitude_text()));
+            });
             if !row.reason.is_empty() {
                 page.element("p", &[("class", "quiet")], |page| page.prose(&row.reason));
             }
@@ -47,7 +64,7 @@ pub(crate) fn figure(page: &mut Writer, row: &Row, budget: f64, store: Option<&s
             page.element("div", &[], |page| effect(page, row, budget));
         });
         data(page, row);
-        origins(page, row, store);
+        origins(page, place, row, store);
     });
     page.newline();
 }
@@ -286,32 +303,37 @@ fn rows_of(page: &mut Writer, row: &Row, pair: &TrialPair) {
 }
 
 /// The way back from the numbers, folded: the runs, the Summaries that vouch for their rows, and the commands.
-fn origins(page: &mut Writer, row: &Row, store: Option<&str>) {
+fn origins(page: &mut Writer, place: usize, row: &Row, store: Option<&str>) {
     if row.origins.is_empty() {
         return;
     }
     page.element("details", &[], |page| {
         page.leaf("summary", &[], "Where it comes from");
-        for origin in &row.origins {
-            let medians = origin.sides().map(|(name, side)| (name, side, side.median.as_ref()));
-            page.element("dl", &[("class", "pairs")], |page| {
-                pair(page, "run", |page| page.text(&origin.run_id));
-                pair(page, "its Summary", |page| page.leaf("code", &[], &origin.summary));
-                for (name, side, median) in medians {
-                    pair(page, name, |page| {
-                        page.text(&format!("{} at {}", side.case, row.point));
-                        if let Some((value, _)) = median {
-                            page.text(&format!(", median {} {}", significant(row.unit.convert(*value), None), row.unit.unit));
-                        }
-                    });
-                }
-            });
-            for (_, address) in medians.into_iter().filter_map(|(_, _, median)| median) {
-                command_line(page, &trace_command(address, store));
-            }
-        }
-        page.element("p", &[("class", "quiet note")], |page| page.prose(how_to_walk(row)));
+        // Within the details, so that a link to it unfolds them.
+        page.element("div", &[("id", &origins_id(place))], |page| origin_of_each_run(page, row, store));
     });
+}
+
+fn origin_of_each_run(page: &mut Writer, row: &Row, store: Option<&str>) {
+    for origin in &row.origins {
+        let medians = origin.sides().map(|(name, side)| (name, side, side.median.as_ref()));
+        page.element("dl", &[("class", "pairs")], |page| {
+            pair(page, "run", |page| page.text(&origin.run_id));
+            pair(page, "its Summary", |page| page.leaf("code", &[], &origin.summary));
+            for (name, side, median) in medians {
+                pair(page, name, |page| {
+                    page.text(&format!("{} at {}", side.case, row.point));
+                    if let Some((value, _)) = median {
+                        page.text(&format!(", median {} {}", significant(row.unit.convert(*value), None), row.unit.unit));
+                    }
+                });
+            }
+        });
+        for (_, address) in medians.into_iter().filter_map(|(_, _, median)| median) {
+            command_line(page, &trace_command(address, store));
+        }
+    }
+    page.element("p", &[("class", "quiet note")], |page| page.prose(how_to_walk(row)));
 }
 
 /// How the other numbers are walked back, or why none is.

@@ -108,7 +108,7 @@ impl Report {
     }
 
     fn write_picture(&self, page: &mut Writer, place: usize, row: &Row) {
-        page.element("div", &[("id", &picture_id(place))], |page| figure(page, row, self.budget, self.store.as_deref()));
+        page.element("div", &[("id", &picture_id(place))], |page| figure(page, place, row, self.budget, self.store.as_deref()));
     }
 
     /// What comes under the tables of metrics.

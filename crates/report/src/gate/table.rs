@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::acceptance::{Accepted, Did, MAX_ACCEPTED};
+use super::figure::linked;
 use super::row::{ABSENT, Row};
 use super::{EarlierLine, Report};
 use crate::html::MAX_PAGE;
@@ -68,11 +69,13 @@ fn metric(page: &mut Writer, place: usize, row: &Row, drawn: &BTreeSet<usize>) {
         }
     });
     page.leaf("td", &[], &row.place());
+    // The way back lies beside the picture.
+    let from = Some(place).filter(|place| drawn.contains(place) && !row.origins.is_empty());
     for median in [&row.baseline, &row.candidate] {
-        number(page, &row.with_unit(median), "");
+        traced(page, from, &row.with_unit(median), "");
     }
     if let Some(change) = &row.change {
-        number(page, &change.change, &change.interval);
+        traced(page, from, &change.change, &change.interval);
         number(page, &change.ratio, &change.ratio_interval);
         number(page, &change.ratio_of_medians, "");
     } else {
@@ -90,8 +93,16 @@ fn metric(page: &mut Writer, place: usize, row: &Row, drawn: &BTreeSet<usize>) {
 }
 
 fn number(page: &mut Writer, value: &str, beneath: &str) {
+    traced(page, None, value, beneath);
+}
+
+/// A number that opens where it comes from, where the page has that.
+fn traced(page: &mut Writer, from: Option<usize>, value: &str, beneath: &str) {
     page.element("td", &[("class", "n")], |page| {
-        page.text(value);
+        match from {
+            Some(place) => linked(page, place, value),
+            None => page.text(value),
+        }
         if !beneath.is_empty() {
             page.leaf("small", &[], beneath);
         }

@@ -425,7 +425,9 @@ fn the_page_is_well_formed_asks_for_nothing_and_runs_nothing() {
     let unique: std::collections::BTreeSet<_> = targets.iter().collect();
     assert_eq!(unique.len(), targets.len(), "an id stands twice");
     let links = ids(&html, "href=\"#");
-    assert_eq!(links.len(), 6, "every metric has its pictures");
+    let of = |begin: &str| links.iter().filter(|link| link.starts_with(begin)).count();
+    assert_eq!(of("m-"), 6, "every metric has its pictures");
+    assert_eq!(of("from-"), 24, "change and medians open where they come from, in the picture's caption and in the table");
     assert!(links.iter().all(|link| targets.contains(link)));
     for forbidden in ["<script", "<link", "<img", "<iframe", " src=", "url(", "@import", " onload", "href=\"http", "NaN"] {
         assert!(!html.contains(forbidden), "{forbidden}");

@@ -58,7 +58,7 @@ pub(super) fn judge(
     }
     let is_any_predicted = seen.iter().any(|seen| matches!(seen.prediction, Prediction::Interval { .. }));
     if !is_any_predicted {
-        output::talk("Nothing was told: history is too short for every metric.");
+        output::talk("Nothing was told: history predicts none of the metrics.");
     }
     // What nothing was predicted of has not passed.
     Ok(if is_worse || !is_any_predicted { Exit::Inconclusive } else { Exit::Done })
