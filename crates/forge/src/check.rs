@@ -18,7 +18,7 @@ pub const MAX_ANNOTATIONS: usize = 50;
 /// The longest title of a check or an issue, in characters: what GitHub keeps of a title.
 pub const MAX_TITLE_CHARS: usize = 255;
 
-/// A check run of a commit. There is one for each name and external id, which ends at once: what it checked is over.
+/// A check run of a commit. There is one for each name and kind, which ends at once: what it checked is over.
 #[derive(Clone, Debug)]
 pub struct Check {
     /// Whose commit it is.
@@ -27,7 +27,8 @@ pub struct Check {
     pub commit: CommitSha,
     /// Its name, such as `assay / nightly`. Rules that protect a branch ask for it.
     pub name: String,
-    /// Our own name for it, by which it is told from what others check under the same name.
+    /// What it is about, as `KIND:ID`. By the kind it is told from what others check under the same name; and where a check of the kind
+    /// is about something else, it stays as it is ([`ForgeError::CheckOfAnother`]): a commit's first answer is not replaced by another's.
     pub external_id: String,
     /// How it ended.
     pub conclusion: Conclusion,
@@ -165,11 +166,18 @@ impl Forge {
             format!("/repos/{}/commits/{}/check-runs?check_name={name}&filter=all&per_page=100", check.repository, check.commit);
         let mut newest: Option<Run> = None;
         self.search(&path, about, |page: Page| {
-            let ours = page.check_runs.into_iter().filter(|run| run.is_of(check) && author.is_app(run.app.as_ref()));
+            let ours = page.check_runs.into_iter().filter(|run| run.is_like(check) && author.is_app(run.app.as_ref()));
             newest = ours.chain(newest.take()).max_by_key(|run| run.id);
             None::<()>
         })?;
-        Ok(newest)
+        match newest {
+            Some(run) if run.external_id.as_deref() != Some(&check.external_id) => Err(ForgeError::CheckOfAnother {
+                name: check.name.clone(),
+                commit: check.commit.to_string(),
+                of: text::shown(run.external_id.as_deref().unwrap_or_default()),
+            }),
+            newest => Ok(newest),
+        }
     }
 
     fn annotations(&self, check: &Check, run: &Run, about: &About) -> Result<Vec<Annotation>, ForgeError> {
@@ -224,10 +232,11 @@ impl Check {
 }
 
 impl Run {
-    fn is_of(&self, check: &Check) -> bool {
+    /// Whether it is a check of that kind: a job of the same name is none.
+    fn is_like(&self, check: &Check) -> bool {
         self.name == check.name
             && self.head_sha.eq_ignore_ascii_case(&check.commit.to_string())
-            && self.external_id.as_deref() == Some(&check.external_id)
+            && self.external_id.as_deref().is_some_and(|id| kind(id) == kind(&check.external_id))
     }
 
     fn says_what(&self, check: &Check) -> bool {
@@ -245,6 +254,10 @@ impl Run {
     fn page(self) -> String {
         self.html_url.or(self.details_url).unwrap_or_default()
     }
+}
+
+fn kind(external_id: &str) -> &str {
+    external_id.split_once(':').map_or(external_id, |(kind, _)| kind)
 }
 
 fn decide(run: &Run, there: Vec<Annotation>, check: &Check) -> Decision<Change> {

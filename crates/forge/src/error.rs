@@ -114,19 +114,29 @@ pub enum ForgeError {
         /// Which list.
         what: String,
     },
-    /// No open pull request ends with that commit.
-    #[error("no open pull request has `{commit}` as its head")]
+    /// No open pull request ends with that commit, or it is of another branch.
+    #[error("no open pull request of these branches has `{commit}` as its head")]
     NoPull {
         /// The commit.
         commit: String,
     },
-    /// Another one was opened with that head before, and its checks are this one's.
-    #[error("`{commit}` is judged as pull request {pull}, which was opened before this one")]
-    JudgedElsewhere {
+    /// More than one does, and which is meant cannot be told.
+    #[error("{count} open pull requests have `{commit}` as their head")]
+    SeveralPulls {
         /// The commit.
         commit: String,
-        /// The number of the one that was opened first.
-        pull: u64,
+        /// How many.
+        count: usize,
+    },
+    /// The commit has that check, and it is about something else. A second one would take its place.
+    #[error("the check `{name}` of `{commit}` is there, and is that of `{of}`")]
+    CheckOfAnother {
+        /// The check's name.
+        name: String,
+        /// The commit.
+        commit: String,
+        /// What it says that it is about.
+        of: String,
     },
     /// The issue was opened, and the forge left the label away by which it is found again.
     #[error("the issue `{url}` was opened, but without the label `{LABEL}`")]
@@ -163,8 +173,9 @@ impl ForgeError {
                 "use another tag on a shorter thread, or close what is long: without the whole list, ours might be doubled"
             }
             Self::NoPull { .. } => "it may have been closed, or have a newer commit: then there is nothing to say about this one",
-            Self::JudgedElsewhere { .. } => {
-                "a commit has one set of checks, so it is judged once: push another commit, or close that pull request"
+            Self::SeveralPulls { .. } => "name both branches, with the repository of the one that is to be merged",
+            Self::CheckOfAnother { .. } => {
+                "checks belong to commits, so the first verdict about a commit stands: push another commit to be judged anew"
             }
             Self::Unlabelled { .. } => {
                 "close it, and give the token the right to set labels: otherwise the next call opens another"

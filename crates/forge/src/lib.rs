@@ -28,6 +28,6 @@ pub use error::ForgeError;
 pub use issue::{Issue, LABEL};
 pub use names::{Api, CommitSha, Repository, Tag};
 pub use page::MAX_PAGES;
-pub use pull::HeadBranch;
+pub use pull::{HeadBranch, Sought};
 pub use settle::Posted;
 pub use token::Token;

@@ -162,6 +162,12 @@ impl Repository {
         commit == later || self.0.graph_descendant_of(later, commit).unwrap_or(false)
     }
 
+    /// The newest commit that two have in common; none where they have none, or this repository lacks one of them.
+    pub fn common(&self, one: Oid, other: Oid) -> Option<Oid> {
+        let (Ok(one), Ok(other)) = (to_git(one), to_git(other)) else { return None };
+        self.0.merge_base(one, other).ok()?.to_string().parse().ok()
+    }
+
     /// The file at `path` in the work tree, as it is now. `None` where nothing is there. Follows no symbolic link.
     pub fn read_worktree(&self, path: &str) -> Result<Option<FileAt>, Error> {
         check_path(path)?;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use assay_forge::{
     Api, Check, Comment, CommitSha, Conclusion, Forge as Client, ForgeError, HeadBranch, IfAbsent, Issue, Posted, Repository,
-    Tag, Token,
+    Sought, Tag, Token,
 };
 use assay_stage::{Exit, Failure};
 use serde::Deserialize;
@@ -29,7 +29,7 @@ pub(crate) struct Forge {
 enum ForgeCommand {
     /// Post a comment, a check or an issue, each edited in place where it is there already
     Post(Box<Post>),
-    /// Print the number of the open pull request whose head is a commit: of several, the one that was opened first
+    /// Print the number of the open pull request whose head is a commit
     Pull(Pull),
 }
 
@@ -48,8 +48,8 @@ struct At {
 struct Post {
     #[command(flatten)]
     at: At,
-    /// The pull request that is commented
-    #[arg(long, value_name = "N", requires = "comment", value_parser = clap::value_parser!(u64).range(1..))]
+    /// The pull request that is commented, and that the check is about: a check of the commit about another is not edited
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pull: Option<u64>,
     /// The Markdown file of the pull request's comment
     #[arg(long, value_name = "FILE", requires = "pull")]
@@ -78,12 +78,15 @@ struct Pull {
     /// The commit
     #[arg(long, value_name = "SHA")]
     commit: CommitSha,
-    /// The branch that the pull request asks to merge: whoever opens a second one of the same commit is refused
+    /// The branch that the pull request asks to merge: others may have the same head
     #[arg(long, value_name = "NAME", requires = "head_repository")]
     head_branch: Option<String>,
     /// The repository of that branch, which may be a fork
     #[arg(long, value_name = "OWNER/NAME", requires = "head_branch")]
     head_repository: Option<Repository>,
+    /// The branch that it is to be merged into
+    #[arg(long, value_name = "NAME")]
+    base: Option<String>,
 }
 
 /// What `assay gate` writes of a check.
@@ -114,7 +117,8 @@ impl Forge {
 impl Pull {
     fn run(self) -> Result<Exit, Failure> {
         let head = self.head_repository.zip(self.head_branch).map(|(repository, branch)| HeadBranch { repository, branch });
-        let number = self.at.client()?.pull_of(&self.at.repository, &self.commit, head.as_ref()).map_err(failure)?;
+        let sought = Sought { commit: self.commit, head, base: self.base };
+        let number = self.at.client()?.pull_of(&self.at.repository, &sought).map_err(failure)?;
         output::line(number.to_string());
         Ok(Exit::Done)
     }
@@ -143,7 +147,7 @@ impl Post {
             say("comment", &forge.comment(&comment).map_err(failure)?);
         }
         if let (Some(commit), Some(file)) = (&self.commit, &self.check) {
-            say("check", &forge.check(&check(file, repository, commit)?).map_err(failure)?);
+            say("check", &forge.check(&check(file, repository, commit, self.pull)?).map_err(failure)?);
         }
         if let (Some(title), Some(file)) = (&self.title, &self.issue) {
             let (repository, tag, text) = (repository.clone(), self.tag.clone(), text(file)?);
@@ -153,7 +157,7 @@ impl Post {
     }
 }
 
-fn check(file: &Path, repository: &Repository, commit: &CommitSha) -> Result<Check, Failure> {
+fn check(file: &Path, repository: &Repository, commit: &CommitSha, pull: Option<u64>) -> Result<Check, Failure> {
     let malformed = || Failure::usage("check", format!("`{}` is no check as `assay gate --to` writes it", file.display()));
     let read: CheckFile = serde_json::from_str(&text(file)?).map_err(|error| malformed().because(&error))?;
     let conclusion = match read.conclusion.as_str() {
@@ -166,7 +170,7 @@ fn check(file: &Path, repository: &Repository, commit: &CommitSha) -> Result<Che
     Ok(Check {
         repository: repository.clone(),
         commit: commit.clone(),
-        external_id: read.name.clone(),
+        external_id: pull.map_or_else(|| read.name.clone(), |pull| format!("pull:{pull}")),
         name: read.name,
         conclusion,
         title: read.output.title,

@@ -20,8 +20,6 @@ const WORKFLOWS: [(&str, &str); 4] = [
 ];
 
 /// What stands in them where somebody has to say more.
-const NO_RELEASES: &str = "https://github.com/OWNER/assay/releases/download";
-const NO_DIGEST: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 const GATED: &str = "pipelines/gate.yaml";
 const NIGHTLY: &str = "pipelines/nightly.yaml";
 
@@ -54,7 +52,7 @@ impl Init {
         let file = |(name, shipped): &(&str, &str)| {
             let path = root.join(FOLDER).join(name);
             let there = std::fs::read_to_string(&path).ok().filter(|_| is_filling);
-            let text = there.map_or_else(|| self.filled_in(shipped), |there| self.installing(&there));
+            let text = there.map_or_else(|| self.filled_in(shipped), |there| self.installing(&there, self.archive.is_some()));
             (path, text)
         };
         let files: Vec<(PathBuf, String)> = WORKFLOWS.iter().map(file).collect();
@@ -76,24 +74,26 @@ impl Init {
 
     /// A workflow with what this repository says.
     fn filled_in(&self, text: &str) -> String {
-        let version = format!("ASSAY_VERSION: \"{}\"", env!("CARGO_PKG_VERSION"));
-        let text = text
-            .lines()
-            .map(|line| match line.trim_start() {
-                rest if rest.starts_with("ASSAY_VERSION: ") => line.replace(rest, &version),
-                _ => line.to_owned(),
-            })
-            .collect::<Vec<_>>()
-            .join("\n");
         let text = text.replace(&format!("PIPELINE: {GATED}"), &format!("PIPELINE: {}", self.pipeline));
         let text = text.replace(&format!("PIPELINE: {NIGHTLY}"), &format!("PIPELINE: {}", self.nightly));
-        self.installing(&text) + "\n"
+        self.installing(&text, true)
     }
 
-    /// A workflow with where Assay is to be had, where it does not say so yet.
-    fn installing(&self, text: &str) -> String {
-        let text = self.releases.as_deref().map_or(text.to_owned(), |releases| text.replace(NO_RELEASES, releases));
-        self.archive.map_or(text.clone(), |archive| text.replace(NO_DIGEST, &archive.hex()))
+    /// A workflow with where Assay is to be had, whatever it said before; as this version, because a digest is a version's.
+    fn installing(&self, text: &str, as_this_version: bool) -> String {
+        let digest = self.archive.map(|archive| format!("\"{}\"", archive.hex()));
+        let said = [
+            ("ASSAY_RELEASES", self.releases.clone()),
+            ("ASSAY_VERSION", as_this_version.then(|| format!("\"{}\"", env!("CARGO_PKG_VERSION")))),
+            ("ASSAY_SHA256", digest),
+        ];
+        let line = |line: &str| {
+            let (name, _) = line.trim_start().split_once(": ")?;
+            let value = said.iter().find(|(known, _)| *known == name)?.1.as_ref()?;
+            let (indent, _) = line.split_once(name)?;
+            Some(format!("{indent}{name}: {value}"))
+        };
+        text.lines().map(|text| line(text).unwrap_or_else(|| text.to_owned()) + "\n").collect()
     }
 
     fn say_what_is_next(&self, root: &Path) {

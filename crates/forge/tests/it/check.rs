@@ -1,4 +1,4 @@
-use assay_forge::{Annotation, Check, Conclusion, Level, Posted};
+use assay_forge::{Annotation, Check, Conclusion, ForgeError, Level, Posted};
 use serde_json::json;
 
 use super::{REPOSITORY, StandIn, forge};
@@ -45,7 +45,7 @@ fn a_check_is_made_then_changed_in_place() {
 }
 
 #[test]
-fn only_the_newest_check_of_our_app_and_id_is_changed() {
+fn only_the_newest_check_of_our_app_and_kind_is_changed() {
     let stand_in = StandIn::start(Identity::Workflow);
     stand_in.paginate(1);
     let wanted = json!({ "name": "assay / nightly", "head_sha": SHA, "external_id": "assay:nightly", "conclusion": "success" });
@@ -60,12 +60,23 @@ fn only_the_newest_check_of_our_app_and_id_is_changed() {
 }
 
 #[test]
-fn another_commit_or_id_is_another_check() {
+fn another_commit_or_kind_is_another_check() {
     let stand_in = StandIn::start(Identity::App("my-app"));
     posted(&stand_in, &check(Conclusion::Failure));
-    posted(&stand_in, &Check { external_id: "assay:weekly".to_owned(), ..check(Conclusion::Failure) });
+    posted(&stand_in, &Check { external_id: "tests".to_owned(), ..check(Conclusion::Failure) });
     posted(&stand_in, &Check { commit: "f".repeat(40).parse().expect("a commit"), ..check(Conclusion::Failure) });
     assert_eq!(stand_in.checks().len(), 3);
+}
+
+/// Otherwise a second pull request of the same commit would be a second chance.
+#[test]
+fn a_check_of_the_same_kind_about_something_else_is_left_as_it_is() {
+    let stand_in = StandIn::start(Identity::Workflow);
+    posted(&stand_in, &check(Conclusion::Failure));
+    let other = Check { external_id: "assay:weekly".to_owned(), ..check(Conclusion::Success) };
+    let refused = forge(&stand_in).check(&other).expect_err("the first stands");
+    assert!(matches!(&refused, ForgeError::CheckOfAnother { of, .. } if of == "assay:nightly"), "{refused}");
+    assert_eq!((stand_in.checks().len(), &stand_in.checks()[0]["conclusion"]), (1, &json!("failure")));
 }
 
 #[test]

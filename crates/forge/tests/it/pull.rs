@@ -1,4 +1,4 @@
-use assay_forge::{ForgeError, HeadBranch};
+use assay_forge::{ForgeError, HeadBranch, Sought};
 
 use super::{AUTHOR, REPOSITORY, STRANGER, StandIn, forge};
 use crate::stand_in::Identity;
@@ -8,14 +8,16 @@ fn commit(digit: &str) -> String {
 }
 
 fn pull_of(stand_in: &StandIn, digit: &str) -> Result<u64, ForgeError> {
-    let repository = REPOSITORY.parse().expect("a repository");
-    forge(stand_in).pull_of(&repository, &commit(digit).parse().expect("a commit"), None)
+    sought(stand_in, digit, None, None)
 }
 
-fn pull_from(stand_in: &StandIn, repository: &str, branch: &str) -> Result<u64, ForgeError> {
-    let head = HeadBranch { repository: repository.parse().expect("a repository"), branch: branch.to_owned() };
-    let commit = commit("b").parse().expect("a commit");
-    forge(stand_in).pull_of(&REPOSITORY.parse().expect("a repository"), &commit, Some(&head))
+fn sought(stand_in: &StandIn, digit: &str, head: Option<(&str, &str)>, base: Option<&str>) -> Result<u64, ForgeError> {
+    let head = head.map(|(repository, branch)| HeadBranch {
+        repository: repository.parse().expect("a repository"),
+        branch: branch.to_owned(),
+    });
+    let sought = Sought { commit: commit(digit).parse().expect("a commit"), head, base: base.map(str::to_owned) };
+    forge(stand_in).pull_of(&REPOSITORY.parse().expect("a repository"), &sought)
 }
 
 #[test]
@@ -36,22 +38,22 @@ fn a_closed_one_is_no_answer() {
     assert!(matches!(pull_of(&stand_in, "a"), Err(ForgeError::NoPull { .. })));
 }
 
-/// Anyone can open a second pull request of a commit that is public. It must neither close the first nor be a second chance.
+/// Anyone can open a second pull request of a commit that is public, and an author one more into another branch.
 #[test]
-fn a_commit_is_judged_as_the_pull_request_that_was_opened_first() {
+fn pull_requests_of_one_commit_are_told_by_their_branches() {
     let stand_in = StandIn::start(Identity::Workflow);
     stand_in.paginate(1);
-    let first = stand_in.pull_at(AUTHOR, &commit("b"));
     let copy = stand_in.pull_at(STRANGER, &commit("b"));
-    assert_eq!(pull_of(&stand_in, "b").expect("found"), first);
-    assert_eq!(pull_from(&stand_in, "Somebody/Project", "change").expect("the forge's names have no case"), first);
-    let refused = pull_from(&stand_in, "stranger/project", "change").expect_err("the second");
-    assert!(matches!(refused, ForgeError::JudgedElsewhere { pull, .. } if pull == first), "{refused}");
-    for (repository, branch) in [("somebody/project", "Change"), ("another/project", "change")] {
-        assert!(matches!(pull_from(&stand_in, repository, branch), Err(ForgeError::NoPull { .. })), "{repository} {branch}");
+    let ours = stand_in.pull_at(AUTHOR, &commit("b"));
+    assert!(matches!(pull_of(&stand_in, "b"), Err(ForgeError::SeveralPulls { count: 2, .. })));
+    let of = |repository: &str, branch: &str, base: Option<&str>| sought(&stand_in, "b", Some((repository, branch)), base);
+    assert_eq!(of("Somebody/Project", "change", None).expect("the forge's names have no case"), ours);
+    assert_eq!(of("stranger/project", "change", Some("main")).expect("found"), copy);
+    for (repository, branch, base) in
+        [("somebody/project", "Change", None), ("another/project", "change", None), ("somebody/project", "change", Some("old"))]
+    {
+        assert!(matches!(of(repository, branch, base), Err(ForgeError::NoPull { .. })), "{repository} {branch}");
     }
-    stand_in.close(first);
-    assert_eq!(pull_from(&stand_in, "stranger/project", "change").expect("now the first"), copy);
     stand_in.delete_fork(copy);
-    assert!(matches!(pull_from(&stand_in, "stranger/project", "change"), Err(ForgeError::NoPull { .. })));
+    assert!(matches!(of("stranger/project", "change", None), Err(ForgeError::NoPull { .. })));
 }

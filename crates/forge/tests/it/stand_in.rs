@@ -197,6 +197,7 @@ impl StandIn {
     pub(crate) fn pull_at(&self, identity: Identity, commit: &str) -> u64 {
         let number = self.pull_by(identity, "a change");
         for issue in self.state().issues.iter_mut().filter(|issue| issue["number"] == number) {
+            issue["base"] = json!({ "sha": "0".repeat(40), "ref": "main", "repo": { "full_name": REPOSITORY } });
             issue["head"] = json!({
                 "sha": commit, "ref": "change", "repo": { "full_name": format!("{}/project", identity.login()) }
             });

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_gate::Run;
-use assay_git::CommitInfo;
+use assay_git::{CommitInfo, Oid};
 use assay_manifest::{Body as _, Digest, Environment, ExecutionPart, InputRef, Kind, Plan, RunId, Source, Summary};
 use assay_stage::{Exit, Failure};
 
@@ -97,6 +97,12 @@ impl Evidence {
     pub(crate) fn has_measured(&self, head: &str) -> bool {
         let is_parent = |info: &CommitInfo| info.parents.iter().any(|parent| parent.to_string() == head);
         self.commit() == Some(head) || self.0.chain.commit.as_ref().is_some_and(is_parent)
+    }
+
+    /// What it measured `head` merged with; nothing where it measured `head` itself.
+    pub(crate) fn merged_with(&self, head: &str) -> Vec<Oid> {
+        let merge = self.0.chain.commit.as_ref().filter(|_| self.commit() != Some(head));
+        merge.into_iter().flat_map(|info| &info.parents).filter(|parent| parent.to_string() != head).copied().collect()
     }
 
     /// The run as the rule reads it.

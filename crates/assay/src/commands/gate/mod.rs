@@ -57,7 +57,7 @@ pub(crate) struct Gate {
     /// The pipeline that has to have been run; any if left out
     #[arg(long, value_name = "FILE")]
     pipeline: Option<String>,
-    /// The commit that has to have been measured, by itself or merged; any if left out
+    /// The commit that has to have been measured, by itself or merged into the branch of the rules; any if left out
     #[arg(long, value_name = "SHA")]
     head: Option<String>,
     /// Where the verdict is inconclusive and a look is left, run the pipeline once more and judge both runs together
@@ -127,6 +127,9 @@ impl Gate {
         let place = self.place_trusting(&from)?;
         let mut candidate = Evidence::open(&place, run, self.unestablished)?;
         self.check_run(&candidate)?;
+        if let (Some(head), From::Branch(branch)) = (&self.head, &from) {
+            candidate.merged_with(head).into_iter().try_for_each(|with| branch.check_merged(head, with))?;
+        }
         let rules = rules_for(&from, &candidate)?;
         let subject = self.subject(&candidate)?;
         let store = Store::open(&place.store_uri()?)?;

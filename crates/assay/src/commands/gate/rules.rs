@@ -78,6 +78,37 @@ impl Branch {
         format!("`{}` ({})", self.rev, crate::output::short(&self.commit.id.to_string()))
     }
 
+    /// Refuses a merge of `head` with a commit that merging it into this branch would not have merged it with.
+    ///
+    /// It has to be one of the branch's own, and to have all that `head` has of the branch: whoever asks to merge could choose an older
+    /// one, which may be slower, for a baseline.
+    pub(crate) fn check_merged(&self, head: &str, with: Oid) -> Result<(), Failure> {
+        let tip = self.commit.id;
+        if with == tip {
+            return Ok(());
+        }
+        let refused = |why: &str| {
+            Failure::verification(
+                "other_base",
+                format!("what was measured is a merge of {head} with {with}, {why} {}", self.in_words()),
+            )
+        };
+        if !self.repository.has_come_to(with, tip) {
+            return Err(
+                refused("which is no commit of").hint("a checkout without history knows none but the newest: fetch it whole")
+            );
+        }
+        let head = head.parse().map_err(|error| refused("and it is not clear what that has of").because(&error))?;
+        match self.repository.common(head, tip) {
+            None => {
+                Err(refused("and this repository lacks one that it could be compared by with")
+                    .hint("fetch the head that is judged"))
+            }
+            Some(common) if self.repository.has_come_to(common, with) => Ok(()),
+            Some(_) => Err(refused("which lacks what the head has already of")),
+        }
+    }
+
     /// Whom the repository trusts, where it says so.
     pub(crate) fn trust(&self) -> Result<Option<RuleFile>, Failure> {
         self.file(TRUST)
