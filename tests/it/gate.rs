@@ -549,6 +549,35 @@ fn a_work_tree_that_differs_is_no_commit() {
     gate(&fixture, "dirty", 1, &["--baseline", "main", "--head", &commit]).refuses(20, "other_commit");
 }
 
+/// Whoever asks to merge may not choose what they are compared with: an older commit may be a slower one.
+#[test]
+fn what_a_change_was_merged_with_has_to_be_of_the_branch_and_no_older_than_the_change() {
+    let fixture = Fixture::bare();
+    made_up(&fixture, &["few"]);
+    let old = fixture.commit("a comparison of what is made up");
+    fixture.write("faster", "");
+    let new = fixture.commit("faster");
+    fixture.git(&["checkout", "--quiet", "-b", "change"]);
+    fixture.write("slower", "");
+    let head = fixture.commit("slower");
+    fixture.git(&["checkout", "--quiet", "-b", "aside", "main"]);
+    fixture.write("aside", "");
+    let aside = fixture.commit("never merged");
+    fixture.git(&["checkout", "--quiet", "main"]);
+    fixture.write("newer", "");
+    fixture.commit("newer than what was measured");
+    let judged = |run: &str, with: &str| {
+        let merge = fixture.git(&["commit-tree", "-p", with, "-p", &head, "-m", run, &format!("{head}^{{tree}}")]);
+        self::run(&fixture, "few", run, merge.trim());
+        gate(&fixture, run, 1, &["--baseline", "main", "--head", &head])
+    };
+    let older = judged("older", &old).refuses(20, "other_base");
+    assert!(older.stderr.contains("which lacks what the head has already of `main`"), "{}", older.stderr);
+    let stray = judged("stray", &aside).refuses(20, "other_base");
+    assert!(stray.stderr.contains("which is no commit of `main`"), "{}", stray.stderr);
+    judged("merged", &new).exits(41);
+}
+
 #[test]
 fn the_run_that_is_judged_is_the_one_that_was_meant() {
     let fixture = judged();
