@@ -316,9 +316,9 @@ fn a_verdict_is_decided_again_to_the_byte() {
     ----- stdout -----
     verdict sha256:[DIGEST]
       ok  signed by local-gate
-      ok  1 run verified
+      ok  1 run verified to level 1 (chain): `assay verify` reads their raw bytes, too
       ok  3 files of rules
-      ok  decided again: regressed, with the same bytes
+      ok  decided again, with the same bytes: regressed
     ----- stderr: nothing -----
     ");
     let bytes = fs::read(&file).expect("a verdict");
@@ -340,7 +340,7 @@ fn a_verdict_is_decided_again_to_the_byte() {
     signed(r#""outcome":"unchanged","p_better_adjusted""#, r#""outcome":"improved","p_better_adjusted""#)
         .refuses(20, "replay_differs");
     signed(r#""look":1"#, r#""look":2"#).refuses(20, "other_look");
-    signed("assay-gate/3", "assay-gate/1").refuses(2, "other_contract");
+    signed("assay-gate/4", "assay-gate/1").refuses(2, "other_contract");
     replay(&format!("sha256:{}", "0".repeat(64))).refuses(2, "no_such_verdict");
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use assay_stage::{Exit, Failure};
 use serde::Serialize;
@@ -12,7 +12,7 @@ const DEFAULT_WIDTH: usize = 100;
 
 /// Writes a line of data. Texts of strangers may stand in it, so what could steer a terminal is shown and not sent.
 pub(crate) fn line(text: impl AsRef<str>) {
-    write(&mut std::io::stdout().lock(), &harmless(text.as_ref()));
+    said(write(&mut std::io::stdout().lock(), &harmless(text.as_ref())));
 }
 
 /// Writes data as it is, for other programs.
@@ -26,12 +26,13 @@ pub(crate) fn raw(bytes: &[u8]) -> Result<(), Failure> {
 
 /// Writes a report, which has made strangers' texts harmless itself and may be in colour.
 pub(crate) fn report(text: impl AsRef<str>) {
-    write(&mut std::io::stdout().lock(), text.as_ref());
+    said(write(&mut std::io::stdout().lock(), text.as_ref()));
 }
 
 /// Writes a line of talk.
 pub(crate) fn talk(text: impl AsRef<str>) {
-    write(&mut std::io::stderr().lock(), &harmless(text.as_ref()));
+    // Whoever does not listen has the exit code.
+    let _ = write(&mut std::io::stderr().lock(), &harmless(text.as_ref()));
 }
 
 /// The text with control characters and marks of direction written out.
@@ -44,11 +45,18 @@ pub(crate) fn harmless(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
-fn write(out: &mut dyn std::io::Write, text: &str) {
-    if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n"))
-        && error.kind() == std::io::ErrorKind::BrokenPipe
-    {
-        quit_quietly();
+fn write(out: &mut dyn std::io::Write, text: &str) -> std::io::Result<()> {
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n"));
+    match &written {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => quit_quietly(),
+        _ => written,
+    }
+}
+
+/// Remembers that data was lost.
+fn said(written: std::io::Result<()>) {
+    if written.is_err() {
+        LOST.store(true, Ordering::Relaxed);
     }
 }
 
@@ -77,12 +85,20 @@ pub(crate) fn width() -> usize {
     told.or(seen.filter(|columns| *columns > 0)).unwrap_or(DEFAULT_WIDTH)
 }
 
-/// Says how a command went.
+/// Whether data that was to be written is not: the disk behind standard output is full, for instance.
+static LOST: AtomicBool = AtomicBool::new(false);
+
+/// Says how a command went. What could not be written was not said, so a command that went well has not.
 pub(crate) fn finish(outcome: Result<Exit, Failure>) -> ExitCode {
-    let flushed = std::io::stdout().flush();
+    let is_written = std::io::stdout().flush().is_ok() && !LOST.load(Ordering::Relaxed);
     match outcome {
-        Ok(exit) if flushed.is_ok() => exit.into(),
-        Ok(_) => ExitCode::FAILURE,
+        Ok(exit) if is_written => exit.into(),
+        Ok(_) => {
+            let failure =
+                Failure::environment("output", "not everything could be written").hint("is the disk full that it went to?");
+            talk(failure.to_string());
+            failure.exit.into()
+        }
         Err(failure) => {
             talk(failure.to_string());
             failure.exit.into()

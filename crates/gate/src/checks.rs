@@ -1,7 +1,8 @@
 //! Rules that one run can break by itself, without statistics: validity, SLOs, errors, output lengths.
 
 use assay_manifest::{
-    Check, Comparison, Difference, Exclusion, GatePolicy, OriginKind, PointSummary, RunStatus, ServingPoint, Side, Summary,
+    Check, Comparison, Difference, Exclusion, GatePolicy, OriginKind, PointSummary, Reason, RunStatus, ServingPoint, Side,
+    Summary,
 };
 
 use crate::evidence::Run;
@@ -89,12 +90,16 @@ fn blocking(name: &str, subject: &str, passed: bool, detail: String) -> Check {
     Check { name: name.to_owned(), subject: subject.to_owned(), passed, blocks: true, detail }
 }
 
-/// Reasons for which an attempt does not count that lie with what is measured, and not with whoever measures.
-const OWN_FAULTS: [&str; 3] = ["exit_code", "time_limit", "all_failed"];
+/// Whether an attempt does not count for a reason that lies with what is measured, and not with whoever measures: it crashed, hung,
+/// answered nothing, or gave no result, or none with the metrics that it has.
+fn is_own_fault(reason: &Reason) -> bool {
+    let code = reason.code.as_str();
+    ["exit_code", "time_limit", "all_failed"].contains(&code) || code.starts_with("malformed_") || code.starts_with("metric_")
+}
 
 /// Whether the candidate failed more often than the baseline. A repeated attempt would hide that: it crashed, and only its good launches count.
 fn attempts(point: &PointSummary, baseline: Option<&PointSummary>, subject: &str) -> Option<Check> {
-    let own = |excluded: &&Exclusion| excluded.reasons.iter().any(|reason| OWN_FAULTS.contains(&reason.code.as_str()));
+    let own = |excluded: &&Exclusion| excluded.reasons.iter().any(is_own_fault);
     let failed = |point: &PointSummary| point.excluded.iter().filter(own).count();
     let (before, now) = (baseline.map_or(0, failed), failed(point));
     if now <= before {

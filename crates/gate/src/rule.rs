@@ -196,15 +196,26 @@ impl Measured {
     }
 }
 
-/// The logarithms of candidate over baseline, above zero for worse; absent where a value has none.
+/// The largest difference that is told from larger ones, as a logarithm of a ratio: a millionfold. What is zero on one side alone lies that
+/// far from the other, so that whatever broke down altogether is judged as well.
+pub const MOST: f64 = 13.815_510_557_964_274;
+
+/// The logarithms of candidate over baseline, above zero for worse and at most [`MOST`] either way; absent where a value is below zero or
+/// not finite.
 pub fn logs(series: &Series) -> Option<Vec<f64>> {
     let turn = match series.better {
         Better::Lower => 1.0,
         Better::Higher => -1.0,
     };
     let log = |[baseline, candidate]: &[f64; 2]| {
-        let is_positive = *baseline > 0.0 && *candidate > 0.0 && baseline.is_finite() && candidate.is_finite();
-        is_positive.then(|| turn * (libm::log(*candidate) - libm::log(*baseline)))
+        let is_amount = |value: f64| value >= 0.0 && value.is_finite();
+        let difference = match (*baseline == 0.0, *candidate == 0.0) {
+            (true, true) => 0.0,
+            (false, true) => -MOST,
+            (true, false) => MOST,
+            (false, false) => libm::log(*candidate) - libm::log(*baseline),
+        };
+        (is_amount(*baseline) && is_amount(*candidate)).then(|| turn * difference.clamp(-MOST, MOST))
     };
     series.pairs.iter().map(log).collect::<Option<Vec<f64>>>().filter(|logs| !logs.is_empty())
 }
@@ -255,7 +266,7 @@ fn decide(series: &Series, measured: Option<&Measured>, adjusted: (f64, f64), ru
         return judged;
     };
     let limits = Limits { floor: floor.log, budget: rules.log_budget() };
-    judged.detectable = curves.of(*n).map(|curve| curve.detectable(noise.sd, &limits));
+    judged.detectable = curves.of(*n).map(|curve| curve.detectable(noise.sd, &limits)).filter(|log| *log <= MOST);
     let clears = |bound: Option<f64>| bound.is_some_and(|bound| bound > floor.log);
     let fired = worse_adjusted <= rules.q && effect.shift > limits.budget;
     let (outcome, why) = if fired && clears(effect.low) {
@@ -367,10 +378,28 @@ mod tests {
     }
 
     #[test]
+    fn what_broke_down_altogether_is_worse_and_nothing_on_both_sides_is_unchanged() {
+        let rules = Rules { unit: PairUnit::Launch, ..RULES };
+        let of = |pairs: Vec<[f64; 2]>, better: Better| alone(Series { better, pairs, learned: None }, &rules);
+        let ended = of((0..12).map(|i| [100.0 + f64::from(i), 0.0]).collect(), Better::Higher);
+        assert_eq!(ended.outcome, Outcome::Regressed);
+        assert_eq!(ended.effect.expect("an effect").shift, MOST);
+        assert_eq!(of(vec![[0.0, 3.0]; 12], Better::Lower).outcome, Outcome::Regressed);
+        assert_eq!(of(vec![[3.0, 0.0]; 12], Better::Lower).outcome, Outcome::Improved);
+        assert_eq!(of(vec![[0.0, 0.0]; 12], Better::Lower).outcome, Outcome::Unchanged);
+        assert_eq!(of(vec![[5e-324, 1e300]; 12], Better::Lower).effect.expect("an effect").shift, MOST, "no ratio overflows");
+        // One that broke down among those that did not does not decide for them, and is not left out either.
+        let mut one = pairs(12, 1.0);
+        one[5][1] = 0.0;
+        let judged = of(one, Better::Higher);
+        assert!(judged.outcome != Outcome::Regressed && judged.effect.is_some(), "{judged:?}");
+    }
+
+    #[test]
     fn what_has_no_ratio_is_inconclusive_and_stays_in_the_family() {
         let mut family = vec![
             series(12, 1.1),
-            Series { pairs: vec![[0.0, 1.0]; 12], ..series(12, 1.0) },
+            Series { pairs: vec![[-1.0, 1.0]; 12], ..series(12, 1.0) },
             Series { pairs: Vec::new(), ..series(1, 1.0) },
         ];
         let judged = judge(&family, &RULES);

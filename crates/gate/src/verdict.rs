@@ -16,7 +16,7 @@ use crate::rule::{BOUND_ALPHA, Effect, Judged, Rules, Series, Why, judge_by, sha
 use crate::sides::confounded;
 
 /// The version of the method. A verdict is replayed by the same version only.
-pub const CONTRACT: &str = "assay-gate/3";
+pub const CONTRACT: &str = "assay-gate/4";
 
 /// The most pairs that an inconclusive verdict asks for.
 const MOST_PAIRS: usize = 200;
@@ -276,9 +276,7 @@ fn reason(why: Why, judged: &Judged, rules: &Rules, is_out_of_reach: bool) -> Re
     let must_find = percent(2.0 * rules.budget);
     let reason = match why {
         Why::NoPair => Reason::new("no_pair", "no planned pair has a valid trial on both sides"),
-        Why::NotComparable => {
-            Reason::new("not_comparable", "not every pair has a value above zero on both sides, so there is no ratio to judge")
-        }
+        Why::NotComparable => Reason::new("not_comparable", "a pair has a value below zero, so there is no ratio to judge"),
         Why::Underpowered => {
             let found = judged.detectable.map_or_else(
                 || "so few pairs could not have found a change of any size".to_owned(),

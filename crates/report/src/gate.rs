@@ -75,8 +75,8 @@ pub struct Earlier {
     pub digest: Digest,
     /// The gate that gave it.
     pub gate: Name,
-    /// What it came to.
-    pub outcome: Outcome,
+    /// What it came to, in a word.
+    pub outcome: &'static str,
     /// Which look it was, from 1.
     pub look: u32,
     /// The commit that was judged; absent where none is known.
@@ -135,7 +135,7 @@ pub(crate) struct CheckLine {
 pub(crate) struct EarlierLine {
     pub(crate) number: u32,
     pub(crate) gate: String,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: &'static str,
     pub(crate) look: u32,
     pub(crate) commit: String,
     pub(crate) judged_on: String,

@@ -29,8 +29,8 @@ pub(crate) struct History {
     /// Write the histories into this file, as a page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write what the newest runs show to have changed into this file, as Markdown for an issue; where they show nothing new, the file is
-    /// removed
+    /// Write what the newest runs show to have changed into this file, as Markdown for an issue; where they show nothing new, an issue that
+    /// is there is removed
     #[arg(long, value_name = "FILE")]
     issue: Option<PathBuf>,
     #[command(flatten)]
@@ -74,8 +74,14 @@ impl History {
     }
 }
 
-/// An old issue in the place of none would be posted once more.
+/// An old issue in the place of none would be posted once more. What is no issue is somebody's.
 fn write_issue(file: &Path, report: &history::Report) -> Result<(), Failure> {
+    if std::fs::read_to_string(file)
+        .map_or_else(|_| file.exists(), |there| !there.is_empty() && !history::Report::is_issue(&there))
+    {
+        let message = format!("`{}` is there and no issue that this wrote, so it was left as it is", file.display());
+        return Err(Failure::usage("file_differs", message).hint("name another file"));
+    }
     let Some(issue) = report.issue() else {
         return match std::fs::remove_file(file) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(not_written(file, &error)),

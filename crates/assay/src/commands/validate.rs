@@ -33,6 +33,7 @@ impl Validate {
         let mut problems = validate(read.iter().map(|(path, bytes)| (path.as_str(), bytes.as_slice())));
         let pipelines = read.iter().filter(|(path, bytes)| is_pipeline(path, bytes));
         problems.extend(pipelines.flat_map(|(path, _)| closure_problems(path)));
+        problems.extend(read.iter().filter_map(|(path, bytes)| misplaced(path, bytes)));
         problems.sort_by(|a, b| (&a.file, a.line, a.column, &a.message).cmp(&(&b.file, b.line, b.column, &b.message)));
         problems.dedup();
         if self.json {
@@ -106,6 +107,22 @@ fn definitions(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
 fn is_pipeline(path: &str, bytes: &[u8]) -> bool {
     let is_other = matches!(Definition::parse(path, bytes), Ok(definition) if !matches!(definition, Definition::Pipeline(_)));
     Path::new(path).parent().is_some_and(|folder| folder.ends_with("pipelines")) && !is_other
+}
+
+/// That nothing reads a file where it lies, so that whoever wrote it is wrong to rely on it: rules of a gate are read by their places.
+fn misplaced(path: &str, bytes: &[u8]) -> Option<Problem> {
+    let of = Path::new(path);
+    let below_pipelines = of.components().any(|part| part.as_os_str() == "pipelines");
+    if below_pipelines && of.extension().is_some_and(|extension| extension == "yml") {
+        let problem = Problem::of_file(path, "nothing reads a definition here whose name ends in `.yml`");
+        return Some(problem.with_hint("let it end in `.yaml`"));
+    }
+    let is_accepting = below_pipelines && matches!(Definition::parse(path, bytes), Ok(Definition::Acknowledgement(_)));
+    let is_read = of.parent().is_some_and(|folder| folder.ends_with(assay_spec::ACKNOWLEDGEMENTS));
+    (is_accepting && !is_read).then(|| {
+        Problem::of_file(path, "gates read no acknowledgement here")
+            .with_hint(format!("move it to `{}`: folders below that are not read", assay_spec::ACKNOWLEDGEMENTS))
+    })
 }
 
 /// The problems of the queries that a pipeline publishes with.

@@ -465,7 +465,7 @@ fn the_same_question_has_the_same_bytes() {
     // A method that decides otherwise has another name: verdicts of the old one are then refused by it, and their signers not accused.
     assert_eq!(
         (CONTRACT, Digest::of(&one).hex().as_str()),
-        ("assay-gate/3", "23754757b70e35d2d5f3bb0295f2aff4e863325c4709e99fda404c5d226a8c1f")
+        ("assay-gate/4", "31fd105d6adfdbc228453d434072aa3c9abdf86c5612622ffa0ec028a1ff2005")
     );
 }
 

@@ -316,6 +316,12 @@ pub struct Verdict {
 body!(Verdict, |verdict| verdict.files.iter().collect());
 
 impl Verdict {
+    /// What it came to, in a word: the outcome, or `accepted` where nothing but what acknowledgements let pass is worse.
+    pub fn in_a_word(&self) -> &'static str {
+        let lets_pass = |metric: &MetricVerdict| metric.primary && metric.acknowledged.is_some();
+        if self.outcome == Outcome::Unchanged && self.metrics.iter().any(lets_pass) { "accepted" } else { self.outcome.as_str() }
+    }
+
     /// The commit that was judged.
     pub fn commit(&self) -> Option<&str> {
         self.runs.last()?.commit.as_deref()

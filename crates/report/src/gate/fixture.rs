@@ -174,7 +174,7 @@ fn earlier(number: u32, outcome: Outcome) -> Earlier {
         number,
         digest: Digest::of(&number.to_le_bytes()),
         gate: name("pull-request"),
-        outcome,
+        outcome: outcome.as_str(),
         look: number,
         commit: Some(format!("{number:040x}")),
         judged_on: at("2026-11-19T09:30:00.000000000Z"),
@@ -272,7 +272,7 @@ pub(crate) fn model() -> Model {
     let side = |variant| Side { target: name("vllm"), variant: name(variant) };
     let regressed = "`ttft_ms_p99` of chat at c64 changed by +12.1 %, beyond the budget of 5.0 %";
     let verdict = Verdict {
-        contract: "assay-gate/3".to_owned(),
+        contract: "assay-gate/4".to_owned(),
         gate: name("pull-request"),
         outcome: Outcome::Regressed,
         blocks: true,

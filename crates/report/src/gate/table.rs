@@ -151,7 +151,7 @@ pub(crate) fn earlier(page: &mut Writer, report: &Report) {
 
 fn earlier_line(page: &mut Writer, one: &EarlierLine) {
     page.leaf("th", &[("scope", "row")], &one.number.to_string());
-    page.leaf("td", &[], one.outcome.as_str());
+    page.leaf("td", &[], one.outcome);
     page.leaf("td", &[], &one.gate);
     page.leaf("td", &[], &one.look.to_string());
     page.element("td", &[], |page| page.leaf("code", &[], &one.commit));

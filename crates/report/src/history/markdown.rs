@@ -13,6 +13,11 @@ const OPENING: &str = "The level of these metrics moved with the newest runs. Hi
                        change or the machine.\n\n";
 
 impl Report {
+    /// Whether a text is an issue as [`Self::issue`] writes it.
+    pub fn is_issue(text: &str) -> bool {
+        text.starts_with(OPENING)
+    }
+
     /// What changed with the newest runs, at most 60,000 bytes of Markdown; none where nothing did.
     pub fn issue(&self) -> Option<String> {
         let lines: Vec<String> = self.series.iter().filter_map(|series| self.issue_line(series)).collect();

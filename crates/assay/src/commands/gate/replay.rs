@@ -59,9 +59,12 @@ pub(crate) fn replay(name: &str, place: &Where) -> Result<Exit, Failure> {
     output::line(format!("verdict {}", known.reference.manifest));
     output::line(format!("  ok  signed by {}", known.signer));
     let count = |count: usize, what: &str| assay_report::counted(count as u64, what);
-    output::line(format!("  ok  {} verified", count(verdict.runs.len(), "run")));
+    output::line(format!(
+        "  ok  {} verified to level 1 (chain): `assay verify` reads their raw bytes, too",
+        count(verdict.runs.len(), "run")
+    ));
     output::line(format!("  ok  {} of rules", count(verdict.files.len(), "file")));
-    output::line(format!("  ok  decided again: {}, with the same bytes", verdict.outcome));
+    output::line(format!("  ok  decided again, with the same bytes: {}", verdict.in_a_word()));
     Ok(Exit::Done)
 }
 

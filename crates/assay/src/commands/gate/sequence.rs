@@ -1,5 +1,7 @@
 //! The verdicts about one subject, such as a pull request: found in the store, in one order, none of them ever replaced.
 
+use std::collections::BTreeSet;
+
 use assay_envelope::{Expect, MAX_BUNDLE_BYTES, PublicKey, Trust, TrustedSigner, verify};
 use assay_manifest::{Body as _, Digest, InputRef, Kind, MAX_MANIFEST_BYTES, Manifest, Name, Role, Verdict};
 use assay_stage::{Accepted, Failure, Layout};
@@ -47,7 +49,25 @@ pub(crate) fn verdicts_about(store: &Store, subject: &Name, trust: &Trust) -> Re
         let accepted = Accepted::read(store, &path)?.ok_or_else(|| absent(&path))?;
         load(store, accepted.as_input(Kind::Verdict), number, trust)
     });
-    known.collect()
+    let known: Vec<Known> = known.collect::<Result<_, _>>()?;
+    in_their_places(&known, subject)?;
+    Ok(known)
+}
+
+/// Whether each verdict is about the subject, stands there once, and after those that it rests on: what a pointer points to is not signed, so
+/// one that was moved would give back what was spent.
+fn in_their_places(known: &[Known], subject: &Name) -> Result<(), Failure> {
+    let mut before = BTreeSet::new();
+    for one in known {
+        let sequence = &one.verdict().sequence;
+        let follows = sequence.earlier.iter().all(|earlier| before.contains(earlier));
+        if sequence.subject != *subject || !follows || !before.insert(one.reference.manifest) {
+            let message = format!("verdict {} about `{subject}` does not belong there", one.number);
+            return Err(Failure::verification("verdict_misplaced", message)
+                .hint("a sequence of verdicts only grows: somebody has put another in its place, or has changed their order"));
+        }
+    }
+    Ok(())
 }
 
 /// A verdict by the digest of its manifest, wherever in the store it is.

@@ -94,7 +94,7 @@ fn earlier(known: &Known) -> Earlier {
         number: known.number,
         digest: known.reference.manifest,
         gate: verdict.gate.clone(),
-        outcome: verdict.outcome,
+        outcome: verdict.in_a_word(),
         look: verdict.sequence.look,
         commit: verdict.commit().map(ToOwned::to_owned),
         judged_on: verdict.judged_on,
