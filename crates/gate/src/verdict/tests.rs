@@ -322,18 +322,22 @@ fn what_one_run_can_show_blocks_by_itself() {
 
 #[test]
 fn a_candidate_that_crashes_more_often_does_not_pass_by_being_repeated() {
-    let crashed = |side: usize, trials: u32| {
+    let failed = |side: usize, trials: u32, code: &str| {
         let mut fixture = Fixture::new(&rounds(1.0));
         fixture.summary.points.iter_mut().for_each(|point| point.excluded.clear());
         let case = [BASELINE, CANDIDATE][side];
         let point = fixture.summary.points.iter_mut().find(|point| point.case_id.as_str() == case).expect("the point");
         let trial_id = point.metrics[0].trials[0].trial_id.clone();
-        point.excluded = vec![assay_manifest::Exclusion { trial_id, attempt: 0, reasons: vec![Reason::new("exit_code", "139")] }];
+        point.excluded = vec![assay_manifest::Exclusion { trial_id, attempt: 0, reasons: vec![Reason::new(code, "139")] }];
         point.trials_counted = trials;
         let gate: Name = "gate".parse().expect("a name");
         judge(&question(&gate, vec![fixture.run()])).expect("a verdict").outcome
     };
-    assert_eq!([crashed(0, 12), crashed(1, 12), crashed(1, 0)], [Outcome::Unchanged, Outcome::Inconclusive, Outcome::Regressed]);
+    for code in ["exit_code", "time_limit", "all_failed", "malformed_json", "metric_not_finite", "metric_absent"] {
+        let outcomes = [failed(0, 12, code), failed(1, 12, code), failed(1, 0, code)];
+        assert_eq!(outcomes, [Outcome::Unchanged, Outcome::Inconclusive, Outcome::Regressed], "{code}");
+    }
+    assert_eq!(failed(1, 12, "client_late"), Outcome::Unchanged, "that lies with whoever measures");
 }
 
 #[test]
