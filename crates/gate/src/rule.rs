@@ -383,11 +383,12 @@ mod tests {
         let of = |pairs: Vec<[f64; 2]>, better: Better| alone(Series { better, pairs, learned: None }, &rules);
         let ended = of((0..12).map(|i| [100.0 + f64::from(i), 0.0]).collect(), Better::Higher);
         assert_eq!(ended.outcome, Outcome::Regressed);
-        assert_eq!(ended.effect.expect("an effect").shift, MOST);
+        let is_most = |judged: &Judged| judged.effect.is_some_and(|effect| (effect.shift - MOST).abs() < f64::EPSILON);
+        assert!(is_most(&ended), "{ended:?}");
         assert_eq!(of(vec![[0.0, 3.0]; 12], Better::Lower).outcome, Outcome::Regressed);
         assert_eq!(of(vec![[3.0, 0.0]; 12], Better::Lower).outcome, Outcome::Improved);
         assert_eq!(of(vec![[0.0, 0.0]; 12], Better::Lower).outcome, Outcome::Unchanged);
-        assert_eq!(of(vec![[5e-324, 1e300]; 12], Better::Lower).effect.expect("an effect").shift, MOST, "no ratio overflows");
+        assert!(is_most(&of(vec![[5e-324, 1e300]; 12], Better::Lower)), "no ratio overflows");
         // One that broke down among those that did not does not decide for them, and is not left out either.
         let mut one = pairs(12, 1.0);
         one[5][1] = 0.0;
