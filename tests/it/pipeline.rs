@@ -191,9 +191,9 @@ fn runs_are_listed_and_shown() {
     insta::assert_snapshot!(fixture.shown(&fixture.assay(&["runs"])), @"
     exit code 0
     ----- stdout -----
-    RUN                                      PIPELINE                 COMMIT        STATE
-    one                                      pipelines/fixture.yaml   [SHORT]  published
-    two                                      pipelines/fixture.yaml   [SHORT]  published
+    RUN                                      BEGUN (UTC)      PIPELINE                 COMMIT        STATE
+    one                                      [TIME] pipelines/fixture.yaml   [SHORT]  published
+    two                                      [TIME] pipelines/fixture.yaml   [SHORT]  published
     ----- stderr: nothing -----
     ");
     let listed = fixture.assay(&["runs", "--json"]).success().json();
