@@ -170,13 +170,10 @@ impl Forge {
             newest = ours.chain(newest.take()).max_by_key(|run| run.id);
             None::<()>
         })?;
-        match newest {
-            Some(run) if run.external_id.as_deref() != Some(&check.external_id) => Err(ForgeError::CheckOfAnother {
-                name: check.name.clone(),
-                commit: check.commit.to_string(),
-                of: text::shown(run.external_id.as_deref().unwrap_or_default()),
-            }),
-            newest => Ok(newest),
+        let of = newest.as_ref().and_then(|run| run.external_id.as_deref()).filter(|of| *of != check.external_id);
+        match of.map(text::shown) {
+            Some(of) => Err(ForgeError::CheckOfAnother { name: check.name.clone(), commit: check.commit.to_string(), of }),
+            None => Ok(newest),
         }
     }
 

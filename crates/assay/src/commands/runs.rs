@@ -75,18 +75,18 @@ pub(crate) fn run_ids(store: &Store) -> Result<Vec<RunId>, Failure> {
 
 fn listed(store: &Store, run_id: RunId) -> Result<Listed, Failure> {
     let layout = Layout::of(&run_id);
-    let source = match document(store, &layout.source())? {
+    let accepted = Accepted::read(store, &layout.source())?;
+    let source = match accepted.map(|accepted| manifest_of(store, accepted)).transpose()? {
         Some(Document::Source(source)) => Some(source.body),
         _ => None,
     };
     let (pipeline, commit) = source.as_ref().map(|source| (source.pipeline.clone(), commit(source))).unwrap_or_default();
-    let begun_at = signed_at(store, &layout.source())?;
+    let begun_at = accepted.map(|accepted| signed_at(store, accepted)).transpose()?.flatten();
     Ok(Listed { state: state(store, &layout)?, run_id, begun_at, pipeline, commit })
 }
 
-/// When whoever signed what a pointer points to says that they did; none where there is no pointer.
-fn signed_at(store: &Store, path: &str) -> Result<Option<Instant>, Failure> {
-    let Some(accepted) = Accepted::read(store, path)? else { return Ok(None) };
+/// When whoever signed a result says that they did.
+fn signed_at(store: &Store, accepted: Accepted) -> Result<Option<Instant>, Failure> {
     let bytes = store.get(&accepted.bundle, MAX_BUNDLE_BYTES as u64)?;
     let bundle = Bundle::parse(&bytes).map_err(|error| Failure::of(Exit::Verification, "bundle", &error))?;
     let statement =
@@ -143,7 +143,10 @@ pub(crate) fn published_runs(store: &Store, pipeline: &str) -> Result<Vec<RunId>
 }
 
 fn document(store: &Store, path: &str) -> Result<Option<Document>, Failure> {
-    let Some(bytes) = store.read(path, Accepted::MAX_BYTES)? else { return Ok(None) };
-    let bytes = store.get(&Accepted::parse(path, &bytes)?.manifest, MAX_MANIFEST_BYTES)?;
-    Document::parse(&bytes).map(Some).map_err(|error| Failure::of(Exit::Verification, "manifest", &error))
+    Accepted::read(store, path)?.map(|accepted| manifest_of(store, accepted)).transpose()
+}
+
+fn manifest_of(store: &Store, accepted: Accepted) -> Result<Document, Failure> {
+    let bytes = store.get(&accepted.manifest, MAX_MANIFEST_BYTES)?;
+    Document::parse(&bytes).map_err(|error| Failure::of(Exit::Verification, "manifest", &error))
 }

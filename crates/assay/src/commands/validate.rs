@@ -117,9 +117,9 @@ fn misplaced(path: &str, bytes: &[u8]) -> Option<Problem> {
         let problem = Problem::of_file(path, "nothing reads a definition here whose name ends in `.yml`");
         return Some(problem.with_hint("let it end in `.yaml`"));
     }
-    let is_accepting = below_pipelines && matches!(Definition::parse(path, bytes), Ok(Definition::Acknowledgement(_)));
     let is_read = of.parent().is_some_and(|folder| folder.ends_with(assay_spec::ACKNOWLEDGEMENTS));
-    (is_accepting && !is_read).then(|| {
+    let is_accepting = || matches!(Definition::parse(path, bytes), Ok(Definition::Acknowledgement(_)));
+    (below_pipelines && !is_read && is_accepting()).then(|| {
         Problem::of_file(path, "gates read no acknowledgement here")
             .with_hint(format!("move it to `{}`: folders below that are not read", assay_spec::ACKNOWLEDGEMENTS))
     })
