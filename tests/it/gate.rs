@@ -145,13 +145,18 @@ fn judged() -> &'static Fixture {
 
 /// Writes the workload, and the pipelines of these names.
 pub(crate) fn made_up(fixture: &Fixture, names: &[&str]) {
-    fixture.indicator("answer", &script(SCRIPT), METRICS);
-    let workload = fixture.repo().join("workloads/answer/workload.yaml");
-    let text = fs::read_to_string(&workload).expect("a workload");
-    write_file(&workload, text.replace("    - {path: speed, unit: MB/s, better: higher}\n", "").as_bytes());
+    answer(fixture, SCRIPT, METRICS);
     for (name, planted) in RUNS.iter().filter(|(name, _)| names.contains(name)) {
         fixture.write(&format!("pipelines/{name}.yaml"), &pipeline(fixture, name, planted, 5));
     }
+}
+
+/// Writes the workload `answer`, which has these metrics and no other.
+pub(crate) fn answer(fixture: &Fixture, measure: &str, metrics: &str) {
+    fixture.indicator("answer", &script(measure), metrics);
+    let workload = fixture.repo().join("workloads/answer/workload.yaml");
+    let text = fs::read_to_string(&workload).expect("a workload");
+    write_file(&workload, text.replace("    - {path: speed, unit: MB/s, better: higher}\n", "").as_bytes());
 }
 
 fn run(fixture: &Fixture, name: &str, run_id: &str, commit: &str) {
@@ -295,6 +300,12 @@ fn judging_again_is_no_free_draw() {
     run(fixture, "same", "same-at-last", "main");
     let third = gate(fixture, "same-at-last", 6, &["--baseline", "main"]).success();
     assert!(third.stderr.contains("run `same-at-last` is not judged\nverdict 2 about `pr-6` stands"), "{}", third.stderr);
+    // One that was moved would give it back.
+    let [one, two] = ["000001", "000002"].map(|number| fixture.store().join("gates/pr-6").join(number));
+    let pointer = fs::read(&one).expect("a pointer");
+    fs::copy(&two, &one).expect("copied");
+    gate(fixture, "same-at-last", 6, &["--baseline", "main"]).refuses(20, "verdict_misplaced");
+    fs::write(&one, pointer).expect("as it was");
     // A removed verdict would hide what was spent.
     let verdicts = fixture.store().join("gates/pr-6");
     fs::remove_file(verdicts.join("000001")).expect("removed");
@@ -461,6 +472,13 @@ fn runs_are_compared_and_followed_without_deciding_anything() {
         history.as_array().expect("histories").iter().find(|history| history["pipeline"] == "slow").expect("that of `slow`");
     assert_eq!(own["runs"][0]["run"], "slow");
     fixture.assay(&["history", "p99_u's"]).refuses(2, "no_history");
+    let notes = fixture.root().join("notes.md");
+    write_file(&notes, b"somebody's");
+    fixture.assay(&["history", "--issue", &notes.display().to_string()]).refuses(2, "file_differs");
+    assert_eq!(fs::read(&notes).expect("it is still there"), b"somebody's");
+    let full = fs::File::options().write(true).open("/dev/full").expect("a disk that is full");
+    let unsaid = fixture.command(&binary("assay")).args(["runs", "--json"]).stdout(full).output().expect("it runs");
+    assert_eq!(unsaid.status.code(), Some(30), "what was not written was not said");
     let runs = fixture.assay(&["runs", "--json"]).success().json();
     let runs = runs.as_array().expect("runs").iter().filter(|run| RUNS.iter().any(|(name, _)| run["run_id"] == *name));
     let (ids, begun): (Vec<_>, Vec<_>) = runs.map(|run| (run["run_id"].as_str(), run["begun_at"].as_str())).unzip();
@@ -576,6 +594,24 @@ fn what_a_change_was_merged_with_has_to_be_of_the_branch_and_no_older_than_the_c
     let stray = judged("stray", &aside).refuses(20, "other_base");
     assert!(stray.stderr.contains("which is no commit of `main`"), "{}", stray.stderr);
     judged("merged", &new).exits(41);
+}
+
+/// What nothing reads is no rule, whatever whoever wrote it believes.
+#[test]
+fn rules_where_no_gate_reads_them_are_problems() {
+    let fixture = Fixture::bare();
+    let accepted = acknowledgement(1, "ttft_ms_p50", "2100-01-01T00:00:00Z");
+    fixture.write("pipelines/acks/read.yaml", &accepted);
+    fixture.assay(&["validate"]).success();
+    for (path, says) in [
+        ("pipelines/acks/unread.yml", "nothing reads a definition here whose name ends in `.yml`"),
+        ("pipelines/acks/below/unread.yaml", "gates read no acknowledgement here"),
+    ] {
+        fixture.write(path, &accepted);
+        let refused = fixture.assay(&["validate"]).exits(10);
+        assert!(refused.stdout.contains(says) && refused.stdout.contains(path), "{}", refused.stdout);
+        fs::remove_file(fixture.repo().join(path)).expect("removed");
+    }
 }
 
 #[test]

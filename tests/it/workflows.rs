@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use crate::gate::{AUTHOR, TOKEN, made_up};
+use crate::gate::{AUTHOR, TOKEN, answer, made_up};
 use crate::git_https::GitServer;
 use crate::stand_in::{Identity, StandIn};
 use crate::support::{Fixture, Ran, binary, copy_folder, files_under, script};
@@ -393,10 +393,7 @@ fn write_program(path: &Path, body: &str) {
 
 /// What is measured each night: a program of which `slowness` says how slow it has become. Every night has a seed of its own.
 fn nightly(fixture: &Fixture, slowness: &Path) -> String {
-    fixture.indicator("answer", &script(NIGHT), "    - {path: ttft_ms_p50, unit: ms, better: lower}");
-    let workload = fixture.repo().join("workloads/answer/workload.yaml");
-    let text = fs::read_to_string(&workload).expect("a workload");
-    fs::write(&workload, text.replace("    - {path: speed, unit: MB/s, better: higher}\n", "")).expect("written");
+    answer(fixture, NIGHT, "    - {path: ttft_ms_p50, unit: ms, better: lower}");
     let [count, simulator] = [fixture.root().join("night"), binary("assay-simulator")];
     format!(
         "apiVersion: assay.dev/v1alpha1
