@@ -50,8 +50,8 @@ pub use lengths::{MAX_TOKENS, Scenario, ScenarioError};
 pub use noise::{MetricNoise, NOISE, Noise, NoiseRun};
 pub use objects::{MAX_OBJECT_BYTES, objects};
 pub use pipeline::{
-    Baseline, ControlAsk, Gate, MIN_TRIALS, Pipeline, PipelineSpec, Publish, Ready, SIMULATOR_PROFILES, SIMULATOR_SETTINGS,
-    Schedule, SecretRef, Shards, Stage, Target, Trials, Variant,
+    ControlAsk, Gate, MIN_TRIALS, Pipeline, PipelineSpec, Publish, Ready, SIMULATOR_PROFILES, SIMULATOR_SETTINGS, Schedule,
+    SecretRef, Shards, Stage, Target, Trials, Variant,
 };
 pub use pod::PodOverride;
 pub use problem::{Excerpt, MAX_PROBLEMS, Problem, render};

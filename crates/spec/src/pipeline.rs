@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use assay_manifest::{
-    Claim, Comparison, Control, EnvVar, InferenceService, Intent, Isolation, Name, Placement, Pricing, Role, RunId, Side,
-    TargetKind,
+    Claim, Comparison, Control, EnvVar, InferenceService, Intent, Isolation, Name, Placement, Pricing, Role, Side, TargetKind,
 };
 
 use crate::checked::{Checked, Read, Value};
@@ -112,8 +111,6 @@ pub struct PipelineSpec {
     pub claim: Option<Claim>,
     /// Each environment control, and how it is to be known.
     pub controls: Vec<(Control, ControlAsk)>,
-    /// An earlier run to compare with.
-    pub baseline: Option<Baseline>,
     /// Rules from verdicts to an exit code.
     pub gates: Vec<Gate>,
     /// The six stages in their order, each with what the pipeline overrides.
@@ -174,6 +171,10 @@ pub struct Target {
     pub image: Option<String>,
     /// Facts about its hardware that a person declares.
     pub hardware: BTreeMap<String, String>,
+    /// Versions of its software that a person declares.
+    pub software: BTreeMap<String, String>,
+    /// Where a person declares that it runs.
+    pub place: BTreeMap<String, String>,
 }
 
 /// Where a secret is found.
@@ -228,15 +229,6 @@ pub enum ControlAsk {
     Declared(String),
     /// Assay must prove it on the target; where it cannot, the control is absent and the grade falls.
     Required,
-}
-
-/// An earlier run whose Summary this run's numbers are compared with.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Baseline {
-    /// That one run.
-    Run(RunId),
-    /// The last run that was published on this branch.
-    Branch(String),
 }
 
 /// A rule from verdicts to an exit code.
@@ -430,11 +422,10 @@ fn check_isolation(spec: &Checked, problems: &mut Problems<'_>) {
 }
 
 fn check_gates(spec: &Checked, problems: &mut Problems<'_>) {
-    let has_other_side = spec.member("comparison").or(spec.member("baseline")).is_some();
-    if let Some(gate) = spec.member("gates").and_then(|gates| gates.items().first()).filter(|_| !has_other_side) {
+    let has_comparison = spec.member("comparison").is_some();
+    if let Some(gate) = spec.member("gates").and_then(|gates| gates.items().first()).filter(|_| !has_comparison) {
         let message = "a gate needs something to compare with";
-        let hint =
-            "write `comparison`, which every verdict needs; with `baseline` alone, `assay gate --baseline history` goes by it";
+        let hint = "write `comparison`; `assay gate --baseline history` compares with earlier runs and needs no gate";
         problems.hinted(gate.span, message, hint);
     }
     for looks in spec.member("gates").map_or(&[][..], Checked::items).iter().filter_map(|gate| gate.member("looks")) {
@@ -524,7 +515,6 @@ impl Read for PipelineSpec {
             pricing: spec.get("pricing")?,
             claim: spec.get("claim")?,
             controls: read_controls(spec.member("controls")?)?,
-            baseline: spec.get("baseline")?,
             gates: spec.get("gates")?,
             stages: spec.get("stages")?,
             schedule: spec.get("schedule")?,
@@ -551,6 +541,8 @@ impl Read for Target {
             config: target.get::<Option<BTreeMap<String, String>>>("config")?.unwrap_or_default(),
             image: target.get("image")?,
             hardware: target.get("hardware")?,
+            software: target.get("software")?,
+            place: target.get("place")?,
         })
     }
 }
@@ -686,15 +678,6 @@ impl Read for ControlAsk {
         match control.get::<Option<String>>("declare")? {
             Some(words) => Some(Self::Declared(words)),
             None => control.get::<bool>("require").map(|required| if required { Self::Required } else { Self::Absent }),
-        }
-    }
-}
-
-impl Read for Baseline {
-    fn read(baseline: &Checked) -> Option<Self> {
-        match baseline.get::<Option<RunId>>("run")? {
-            Some(run) => Some(Self::Run(run)),
-            None => baseline.get("branch").map(Self::Branch),
         }
     }
 }

@@ -408,7 +408,6 @@ static PIPELINE_SPEC: Table = Table {
             "{}",
             "The environment controls that a claim rests on; one not named is absent.",
         ),
-        optional("baseline", &Type::Object(&BASELINE), "An earlier run to compare with."),
         default(
             "gates",
             &Type::List { item: &Type::Object(&GATE), min: 0, max: MAX_LIST, unique: Unique::Field("name") },
@@ -476,7 +475,27 @@ pub(crate) static TARGET: Table = Table {
         default("config", &FACTS, "{}", "Settings of the simulator, named as its options: `profile`, `seed` and so on.")
             .only(&["simulator"]),
         optional("image", &IMAGE_TYPE, "The container image that it runs in; for an endpoint, as declared."),
-        default("hardware", &FACTS, "{}", "Facts about its hardware that a person declares, by name."),
+        default(
+            "hardware",
+            &FACTS,
+            "{}",
+            "Facts about its hardware that a person declares, by name, such as `gpu_model`, `gpu_count` and `cpu_model`. What is \
+             observed takes precedence.",
+        ),
+        default(
+            "software",
+            &FACTS,
+            "{}",
+            "Versions of its software that a person declares, by name: `server`, `framework`, `driver`, `cuda`, `nccl` and others. \
+             What is observed takes precedence.",
+        ),
+        default(
+            "place",
+            &FACTS,
+            "{}",
+            "Where a person declares that it runs: `region`, `availability_zone`, `node_pool`, `queue`, `resource_flavor` and \
+             `tenant_mode`.",
+        ),
     ],
     rules: &[],
 };
@@ -619,16 +638,6 @@ pub(crate) static CONTROLS: Table = Table {
         optional("stable_background", &CONTROL_TYPE, "What else runs does not change."),
     ],
     rules: &[],
-};
-static BASELINE: Table = Table {
-    name: "baseline",
-    doc: "An earlier run whose Summary this run's numbers are compared with.",
-    by: None,
-    fields: &[
-        optional("run", &Type::Text(&RUN_ID), "That one run."),
-        optional("branch", &Type::Text(&BRANCH), "The last run that was published on this branch."),
-    ],
-    rules: &[Rule::ExactlyOne(&["run", "branch"])],
 };
 static GATE: Table = Table {
     name: "gate",

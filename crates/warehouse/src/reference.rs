@@ -10,7 +10,7 @@ pub fn reference() -> String {
     let mut page = String::from(
         "# Curated tables\n\nWritten from the tables' descriptions in `crates/warehouse`; do not edit. Durations are whole \
          nanoseconds, instants are UTC. A row's id is the digest of its key columns (marked *key*), except in `workload_dim`, \
-         where it is the `workload_spec_digest`.\n",
+         where it is the `workload_spec_digest`. A reserved column is always null until the source that it names fills it.\n",
     );
     page.push_str("\n| table | what it holds |\n| --- | --- |\n");
     for table in TABLES {
@@ -29,7 +29,8 @@ fn first_sentence(text: &str) -> &str {
 
 // Writing to a String cannot fail.
 fn add_table(page: &mut String, table: &Table) {
-    let _ = write!(page, "\n## {}\n\n{} One row per {}.\n\n", table.name, table.doc, table.grain);
+    let reserved = table.reserved.map(|source| format!(" Reserved for {source}: nothing writes it yet.")).unwrap_or_default();
+    let _ = write!(page, "\n## {}\n\n{} One row per {}.{reserved}\n\n", table.name, table.doc, table.grain);
     page.push_str("| column | type | unit | null | meaning |\n| --- | --- | --- | --- | --- |\n");
     for column in table.columns() {
         add_column(page, column);
@@ -37,10 +38,11 @@ fn add_table(page: &mut String, table: &Table) {
 }
 
 fn add_column(page: &mut String, column: &Column) {
-    let Column { name, kind, doc, .. } = column;
+    let Column { name, kind, doc, reserved, .. } = column;
     let key = if column.key { " *key*" } else { "" };
     let null = if column.nullable { "yes" } else { "no" };
-    let _ = writeln!(page, "| `{name}`{key} | {kind} | {} | {null} | {doc} |", column.unit.unwrap_or(""));
+    let reserved = reserved.map(|source| format!(" *Reserved for {source}.*")).unwrap_or_default();
+    let _ = writeln!(page, "| `{name}`{key} | {kind} | {} | {null} | {doc}{reserved} |", column.unit.unwrap_or(""));
 }
 
 #[cfg(test)]
@@ -64,7 +66,7 @@ mod tests {
 
         ## cluster_region_dim
 
-        Where the run was placed. Null where it is not known; `local` runs have a cluster of that name. One row per slice of a scheduler.
+        The place of a target, and of the run's own pods. Null if it is not known; `local` runs have a cluster of that name. One row per slice of a scheduler.
 
         | column | type | unit | null | meaning |
         | --- | --- | --- | --- | --- |

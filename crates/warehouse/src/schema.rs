@@ -64,11 +64,14 @@ pub struct Column {
     pub doc: &'static str,
     /// Whether it is one of the columns that the row's id is the digest of.
     pub key: bool,
+    /// The source that will fill it, for a column that nothing writes yet: it is always null, and part of no key, so that the
+    /// keys of earlier rows stay as they are once it is filled.
+    pub reserved: Option<&'static str>,
 }
 
 impl Column {
     const fn new(name: &'static str, kind: Type, doc: &'static str) -> Self {
-        Self { name, kind, nullable: true, unit: None, doc, key: false }
+        Self { name, kind, nullable: true, unit: None, doc, key: false, reserved: None }
     }
 
     pub(crate) const fn bool(name: &'static str, doc: &'static str) -> Self {
@@ -106,6 +109,11 @@ impl Column {
         self
     }
 
+    pub(crate) const fn reserved(mut self, source: &'static str) -> Self {
+        self.reserved = Some(source);
+        self
+    }
+
     fn field(&self) -> Field {
         let mut metadata = HashMap::from([("doc".to_owned(), self.doc.to_owned())]);
         if let Some(unit) = self.unit {
@@ -127,6 +135,8 @@ pub struct Table {
     pub grain: &'static str,
     /// What it is for.
     pub doc: &'static str,
+    /// The source that will fill the table, if nothing writes it yet.
+    pub reserved: Option<&'static str>,
     /// Its columns, in groups that several tables share.
     pub(crate) groups: &'static [&'static [Column]],
 }

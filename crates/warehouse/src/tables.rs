@@ -50,11 +50,11 @@ const IDENTITY: &[Column] = &[
 
 /// Where a fact was measured. Null where the grain is wider, or there is no scheduler.
 const PLACE: &[Column] = &[
-    text("scheduler_run_id", "The scheduler's own id of the run."),
+    text("scheduler_run_id", "The scheduler's own id of the run.").reserved("Slurm's and Kueue's accounting"),
     text("job_uid", "The UID of the Job."),
     text("pod_uid", "The UID of the pod."),
     text("node_name", "The node."),
-    text("gpu_uuid", "The vendor's unique id of the GPU."),
+    text("gpu_uuid", "The vendor's unique id of the GPU.").reserved("the DCGM exporter"),
 ];
 
 /// A fact's dimensions: each is the row id of a row of that table.
@@ -107,6 +107,7 @@ pub static BENCHMARK_RUN_FACT: Table = Table {
     name: "benchmark_run_fact",
     grain: "run x case",
     doc: "What was run, why, on what, and how far its numbers may be trusted.",
+    reserved: None,
     groups: &[
         IDENTITY,
         PLACE,
@@ -117,14 +118,17 @@ pub static BENCHMARK_RUN_FACT: Table = Table {
             text("pipeline", "The pipeline's name.").required(),
             text("pipeline_digest", "The digest of the pipeline's bytes.").required(),
             text("plan_digest", "The digest of the Plan's body, which local and cluster runs of one commit share.").required(),
-            text("cadence", "How the run came about, such as `nightly`."),
+            text("cadence", "How often the pipeline runs, such as `nightly`: the label `cadence` of the pipeline."),
             text("scheduler_path", "The scheduling path, such as `local`."),
-            text("layer", "The layer that is measured, such as `micro` or `end_to_end`."),
+            text(
+                "layer",
+                "The layer that is measured, such as `micro` or `end_to_end`: the label `layer` of the workload, else of the pipeline.",
+            ),
             text("variable_under_test", "The one thing that differs between the sides of a comparison."),
             text("baseline_ref", "The side that is compared against, `target.variant`."),
             text("candidate_ref", "The side that is judged, `target.variant`."),
-            text("use_case", "What the numbers are for."),
-            text("owner", "Who answers for the workload."),
+            text("use_case", "The use that the numbers are for: the label `use_case` of the workload, else of the pipeline."),
+            text("owner", "The team or person responsible for the workload, else for the pipeline."),
             text("status", "`succeeded`, `partial` or `failed`.").required(),
             bool("success", "Whether every planned trial counts.").required(),
             float("completeness", "Counted trials over planned trials, 0 to 1.").required(),
@@ -157,6 +161,7 @@ pub static OUTCOME_FACT: Table = Table {
     name: "outcome_fact",
     grain: "run x case x point x trial x attempt x metric x statistic",
     doc: "Every statistic as a row of its own. Trial and attempt are null for a statistic across counted trials; the ends of an interval are the statistics `ci_low` and `ci_high`.",
+    reserved: None,
     groups: &[
         IDENTITY,
         PLACE,
@@ -185,6 +190,7 @@ pub static SERVING_OUTCOME_FACT: Table = Table {
     name: "serving_outcome_fact",
     grain: "run x case x point",
     doc: "How an inference endpoint did under load, across the counted trials of a point. Latencies count from the intended send time under open loop; `_sent` ones from the actual send.",
+    reserved: None,
     groups: &[
         IDENTITY,
         PLACE,
@@ -198,7 +204,7 @@ pub static SERVING_OUTCOME_FACT: Table = Table {
             float("isl_tokens_mean", "Mean input length of requests that ended well.").unit("tokens"),
             float("osl_tokens_mean", "Mean output length of requests that ended well.").unit("tokens"),
             float("osl_mismatch_rate", "Answers that are not as long as asked over those of which it is known, 0 to 1."),
-            int("tensor_parallel", "Devices that one replica of the model is spread over.").unit("devices"),
+            int("tensor_parallel", "Devices that one replica of the model is spread over: as the server's command says, else as the target declares it.").unit("devices"),
             int("trials_counted", "Trials that count.").unit("trials").required(),
             int("requests", "Requests that were due in the measured phase.").unit("requests").required(),
             int("completed", "Those that ended well.").unit("requests").required(),
@@ -245,7 +251,7 @@ pub static SERVING_OUTCOME_FACT: Table = Table {
         &[
             int("jitter_ns", "Mean absolute difference of consecutive gaps between token events, averaged over requests.")
                 .unit("ns"),
-            int("queue_delay_ns_mean", "Mean time in the server's queue, where it tells.").unit("ns"),
+            int("queue_delay_ns_mean", "Mean time in the server's queue of the requests that left it during counted trials, from the server's own histogram; null if it has none.").unit("ns"),
             float("request_throughput_per_s", "Requests a second that completed well within the measured phase.")
                 .unit("requests/s"),
             float("output_tokens_per_s", "Their output tokens a second.").unit("tokens/s"),
@@ -280,6 +286,7 @@ pub static TRAINING_OUTCOME_FACT: Table = Table {
     name: "training_outcome_fact",
     grain: "run x case x point x phase x rank",
     doc: "How a training job did, phase by phase. The rank is null for the job as a whole.",
+    reserved: Some("training workloads"),
     groups: &[
         IDENTITY,
         PLACE,
@@ -322,6 +329,7 @@ pub static TELEMETRY_SLICE_FACT: Table = Table {
     name: "telemetry_slice_fact",
     grain: "run x case x trial x attempt x window x scope x metric",
     doc: "What was recorded while a trial ran: counters of hosts, devices, networks and schedulers, in windows. Node, pod and Job are the recorder's.",
+    reserved: None,
     groups: &[
         IDENTITY,
         PLACE,
@@ -355,6 +363,7 @@ pub static ATTEMPT_FACT: Table = Table {
     name: "attempt_fact",
     grain: "run x case x point x trial x block x attempt x shard",
     doc: "Every attempt, shard by shard, whatever became of it: when and where it ran, and whether it counts. Node, pod and Job are null on one machine.",
+    reserved: None,
     groups: &[
         IDENTITY,
         PLACE,
@@ -376,6 +385,19 @@ pub static ATTEMPT_FACT: Table = Table {
             instant("window_end_unix_ns", "When it ended.").required(),
             int("duration_ns", "Its length by the monotonic clock.").unit("ns").required(),
             int("cpu_throttled_ns", "Time for which its control group was throttled.").unit("ns"),
+            text("indicator_name", "For indicators: the name in the document that it printed."),
+            text("indicator_component", "For indicators: the component in that document."),
+            text(
+                "indicator_parameters",
+                "For indicators: the parameters in that document (`@parameters`) by path, a canonical JSON object.",
+            ),
+            int("exit_code", "For indicators: the exit code; null if a signal ended it."),
+            int("cpu_user_ns", "For indicators: CPU time in user mode of all its processes (`getrusage`).").unit("ns"),
+            int("cpu_system_ns", "For indicators: CPU time in system mode of all its processes.").unit("ns"),
+            int("max_rss_bytes", "For indicators: the largest resident set of any one of its processes.").unit("bytes"),
+            int("major_page_faults", "For indicators: page faults that needed input.").unit("faults"),
+            int("voluntary_context_switches", "For indicators: how often its processes gave up the CPU.").unit("switches"),
+            int("involuntary_context_switches", "For indicators: how often its processes lost the CPU.").unit("switches"),
         ],
         ID,
     ],
@@ -386,6 +408,7 @@ pub static CLUSTER_POD_FACT: Table = Table {
     name: "cluster_pod_fact",
     grain: "run x pod",
     doc: "What the cluster said of the run's pods when its evidence was collected. Those that were removed before are not there, such as the recorder's; null is what was not said.",
+    reserved: None,
     groups: &[
         &[
             text("run_id", "The run.").required().key(),
@@ -423,7 +446,8 @@ pub static CLUSTER_POD_FACT: Table = Table {
 pub static SOFTWARE_VERSION_DIM: Table = Table {
     name: "software_version_dim",
     grain: "bundle of software versions",
-    doc: "The software of the target. Null where it is not known.",
+    doc: "The software of a target. Null if it is not known.",
+    reserved: None,
     groups: &[
         &[
             text("image_digest", "The container image that ran.").key(),
@@ -432,11 +456,12 @@ pub static SOFTWARE_VERSION_DIM: Table = Table {
             text("driver_version", "The GPU driver.").key(),
             text("cuda_version", "CUDA.").key(),
             text("nccl_version", "NCCL.").key(),
-            text("framework_version", "The framework, such as PyTorch.").key(),
+            text("framework_version", "The framework, such as PyTorch, as the pipeline declares it.").key(),
             text("runtime_version", "The runtime, such as the C library of a program or a container runtime.").key(),
-            text("server_version", "The serving program.").key(),
+            text("server_version", "The version of the serving program, as it says itself; else as the pipeline declares it.")
+                .key(),
             text("compiler_version", "The compiler that `prepare` used.").key(),
-            text("other_versions", "Everything else: a canonical JSON object from name to version.").key(),
+            text("other_versions", "All other software: a canonical JSON object from name to version.").key(),
         ],
         ID,
     ],
@@ -446,18 +471,19 @@ pub static SOFTWARE_VERSION_DIM: Table = Table {
 pub static HARDWARE_TOPOLOGY_DIM: Table = Table {
     name: "hardware_topology_dim",
     grain: "bundle of hardware",
-    doc: "The hardware of the target's hosts, and of no other host. Null where it is not known.",
+    doc: "The hardware of a target's hosts, and of no other host. Null if it is not known.",
+    reserved: None,
     groups: &[
         &[
-            text("gpu_model", "The GPUs' model.").key(),
-            int("gpu_count", "GPUs.").unit("devices").key(),
+            text("gpu_model", "The model of the GPUs of one host; several models are separated by ` + `.").key(),
+            int("gpu_count", "GPUs of all hosts; in a cluster, those that the target's pods may use.").unit("devices").key(),
             int("gpu_memory_bytes", "Memory of one GPU.").unit("bytes").key(),
-            text("pcie_layout", "How devices hang on PCIe.").key(),
-            text("nvlink_topology", "How GPUs are linked.").key(),
-            text("gpu_nic_affinity", "Which network card is near which GPU.").key(),
+            text("pcie_layout", "How devices are attached to PCIe.").reserved("the hardware probe"),
+            text("nvlink_topology", "How GPUs are linked by NVLink.").reserved("the hardware probe"),
+            text("gpu_nic_affinity", "Which network card is near which GPU.").reserved("the hardware probe"),
             text("numa_layout", "NUMA nodes and their CPUs: a JSON list.").key(),
             text("nic", "The network cards: a JSON list.").key(),
-            text("storage_fabric", "The storage.").key(),
+            text("storage_fabric", "The storage.").reserved("the hardware probe"),
             text("cpu_vendor", "The CPU's vendor.").key(),
             text("cpu_model", "The CPU's model.").key(),
             text("cpu_signature", "Family, model and stepping.").key(),
@@ -472,7 +498,9 @@ pub static HARDWARE_TOPOLOGY_DIM: Table = Table {
             text("architecture", "Machine architecture.").key(),
             text("virtualization", "Hypervisor or container.").key(),
             int("hosts", "Hosts of the target.").unit("hosts").key(),
-            text("facts_source", "`observed`, `declared` or `unknown`: the weakest source of the row's facts.").required().key(),
+            text("other_hosts", "The hosts that are not like the first by name: a JSON list of their facts, without repetition. Null if all are alike.").key(),
+            text("other_facts", "Declared facts that have no column of their own: a canonical JSON object from name to value.").key(),
+            text("facts_source", "`declared` if a person declared any of the row's facts, else `observed`; `unknown` if there is none.").required().key(),
         ],
         ID,
     ],
@@ -482,7 +510,8 @@ pub static HARDWARE_TOPOLOGY_DIM: Table = Table {
 pub static CLUSTER_REGION_DIM: Table = Table {
     name: "cluster_region_dim",
     grain: "slice of a scheduler",
-    doc: "Where the run was placed. Null where it is not known; `local` runs have a cluster of that name.",
+    doc: "The place of a target, and of the run's own pods. Null if it is not known; `local` runs have a cluster of that name.",
+    reserved: None,
     groups: &[
         &[
             text("cluster", "The cluster; `local` without one.").required().key(),
@@ -503,6 +532,7 @@ pub static WORKLOAD_DIM: Table = Table {
     name: "workload_dim",
     grain: "frozen workload",
     doc: "What the work was. Its key is the workload's digest, under whatever name the workload had.",
+    reserved: None,
     groups: &[
         &[
             text("workload_spec_digest", "The digest of the frozen workload.").required().key(),
@@ -512,7 +542,7 @@ pub static WORKLOAD_DIM: Table = Table {
             text("script_digest", "For indicators: the digest of the script's bytes."),
             text("parameters", "For indicators: a canonical JSON object."),
             text("model", "The model."),
-            text("model_weights_source", "Where the weights come from."),
+            text("model_weights_source", "The address of the model's weights.").reserved("models that are pinned by digest"),
             text("precision", "The numeric precision."),
             text("protocol", "The serving protocol."),
             text("deployment_model", "How the server is deployed."),
@@ -522,7 +552,7 @@ pub static WORKLOAD_DIM: Table = Table {
             text("prompt_distribution", "Distribution of input lengths: canonical JSON."),
             text("completion_distribution", "Distribution of output lengths: canonical JSON."),
             text("cache", "How the prefix cache is treated."),
-            text("dataset_digest", "The digest of the dataset."),
+            text("dataset_digest", "The digest of the dataset.").reserved("datasets of prompts"),
             text("tokenizer_digest", "The digest of the tokenizer."),
         ],
         ID,
@@ -534,23 +564,26 @@ pub static ARTIFACT_LINEAGE_DIM: Table = Table {
     name: "artifact_lineage_dim",
     grain: "run x frozen workload",
     doc: "From a row back to the evidence and to who signed it.",
+    reserved: None,
     groups: &[
         &[
             text("run_id", "The run.").required().key(),
             text("artifact_manifest_digest", "The digest of the Collection's manifest.").required().key(),
             text("workload_spec_digest", "The digest of the frozen workload.").required().key(),
-            text("raw_uri", "The store that holds the raw evidence."),
-            text("source_manifest_digest", "The digest of the Source's manifest."),
+            text("source_manifest_digest", "The digest of the Source's manifest, as the Plan names it."),
             text("plan_manifest_digest", "The digest of the Plan's manifest.").required(),
             text("plan_digest", "The digest of the Plan's body.").required(),
             text("environment_manifest_digests", "The digests of the Environments' manifests: a JSON list."),
             text("execution_manifest_digests", "The digests of the ExecutionParts' manifests: a JSON list."),
             text("reduce_binary_digest", "The digest of the program that made the rows.").required(),
-            text("query_spec_digests", "The digests of the queries whose numbers were published: a JSON list; null until then."),
+            text("query_spec_digests", "The digests of the queries that the plan pins for publish: a JSON list."),
             text("signing_state", "`signed` or `unsigned`, as the rows' inputs were found.").required(),
-            text("signers", "Who signed the inputs: a JSON object from stage to key fingerprint or identity."),
-            text("report_packet_refs", "The reports: a JSON list; null until published."),
-            text("retention_tier", "How long the raw evidence is kept: `hot`, `warm` or `cold`."),
+            text(
+                "signers",
+                "The signers of reduce's inputs: a JSON object from the kind of manifest to a sorted list of key fingerprints.",
+            ),
+            text("retention_tier", "How long the raw evidence is kept: `hot`, `warm` or `cold`.")
+                .reserved("retention rules of a store"),
             int("raw_bytes", "Size of the raw evidence.").unit("bytes"),
             int("raw_artifacts", "How many raw artifacts there are.").unit("artifacts"),
         ],
@@ -586,6 +619,13 @@ mod tests {
             );
             assert!(table.keys().next().is_some(), "{}", table.name);
             assert!(table.keys().all(|column| column.kind != Type::Float), "{}: a float is no key", table.name);
+        }
+    }
+
+    #[test]
+    fn a_reserved_column_is_null_and_in_no_key() {
+        for column in TABLES.iter().flat_map(|table| table.columns()).filter(|column| column.reserved.is_some()) {
+            assert!(column.nullable && !column.key, "{}", column.name);
         }
     }
 

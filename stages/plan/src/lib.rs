@@ -74,6 +74,8 @@ impl Stage for Planner {
                 name: closure.pipeline.name.clone(),
                 path: source.pipeline.clone(),
                 digest: files.file(&source.pipeline)?.artifact.digest,
+                owner: closure.pipeline.owner.clone(),
+                labels: closure.pipeline.labels.clone(),
             },
             source: SourceRef {
                 kind: source.kind,
@@ -190,6 +192,8 @@ fn freeze(
     };
     Ok(FrozenWorkload {
         name: workload.name.clone(),
+        owner: workload.owner.clone(),
+        labels: workload.labels.clone(),
         workload_type: workload.workload_type(),
         workload_spec_digest: frozen.digest,
         spec: ctx.put(format!("workloads/{}/spec.json", workload.name), "application/json", &frozen.bytes)?,
@@ -299,6 +303,8 @@ fn plan_target(pinner: &mut Pinner<'_>, files: &Files<'_>, target: &assay_spec::
         ready_timeout_ns: nanoseconds(target.ready.timeout),
         image: target.image.as_deref().map(|reference| pinner.image(reference)).transpose()?,
         hardware: target.hardware.clone(),
+        software: target.software.clone(),
+        place: target.place.clone(),
     })
 }
 

@@ -1,11 +1,14 @@
 //! The rows of attempts: when and where each shard's part of each ran, and what became of it.
 
-use assay_manifest::{Attempt, Count, CuratedFile, PlannedTrial, PodPlace, PointSummary};
+use std::collections::BTreeMap;
+
+use assay_indicator::{Output, Value as OutputValue};
+use assay_manifest::{Attempt, Count, CuratedFile, IndicatorOutcome, PlannedTrial, PodPlace, PointSummary};
 use assay_stage::{Context, Failure};
 use assay_warehouse::{ATTEMPT_FACT, Result as RowResult, Row};
 
-use crate::dimensions::Dimensions;
-use crate::evidence::Found;
+use crate::dimensions::{Dimensions, json};
+use crate::evidence::{Found, read_output};
 use crate::row_failure;
 use crate::rows::{RowContext, fact, reasons_text, whole};
 
@@ -17,21 +20,29 @@ pub(crate) fn write(
     points: &[PointSummary],
 ) -> Result<CuratedFile, Failure> {
     let mut stopped = None;
-    let rows = rows(context, dimensions, points).map_while(|row| row.map_err(|failure| stopped = Some(failure)).ok());
+    let read = |attempt: &Attempt| read_output(ctx, attempt);
+    let rows = rows(context, dimensions, points, &read).map_while(|row| row.map_err(|failure| stopped = Some(failure)).ok());
     let file = crate::write_file(ctx, &ATTEMPT_FACT, rows)?;
     stopped.map_or(Ok(file), Err)
 }
 
-fn rows(
+/// Reads the document that an attempt printed, if it printed one.
+type ReadOutput<'a> = dyn Fn(&Attempt) -> Result<Option<Output>, Failure> + 'a;
+
+fn rows<'a>(
     context: &RowContext<'_>,
     dimensions: &Dimensions,
     points: &[PointSummary],
+    read: &ReadOutput<'_>,
 ) -> impl Iterator<Item = Result<Row, Failure>> {
     context.attempts.0.iter().flat_map(move |(trial, found)| {
         let point = points.iter().find(|point| point.case_id == trial.case_id && point.point_id == trial.point_id);
         found.iter().map(move |found| {
             let lost = || Failure::unexpected("attempts", format!("the trial `{}` is of no point", trial.trial_id));
-            row(context, dimensions, point.ok_or_else(lost)?, trial, found).map_err(|error| row_failure(&error))
+            let output = read(&found.attempt)?;
+            row(context, dimensions, point.ok_or_else(lost)?, trial, found)
+                .and_then(|row| of_indicator(row, found.attempt.indicator.as_ref(), output.as_ref())?.sealed())
+                .map_err(|error| row_failure(&error))
         })
     })
 }
@@ -60,8 +71,35 @@ fn row(
         .with("window_start_unix_ns", attempt.window.start)?
         .with("window_end_unix_ns", attempt.window.end)?
         .with("duration_ns", whole(attempt.window.duration_ns.0))?
-        .with("cpu_throttled_ns", cpu_throttled_ns(attempt).map(whole))?
-        .sealed()
+        .with("cpu_throttled_ns", cpu_throttled_ns(attempt).map(whole))
+}
+
+/// The row with what an indicator used and printed; null for other work.
+fn of_indicator(row: Row, outcome: Option<&IndicatorOutcome>, output: Option<&Output>) -> RowResult<Row> {
+    let Some(IndicatorOutcome { usage, exit_code, name, component, .. }) = outcome else { return Ok(row) };
+    let scaled = |count: Count, by: u64| whole(count.0.saturating_mul(by));
+    row.with("indicator_name", name.as_deref())?
+        .with("indicator_component", component.as_deref())?
+        .with("indicator_parameters", output.and_then(parameters))?
+        .with("exit_code", *exit_code)?
+        .with("cpu_user_ns", scaled(usage.utime_us, 1_000))?
+        .with("cpu_system_ns", scaled(usage.stime_us, 1_000))?
+        .with("max_rss_bytes", scaled(usage.maxrss_kib, 1_024))?
+        .with("major_page_faults", whole(usage.majflt.0))?
+        .with("voluntary_context_switches", whole(usage.nvcsw.0))?
+        .with("involuntary_context_switches", whole(usage.nivcsw.0))
+}
+
+/// The parameters that a document names, by path, as canonical JSON.
+fn parameters(output: &Output) -> Option<String> {
+    let value = |value: &OutputValue| match value {
+        OutputValue::Number(number) => serde_json::json!(number),
+        OutputValue::Samples(samples) => serde_json::json!(samples),
+        OutputValue::Text(text) => serde_json::json!(text),
+        OutputValue::Bool(truth) => serde_json::json!(truth),
+        OutputValue::Null => serde_json::Value::Null,
+    };
+    json(&output.parameters.iter().map(|(path, parameter)| (path, value(parameter))).collect::<BTreeMap<_, _>>())
 }
 
 /// The row with the node, pod and Job that everything it says comes from; null where these are several, or not known.
@@ -91,8 +129,67 @@ mod tests {
     use super::*;
     use crate::aggregate::summarise;
     use crate::fixture::{Run, attempt, collected, digest, place, plan};
-    use assay_manifest::{Block, Shard};
+    use assay_manifest::{Block, HostState, Instant, Shard};
     use assay_warehouse::Value;
+
+    #[test]
+    fn an_indicator_s_attempt_has_what_it_used_and_printed() {
+        let plan = plan(1);
+        let outcome: IndicatorOutcome = serde_json::from_value(serde_json::json!({
+            "script_sha256": digest("s"), "exit_code": 0, "leftovers": 0, "parameters": {}, "name": "copy", "component": "memory",
+            "usage": {
+                "utime_us": "1500", "stime_us": "250", "maxrss_kib": "2048", "ixrss": "0", "idrss": "0", "isrss": "0", "minflt": "7",
+                "majflt": "3", "nswap": "0", "inblock": "0", "oublock": "0", "msgsnd": "0", "msgrcv": "0", "nsignals": "0", "nvcsw": "11",
+                "nivcsw": "12",
+            },
+        }))
+        .expect("an outcome");
+        let state = |us: u64| HostState {
+            at: Instant::from_unix_ns(0),
+            load_1m: None,
+            memory_available_bytes: None,
+            cpu_busy_us: None,
+            cpu_steal_us: None,
+            cgroup_throttled_us: Some(Count(us)),
+            cpu_pressure_us: None,
+            frequencies_khz: Vec::new(),
+            temperatures_millicelsius: BTreeMap::new(),
+        };
+        let tried = Attempt {
+            indicator: Some(outcome),
+            place: Some(place("n", "p")),
+            host_before: Some(state(5)),
+            host_after: Some(state(7)),
+            ..attempt(&plan.trials[0], 0, false)
+        };
+        let found = Found { collected: collected(0, false), attempt: tried };
+        let run = Run::found(plan.clone(), vec![(plan.trials[0].clone(), vec![found])]);
+        let (context, dimensions, case) = (run.context(), run.dimensions(), &plan.cases[0]);
+        let point = summarise(&plan.workloads[0], case, &case.points[0], &[], digest("collection")).expect("a summary");
+        let document = br#"{"name": "copy", "component": "memory", "@parameters": {"b": [1, 2], "a": {"size": 64}}, "@result": {"rate": 1}}"#;
+        let read = |_: &Attempt| Ok(Some(assay_indicator::parse(document).expect("a result")));
+        let row = rows(&context, &dimensions, &[point], &read).next().expect("a row").expect("a row");
+        crate::fixture::assert_filled(&ATTEMPT_FACT, std::slice::from_ref(&row), &[]);
+        let of_indicator: Vec<_> = row.iter().skip_while(|(column, _)| column.name != "indicator_name").collect();
+        let shown = |(column, value): &(&assay_warehouse::Column, &Value)| match value {
+            Value::Text(text) => format!("{}: {text}", column.name),
+            Value::Int(number) => format!("{}: {number}", column.name),
+            other => format!("{}: {other:?}", column.name),
+        };
+        let shown: Vec<_> = of_indicator.iter().filter(|(column, _)| column.name != "row_id").map(shown).collect();
+        insta::assert_snapshot!(shown.join("\n"), @r#"
+        indicator_name: copy
+        indicator_component: memory
+        indicator_parameters: {"a.size":64,"b":[1,2]}
+        exit_code: 0
+        cpu_user_ns: 1500000
+        cpu_system_ns: 250000
+        max_rss_bytes: 2097152
+        major_page_faults: 3
+        voluntary_context_switches: 11
+        involuntary_context_switches: 12
+        "#);
+    }
 
     /// The rows of a run of one trial whose attempts these are.
     fn lines(found: Vec<Found>) -> String {
@@ -122,7 +219,7 @@ mod tests {
             };
             columns.iter().map(shown).collect::<Vec<_>>().join(" ")
         };
-        rows(&context, &dimensions, &points).map(line).collect::<Vec<_>>().join("\n")
+        rows(&context, &dimensions, &points, &|_| Ok(None)).map(line).collect::<Vec<_>>().join("\n")
     }
 
     fn found(number: u32, shard: u32, place: Option<PodPlace>) -> Found {
@@ -191,8 +288,9 @@ mod tests {
         let case = &plan.cases[0];
         let point = summarise(&plan.workloads[0], case, &case.points[0], &[], digest("collection")).expect("a summary");
         let (context, dimensions, points) = (run.context(), run.dimensions(), [point]);
-        let ids: std::collections::BTreeSet<_> =
-            rows(&context, &dimensions, &points).map(|row| row.expect("a row").text("row_id").map(str::to_owned)).collect();
+        let ids: std::collections::BTreeSet<_> = rows(&context, &dimensions, &points, &|_| Ok(None))
+            .map(|row| row.expect("a row").text("row_id").map(str::to_owned))
+            .collect();
         assert_eq!(ids.len(), 2);
     }
 }

@@ -1,38 +1,58 @@
-//! The dimension rows of a run: software, hardware, place, workloads and lineage. The hardware is the targets' and nobody else's.
+//! The dimension rows of a run: software, hardware, place, workloads and lineage. Hardware and software are those of the target of a
+//! case, and of no other machine: two targets of one run have rows of their own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use assay_manifest::{Digest, Environment, Fact, FrozenWorkload, Host, HostRole, Plan, canonical_json};
+use assay_manifest::{
+    CaseId, Control, ControlState, Digest, Environment, FactSource, FrozenWorkload, Host, HostFacts, Name, Plan,
+    ProvisionedTarget, Target, canonical_json,
+};
 use assay_stage::Failure;
 use assay_warehouse::{
     ARTIFACT_LINEAGE_DIM, CLUSTER_REGION_DIM, HARDWARE_TOPOLOGY_DIM, ROW_ID, Result as RowResult, Row, SOFTWARE_VERSION_DIM,
-    Table, WORKLOAD_DIM,
+    Table, Value, WORKLOAD_DIM,
 };
 use serde::Serialize;
+use serde_json::json;
 
 use crate::row_failure;
 use crate::rows::{RowContext, whole};
 
 /// The dimension rows, and the keys by which facts name them.
 pub(crate) struct Dimensions {
-    pub(crate) software: String,
-    pub(crate) hardware: String,
+    targets: BTreeMap<Name, TargetKeys>,
+    /// The place of the run's own pods.
     pub(crate) cluster: String,
     lineage: BTreeMap<Digest, String>,
     files: Vec<(&'static Table, Vec<Row>)>,
 }
 
+/// The row ids of a target's dimensions.
+pub(crate) struct TargetKeys {
+    pub(crate) software: String,
+    pub(crate) hardware: String,
+    pub(crate) cluster: String,
+}
+
 impl Dimensions {
-    /// The dimension rows of a run. Blocks of one run share them; where blocks differ, the Collection says so as drift.
+    /// Builds the dimension rows of a run. Blocks of one run share them; if blocks differ, the Collection lists that as drift.
     pub(crate) fn of(context: &RowContext<'_>) -> Result<Self, Failure> {
         Self::build(context).map_err(|error| row_failure(&error))
     }
 
     fn build(context: &RowContext<'_>) -> RowResult<Self> {
-        let environment = context.environments.first().copied();
-        let software = software(environment)?;
-        let hardware = hardware(environment)?;
-        let cluster = cluster(environment)?;
+        let (mut software, mut hardware, mut clusters) = (Rows::default(), Rows::default(), Rows::default());
+        let cluster = clusters.add(run_cluster(context.environments.first().copied())?);
+        let mut targets = BTreeMap::new();
+        for name in context.plan.cases.iter().map(|case| &case.target).collect::<BTreeSet<_>>() {
+            let target = TargetEvidence::find(context, name);
+            let keys = TargetKeys {
+                software: software.add(target.software()?),
+                hardware: hardware.add(target.hardware()?),
+                cluster: clusters.add(target.cluster()?),
+            };
+            targets.insert(name.clone(), keys);
+        }
         let mut workloads = BTreeMap::new();
         let mut lineage_rows = BTreeMap::new();
         for frozen in &context.plan.workloads {
@@ -40,18 +60,22 @@ impl Dimensions {
             lineage_rows.insert(frozen.workload_spec_digest, lineage(context, frozen)?);
         }
         Ok(Self {
-            software: id(&software),
-            hardware: id(&hardware),
-            cluster: id(&cluster),
+            targets,
+            cluster,
             lineage: lineage_rows.iter().map(|(digest, row)| (*digest, id(row))).collect(),
             files: vec![
-                (&SOFTWARE_VERSION_DIM, vec![software]),
-                (&HARDWARE_TOPOLOGY_DIM, vec![hardware]),
-                (&CLUSTER_REGION_DIM, vec![cluster]),
+                (&SOFTWARE_VERSION_DIM, software.into_rows()),
+                (&HARDWARE_TOPOLOGY_DIM, hardware.into_rows()),
+                (&CLUSTER_REGION_DIM, clusters.into_rows()),
                 (&WORKLOAD_DIM, workloads.into_values().collect()),
                 (&ARTIFACT_LINEAGE_DIM, lineage_rows.into_values().collect()),
             ],
         })
+    }
+
+    /// The keys of the target of a case.
+    pub(crate) fn of_case(&self, plan: &Plan, case: &CaseId) -> Option<&TargetKeys> {
+        self.targets.get(&plan.case(case)?.target)
     }
 
     /// The lineage row of a workload.
@@ -65,71 +89,286 @@ impl Dimensions {
     }
 }
 
+/// Rows of one table, each once.
+#[derive(Default)]
+struct Rows(BTreeMap<String, Row>);
+
+impl Rows {
+    /// Adds a row, and returns its id.
+    fn add(&mut self, row: Row) -> String {
+        let id = id(&row);
+        self.0.insert(id.clone(), row);
+        id
+    }
+
+    fn into_rows(self) -> Vec<Row> {
+        self.0.into_values().collect()
+    }
+}
+
 fn id(row: &Row) -> String {
     row.text(ROW_ID).unwrap_or_default().to_owned()
 }
 
-/// A list or map as canonical JSON; nothing where it is empty or has no such form.
-fn json(value: &impl Serialize) -> Option<String> {
+/// A list or map as canonical JSON; none if it is empty or has no such form.
+pub(crate) fn json(value: &impl Serialize) -> Option<String> {
     let text = String::from_utf8(canonical_json(value).ok()?).ok()?;
     (text != "[]" && text != "{}" && text != "null").then_some(text)
 }
 
-fn targets(environment: Option<&Environment>) -> Vec<&Host> {
-    environment.map(|environment| environment.hosts_with(HostRole::Target).collect()).unwrap_or_default()
+/// What is declared, observed and provisioned of one target.
+struct TargetEvidence<'a> {
+    declared: Option<&'a Target>,
+    provisioned: Option<&'a ProvisionedTarget>,
+    environment: Option<&'a Environment>,
+    hosts: Vec<&'a Host>,
 }
 
-fn software(environment: Option<&Environment>) -> RowResult<Row> {
-    let versions: BTreeMap<&str, &str> = environment
-        .iter()
-        .flat_map(|environment| &environment.software)
-        .filter_map(|software| Some((software.name.as_str(), software.version.value.as_deref()?)))
-        .collect();
-    let of = |names: &[&str]| names.iter().find_map(|name| versions.get(name)).copied();
-    let hosts = targets(environment);
-    let facts = hosts.first().map(|host| &host.facts);
-    let image = environment.and_then(|environment| environment.targets.iter().find_map(|target| target.image.as_ref()?.digest));
-    let named = ["kernel", "driver", "cuda", "nccl", "libc", "cc"];
-    let others: BTreeMap<_, _> = versions.iter().filter(|(name, _)| !named.contains(name)).collect();
-    Row::new(&SOFTWARE_VERSION_DIM)
-        .with("image_digest", image)?
-        .with("operating_system", facts.and_then(|facts| facts.operating_system.value.as_deref()))?
-        .with("kernel_version", facts.and_then(|facts| facts.kernel.value.as_deref()))?
-        .with("driver_version", of(&["driver"]))?
-        .with("cuda_version", of(&["cuda"]))?
-        .with("nccl_version", of(&["nccl"]))?
-        .with("runtime_version", of(&["libc"]))?
-        .with("compiler_version", of(&["cc"]))?
-        .with("other_versions", json(&others))?
-        .sealed()
+/// Declared hardware facts that have a column, or that provision has put into the host's facts.
+const HARDWARE_FACTS: [&str; 10] = [
+    "architecture",
+    "cpu_model",
+    "cpu_vendor",
+    "gpu_count",
+    "gpu_memory_bytes",
+    "gpu_model",
+    "memory_bytes",
+    "operating_system",
+    "tensor_parallel",
+    "virtualization",
+];
+
+/// Names of software that have a column, with the names under which they are observed or declared.
+const SOFTWARE_COLUMNS: [(&str, &[&str]); 7] = [
+    ("driver_version", &["driver", "nvidia-driver"]),
+    ("cuda_version", &["cuda"]),
+    ("nccl_version", &["nccl"]),
+    ("framework_version", &["framework"]),
+    ("runtime_version", &["libc", "runtime"]),
+    ("server_version", &["server"]),
+    ("compiler_version", &["cc", "compiler"]),
+];
+
+/// The resource names of GPUs in the limits of a container.
+const GPU_RESOURCES: [&str; 3] = ["nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915"];
+
+/// The options by which serving programs are told the number of devices of one replica (vLLM, SGLang, TensorRT-LLM).
+const TENSOR_PARALLEL_OPTIONS: [&str; 6] =
+    ["--tensor-parallel-size", "--tensor_parallel_size", "-tp", "--tp-size", "--tp", "--tp_size"];
+
+impl<'a> TargetEvidence<'a> {
+    /// Finds the evidence of a target in the first block that has it.
+    fn find(context: &RowContext<'a>, name: &Name) -> Self {
+        let found = context.environments.iter().find_map(|environment| {
+            let target = environment.targets.iter().find(|target| target.id == *name)?;
+            Some((*environment, target))
+        });
+        let hosts = found.map_or_else(Vec::new, |(environment, target)| {
+            environment.hosts.iter().filter(|host| target.hosts.contains(&host.name)).collect()
+        });
+        Self {
+            declared: context.plan.target(name),
+            provisioned: found.map(|(_, target)| target),
+            environment: found.map(|(environment, _)| environment),
+            hosts,
+        }
+    }
+
+    /// A hardware fact that the pipeline declares.
+    fn declared_hardware(&self, name: &str) -> Option<&'a str> {
+        self.declared?.hardware.get(name).map(String::as_str)
+    }
+
+    /// The versions of the target's software by name: what is declared, and over it what was observed. Software of this machine is
+    /// the target's only if the target runs here.
+    fn versions(&self) -> BTreeMap<&'a str, &'a str> {
+        let declared = self.declared.iter().flat_map(|target| &target.software);
+        let mut versions: BTreeMap<_, _> = declared.map(|(name, version)| (name.as_str(), version.as_str())).collect();
+        if self.hosts.iter().any(|host| host.facts.kernel.source == FactSource::Observed) {
+            let observed = self.environment.iter().flat_map(|environment| &environment.software);
+            versions.extend(observed.filter_map(|one| Some((one.name.as_str(), one.version.value.as_deref()?))));
+        }
+        let gpus = self.hosts.iter().filter_map(|host| host.facts.gpus.value.as_deref()).flatten();
+        versions.extend(gpus.take(1).map(|gpu| ("driver", gpu.driver_version.as_str())));
+        let Some(target) = self.provisioned else { return versions };
+        versions.extend(target.version.value.as_deref().map(|version| ("server", version)));
+        versions.extend(target.settings.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+        versions
+    }
+
+    fn software(&self) -> RowResult<Row> {
+        let versions = self.versions();
+        let column_of =
+            |column: &str| SOFTWARE_COLUMNS.iter().find(|(name, _)| *name == column).map_or(&[][..], |(_, names)| names);
+        let version = |column: &str| column_of(column).iter().find_map(|name| versions.get(name)).copied();
+        let is_named = |name: &str| name == "kernel" || SOFTWARE_COLUMNS.iter().any(|(_, names)| names.contains(&name));
+        let others: BTreeMap<_, _> = versions.iter().filter(|(name, _)| !is_named(name)).collect();
+        let facts = self.hosts.first().map(|host| &host.facts);
+        let image =
+            self.provisioned.and_then(|target| target.image.as_ref()).or(self.declared.and_then(|target| target.image.as_ref()));
+        let mut row = Row::new(&SOFTWARE_VERSION_DIM)
+            .with("image_digest", image.and_then(|image| image.digest))?
+            .with("operating_system", facts.and_then(|facts| facts.operating_system.value.as_deref()))?
+            .with("kernel_version", facts.and_then(|facts| facts.kernel.value.as_deref()))?
+            .with("other_versions", json(&others))?;
+        for (column, _) in SOFTWARE_COLUMNS {
+            row.set(column, version(column))?;
+        }
+        row.sealed()
+    }
+
+    fn hardware(&self) -> RowResult<Row> {
+        let mut row = Row::new(&HARDWARE_TOPOLOGY_DIM).with("hosts", whole(self.hosts.len() as u64))?;
+        let gpus = self.gpus();
+        row.set("gpu_model", gpus.model)?;
+        row.set("gpu_count", gpus.count)?;
+        row.set("gpu_memory_bytes", gpus.memory_bytes)?;
+        let mut described = self.hosts.iter().map(|host| host_columns(&host.facts));
+        let first = described.next().unwrap_or_default();
+        let others: BTreeSet<String> =
+            described.filter(|other| *other != first).filter_map(|other| json(&by_name(&other))).collect();
+        let is_known = first.iter().any(|(_, value)| *value != Value::Null);
+        for (column, value) in first {
+            row.set(column, value)?;
+        }
+        let declared = self.declared.iter().flat_map(|target| &target.hardware);
+        let other_facts: BTreeMap<_, _> = declared.filter(|(name, _)| !HARDWARE_FACTS.contains(&name.as_str())).collect();
+        row.set("other_hosts", json(&others))?;
+        row.set("other_facts", json(&other_facts))?;
+        let is_declared = gpus.is_declared || !other_facts.is_empty() || self.hosts.iter().any(|host| has_declared(&host.facts));
+        let source = match (is_declared, is_known || gpus.count.is_some()) {
+            (true, _) => FactSource::Declared,
+            (false, true) => FactSource::Observed,
+            (false, false) => FactSource::Unknown,
+        };
+        row.with("facts_source", source.as_str())?.sealed()
+    }
+
+    /// The target's GPUs: as its hosts say, else as its pods' limits and the pipeline say.
+    fn gpus(&self) -> Gpus {
+        let observed: Vec<_> = self.hosts.iter().filter_map(|host| host.facts.gpus.value.as_deref()).flatten().collect();
+        let limits = self.gpu_limit();
+        let declared = |name: &str| self.declared_hardware(name);
+        let whole_number = |text: &str| text.parse::<i64>().ok();
+        if let Some(first) = observed.first() {
+            let models: BTreeSet<_> = observed.iter().map(|gpu| gpu.model.as_str()).collect();
+            return Gpus {
+                model: Some(models.into_iter().collect::<Vec<_>>().join(" + ")),
+                count: limits.or(i64::try_from(observed.len()).ok()),
+                memory_bytes: i64::try_from(first.memory_bytes.0).ok(),
+                is_declared: false,
+            };
+        }
+        let (model, count) = (declared("gpu_model"), declared("gpu_count").and_then(whole_number));
+        let observed_none = self.hosts.iter().any(|host| host.facts.gpus.value.as_ref().is_some_and(Vec::is_empty));
+        Gpus {
+            model: model.map(str::to_owned),
+            count: limits.or(count).or(observed_none.then_some(0)),
+            memory_bytes: declared("gpu_memory_bytes").and_then(whole_number),
+            is_declared: model.is_some() || (limits.is_none() && count.is_some()),
+        }
+    }
+
+    /// The GPUs that the target's pods may use together.
+    fn gpu_limit(&self) -> Option<i64> {
+        let containers = self.provisioned?.pods.iter().flat_map(|pod| &pod.containers);
+        let limits =
+            containers.flat_map(|container| &container.limits).filter(|(name, _)| GPU_RESOURCES.contains(&name.as_str()));
+        let limits: Vec<i64> = limits.filter_map(|(_, limit)| limit.parse().ok()).collect();
+        limits.into_iter().reduce(i64::saturating_add)
+    }
+
+    /// Devices that one replica of the model is spread over.
+    fn tensor_parallel(&self) -> Option<i64> {
+        let containers = self.provisioned.iter().flat_map(|target| &target.pods).flat_map(|pod| &pod.containers);
+        let mut commands =
+            self.declared.iter().map(|target| &target.command).chain(containers.map(|container| &container.command));
+        commands
+            .find_map(|command| option_of(command, &TENSOR_PARALLEL_OPTIONS))
+            .or_else(|| self.declared_hardware("tensor_parallel")?.parse().ok())
+    }
+
+    fn cluster(&self) -> RowResult<Row> {
+        let place = |name: &str| self.declared.and_then(|target| target.place.get(name)).map(String::as_str);
+        let cluster = cluster_of(self.environment);
+        let is_dedicated = self.environment.is_some_and(|environment| {
+            environment.controls.iter().any(|fact| fact.control == Control::DedicatedNodes && fact.state == ControlState::Proved)
+        });
+        let mut row = Row::new(&CLUSTER_REGION_DIM).with("cluster", cluster)?.with("scheduler_path", cluster)?;
+        for column in ["region", "availability_zone", "node_pool", "queue", "resource_flavor"] {
+            row.set(column, place(column))?;
+        }
+        row.with("tenant_mode", if is_dedicated { Some("dedicated") } else { place("tenant_mode") })?.sealed()
+    }
 }
 
-fn hardware(environment: Option<&Environment>) -> RowResult<Row> {
-    let hosts = targets(environment);
-    let row = Row::new(&HARDWARE_TOPOLOGY_DIM).with("hosts", whole(hosts.len() as u64))?;
-    let Some(facts) = hosts.first().map(|host| &host.facts) else { return row.with("facts_source", "unknown")?.sealed() };
-    let gpus = facts.gpus.value.as_deref().unwrap_or_default();
-    let text = |fact: &Fact<String>| fact.value.clone();
-    row.with("gpu_model", gpus.first().map(|gpu| gpu.model.as_str()))?
-        .with("gpu_count", facts.gpus.value.as_ref().map(|gpus| gpus.len() as u32))?
-        .with("gpu_memory_bytes", gpus.first().map(|gpu| gpu.memory_bytes.0).and_then(|bytes| i64::try_from(bytes).ok()))?
-        .with("numa_layout", facts.numa.value.as_ref().and_then(json))?
-        .with("nic", facts.network_cards.value.as_ref().and_then(|cards| json(&physical(cards))))?
-        .with("cpu_vendor", text(&facts.cpu_vendor))?
-        .with("cpu_model", text(&facts.cpu_model))?
-        .with("cpu_signature", text(&facts.cpu_signature))?
-        .with("microcode", text(&facts.microcode))?
-        .with("sockets", facts.sockets.value)?
-        .with("cores", facts.cores.value)?
-        .with("logical_cpus", facts.logical_cpus.value)?
-        .with("smt", facts.smt.value)?
-        .with("memory_bytes", facts.memory_bytes.value.and_then(|bytes| i64::try_from(bytes.0).ok()))?
-        .with("max_frequency_khz", facts.max_frequency_khz.value.and_then(|khz| i64::try_from(khz.0).ok()))?
-        .with("caches", facts.caches.value.as_ref().and_then(json))?
-        .with("architecture", text(&facts.architecture))?
-        .with("virtualization", text(&facts.virtualization))?
-        .with("facts_source", facts.cpu_model.source.as_str())?
-        .sealed()
+/// The GPUs of a target.
+struct Gpus {
+    model: Option<String>,
+    count: Option<i64>,
+    memory_bytes: Option<i64>,
+    is_declared: bool,
+}
+
+/// The number that follows an option in a command, as the next argument or after `=`.
+fn option_of(command: &[String], options: &[&str]) -> Option<i64> {
+    // A shell's script is one argument.
+    let mut words = command.iter().flat_map(|argument| argument.split_whitespace());
+    while let Some(word) = words.next() {
+        let (name, value) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
+        if options.contains(&name) {
+            return value.or_else(|| words.next())?.parse().ok();
+        }
+    }
+    None
+}
+
+/// Devices that one replica of a case's model is spread over, if a command or the pipeline says so.
+pub(crate) fn tensor_parallel(context: &RowContext<'_>, case: &CaseId) -> Option<i64> {
+    let target = &context.plan.case(case)?.target;
+    TargetEvidence::find(context, target).tensor_parallel()
+}
+
+/// The hardware of one host by column, without what tells apart two machines of a kind.
+fn host_columns(facts: &HostFacts) -> Vec<(&'static str, Value)> {
+    let text = |value: &Option<String>| Value::from(value.clone());
+    let count = |value: Option<u64>| Value::from(value.and_then(|value| i64::try_from(value).ok()));
+    vec![
+        ("numa_layout", Value::from(facts.numa.value.as_ref().and_then(json))),
+        ("nic", Value::from(facts.network_cards.value.as_ref().and_then(|cards| json(&physical(cards))))),
+        ("cpu_vendor", text(&facts.cpu_vendor.value)),
+        ("cpu_model", text(&facts.cpu_model.value)),
+        ("cpu_signature", text(&facts.cpu_signature.value)),
+        ("microcode", text(&facts.microcode.value)),
+        ("sockets", Value::from(facts.sockets.value)),
+        ("cores", Value::from(facts.cores.value)),
+        ("logical_cpus", Value::from(facts.logical_cpus.value)),
+        ("smt", Value::from(facts.smt.value)),
+        ("memory_bytes", count(facts.memory_bytes.value.map(|bytes| bytes.0))),
+        ("max_frequency_khz", count(facts.max_frequency_khz.value.map(|khz| khz.0))),
+        ("caches", Value::from(facts.caches.value.as_ref().and_then(json))),
+        ("architecture", text(&facts.architecture.value)),
+        ("virtualization", text(&facts.virtualization.value)),
+    ]
+}
+
+/// Whether a person declared one of a host's facts.
+fn has_declared(facts: &HostFacts) -> bool {
+    let texts = [&facts.cpu_model, &facts.cpu_vendor, &facts.architecture, &facts.virtualization];
+    texts.iter().any(|fact| fact.source == FactSource::Declared) || facts.memory_bytes.source == FactSource::Declared
+}
+
+/// Columns as JSON, without those that are null.
+fn by_name(columns: &[(&'static str, Value)]) -> BTreeMap<&'static str, serde_json::Value> {
+    let value = |value: &Value| match value {
+        Value::Null => None,
+        Value::Bool(value) => Some(json!(value)),
+        Value::Int(value) => Some(json!(value.to_string())),
+        Value::Float(value) => Some(json!(value)),
+        Value::Text(value) => Some(json!(value)),
+        Value::Instant(value) => Some(json!(value.to_string())),
+    };
+    columns.iter().filter_map(|(name, column)| Some((*name, value(column)?))).collect()
 }
 
 /// Cards with a driver: virtual interfaces come and go, and would make every boot another topology.
@@ -137,12 +376,13 @@ fn physical(cards: &[assay_manifest::NetworkCard]) -> Vec<(&str, u32)> {
     cards.iter().filter(|card| !card.driver.is_empty()).map(|card| (card.driver.as_str(), card.speed_mbps)).collect()
 }
 
-/// What kind of scheduler a run was under.
+/// The kind of scheduler that a run was under.
 pub(crate) fn cluster_of(environment: Option<&Environment>) -> &str {
     environment.and_then(|environment| environment.placement.get("cluster")).map_or("local", String::as_str)
 }
 
-fn cluster(environment: Option<&Environment>) -> RowResult<Row> {
+/// The place of the run's own pods, whatever its targets are.
+fn run_cluster(environment: Option<&Environment>) -> RowResult<Row> {
     let cluster = cluster_of(environment);
     Row::new(&CLUSTER_REGION_DIM).with("cluster", cluster)?.with("scheduler_path", cluster)?.sealed()
 }
@@ -177,6 +417,15 @@ fn loads<'a>(plan: &'a Plan, frozen: &FrozenWorkload) -> Vec<&'a str> {
     case.into_iter().flat_map(|case| &case.points).map(|point| point.point_id.as_str()).collect()
 }
 
+/// The fingerprints of the keys that signed reduce's inputs, by kind of manifest.
+fn signers<'a>(context: &RowContext<'a>) -> BTreeMap<&'a str, BTreeSet<Digest>> {
+    let mut by_kind: BTreeMap<&str, BTreeSet<Digest>> = BTreeMap::new();
+    for (kind, fingerprint) in &context.signers {
+        by_kind.entry(kind.as_str()).or_default().insert(*fingerprint);
+    }
+    by_kind
+}
+
 fn lineage(context: &RowContext<'_>, frozen: &FrozenWorkload) -> RowResult<Row> {
     let parts: BTreeSet<Digest> =
         context.collection.trials.iter().flat_map(|trial| trial.attempts.iter().map(|attempt| attempt.part)).collect();
@@ -184,13 +433,19 @@ fn lineage(context: &RowContext<'_>, frozen: &FrozenWorkload) -> RowResult<Row> 
         .with("run_id", context.run_id.as_str())?
         .with("artifact_manifest_digest", context.collection_manifest)?
         .with("workload_spec_digest", frozen.workload_spec_digest)?
+        .with("source_manifest_digest", context.source_manifest)?
         .with("plan_manifest_digest", context.plan_manifest)?
         .with("plan_digest", context.plan_digest)?
         .with("environment_manifest_digests", json(&context.environment_manifests))?
         .with("execution_manifest_digests", json(&parts))?
         .with("reduce_binary_digest", context.reduce_binary)?
+        .with("query_spec_digests", json(&context.plan.queries.iter().map(|query| query.artifact.digest).collect::<Vec<_>>()))?
         .with("signing_state", "signed")?
+        .with("signers", json(&signers(context)))?
         .with("raw_bytes", whole(context.collection.evidence_bytes.0))?
         .with("raw_artifacts", whole(context.collection.evidence_count.0))?
         .sealed()
 }
+
+#[cfg(test)]
+mod tests;

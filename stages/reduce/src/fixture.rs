@@ -7,11 +7,24 @@ use assay_manifest::{
     Attempt, AttemptStatus, Block, CollectedAttempt, CollectedTrial, Collection, Count, Digest, Instant, Plan, PlannedTrial,
     PodPlace, Reason, Recording, RunId, Shard, Window,
 };
+use assay_warehouse::{Column, Row, Table, Value as RowValue};
 use serde_json::{Value, json};
 
 use crate::dimensions::Dimensions;
 use crate::evidence::{Attempts, Found, Trial};
 use crate::rows::RowContext;
+
+/// Asserts that each column of a table that is not reserved has a value in one of the rows, but those that are named.
+#[track_caller]
+pub(crate) fn assert_filled(table: &'static Table, rows: &[Row], but: &[&str]) {
+    let is_null = |name: &str| rows.iter().all(|row| matches!(row.get(name), None | Some(RowValue::Null)));
+    let empty: Vec<_> = table.columns().filter(|column| is_null(column.name)).collect();
+    let (reserved, unwritten): (Vec<&Column>, Vec<&Column>) = empty.into_iter().partition(|column| column.reserved.is_some());
+    let unwritten: Vec<_> = unwritten.iter().map(|column| column.name).collect();
+    assert_eq!(unwritten, but, "{}: nothing fills these", table.name);
+    let planned = table.columns().filter(|column| column.reserved.is_some()).count();
+    assert_eq!(reserved.len(), planned, "{}: a reserved column is filled", table.name);
+}
 
 /// What an attempt printed, and whether it counts.
 #[derive(Clone, Debug)]
@@ -162,6 +175,8 @@ impl Run {
             plan: &self.plan,
             plan_digest: digest("plan"),
             plan_manifest: digest("plan manifest"),
+            source_manifest: Some(digest("source manifest")),
+            signers: Vec::new(),
             collection: &self.collection,
             collection_manifest: digest("collection"),
             environments: &[],

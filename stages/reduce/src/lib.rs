@@ -14,8 +14,8 @@ mod words;
 
 use assay_claim::Evidence;
 use assay_manifest::{
-    Artifact, Case, Collection, Count, CuratedFile, Environment, InputRef, Intent, Kind, Point, PointSummary, PointView, Reason,
-    RunStatus, Summary, Views, WorkloadType, canonical_json,
+    Artifact, Case, Collection, Count, CuratedFile, Digest, Environment, InputRef, Intent, Kind, Plan, Point, PointSummary,
+    PointView, Reason, RunStatus, Summary, Views, WorkloadType, canonical_json,
 };
 use assay_stage::{Context, Exit, Failure, Inputs, Stage, StageName};
 use assay_warehouse::records::RecordFile;
@@ -56,6 +56,8 @@ impl Stage for Reduce {
             plan,
             plan_digest,
             plan_manifest: reference(inputs, Kind::Plan)?.manifest,
+            source_manifest: source_manifest(inputs)?,
+            signers: inputs.verified().iter().map(|input| (input.value().kind(), input.signer().fingerprint)).collect(),
             collection,
             collection_manifest: collected.manifest,
             environments: &environments,
@@ -68,10 +70,11 @@ impl Stage for Reduce {
         let Outcomes { points, file, serving, views } = outcomes(ctx, &context, &dimensions)?;
         let status = status(&points);
         let list = evidence::list(ctx, collection)?;
-        let (telemetry, left_out) = telemetry::write(ctx, &context, &dimensions, &points, &list)?;
+        let telemetry = telemetry::write(ctx, &context, &dimensions, &points, &list)?;
+        let serving = with_queue_delays(serving, &telemetry.queue_delays)?;
         let (pods, unread) = pods::write(ctx, &context, &dimensions, &list)?;
         let attempts = attempts::write(ctx, &context, &dimensions, &points)?;
-        let issues: Vec<Reason> = issues(&points, &context).into_iter().chain(left_out).chain(unread).collect();
+        let issues: Vec<Reason> = issues(&points, &context).into_iter().chain(telemetry.left_out).chain(unread).collect();
         let evidence = Evidence { plan, environments: &environments, collection, status, points: &points, issues: &issues };
         let publication_safe = assay_claim::shortfalls(Intent::Publication, &evidence).is_empty();
         let findings = Findings { publication_safe, issues };
@@ -83,7 +86,7 @@ impl Stage for Reduce {
         let files = dimension_files.into_iter().chain([
             file,
             serving,
-            telemetry,
+            telemetry.file,
             attempts,
             pods,
             write_file(ctx, &BENCHMARK_RUN_FACT, runs)?,
@@ -111,6 +114,16 @@ struct Outcomes {
     serving: Vec<Row>,
     /// What is drawn of serving points.
     views: Vec<PointView>,
+}
+
+/// The rows of serving points with the time that requests spent in the server's queue, which its telemetry has.
+fn with_queue_delays(rows: Vec<Row>, delays: &telemetry::QueueDelays) -> Result<Vec<Row>, Failure> {
+    let filled = |row: Row| {
+        let text = |column: &str| row.text(column).unwrap_or_default();
+        let delay = delays.mean_ns(text("benchmark_case_id"), text("point_id"));
+        row.with("queue_delay_ns_mean", delay)
+    };
+    rows.into_iter().map(filled).collect::<Result<_, _>>().map_err(|error| row_failure(&error))
 }
 
 /// What is found of one point.
@@ -184,6 +197,12 @@ fn write_views(ctx: &Context, points: Vec<PointView>) -> Result<Option<Artifact>
     let bytes = canonical_json(&Views { points });
     let bytes = bytes.map_err(|error| Failure::unexpected("views", "the views have no canonical form").because(&error))?;
     ctx.put("views.json", "application/json", &bytes).map(Some)
+}
+
+/// The Source's manifest: the Plan's header names it.
+fn source_manifest(inputs: &Inputs) -> Result<Option<Digest>, Failure> {
+    let plan = inputs.one::<Plan>()?;
+    Ok(plan.header.inputs.iter().find(|input| input.kind == Kind::Source).map(|input| input.manifest))
 }
 
 fn reference(inputs: &Inputs, kind: Kind) -> Result<InputRef, Failure> {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use assay_manifest::{
-    Attempt, Better, Case, Collection, Digest, Environment, Metric, MetricSummary, Plan, PointSummary, Reason, Recording, RunId,
-    RunStatus, Stability, canonical_json,
+    Attempt, Better, Case, Collection, Digest, Environment, FrozenWorkload, Kind, Metric, MetricSummary, Plan, PointSummary,
+    Reason, Recording, RunId, RunStatus, Stability, canonical_json,
 };
 use assay_stage::Failure;
 use assay_stats::estimate;
@@ -22,6 +22,10 @@ pub(crate) struct RowContext<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) plan_digest: Digest,
     pub(crate) plan_manifest: Digest,
+    /// The Source's manifest, as the Plan names it.
+    pub(crate) source_manifest: Option<Digest>,
+    /// The kind of each verified input, and the fingerprint of the key that signed it.
+    pub(crate) signers: Vec<(Kind, Digest)>,
     pub(crate) collection: &'a Collection,
     pub(crate) collection_manifest: Digest,
     pub(crate) environments: &'a [&'a Environment],
@@ -60,14 +64,15 @@ pub(crate) fn fact(
     dimensions: &Dimensions,
     point: &PointSummary,
 ) -> assay_warehouse::Result<Row> {
+    let keys = dimensions.of_case(context.plan, &point.case_id);
     Row::new(table)
         .with("run_id", context.run_id.as_str())?
         .with("benchmark_case_id", point.case_id.as_str())?
         .with("workload_spec_digest", point.workload_spec_digest)?
         .with("artifact_manifest_digest", context.collection_manifest)?
-        .with("software_version_key", dimensions.software.as_str())?
-        .with("hardware_topology_key", dimensions.hardware.as_str())?
-        .with("cluster_region_key", dimensions.cluster.as_str())?
+        .with("software_version_key", keys.map(|keys| keys.software.as_str()))?
+        .with("hardware_topology_key", keys.map(|keys| keys.hardware.as_str()))?
+        .with("cluster_region_key", keys.map(|keys| keys.cluster.as_str()))?
         .with("workload_key", point.workload_spec_digest.hex())?
         .with("artifact_lineage_key", dimensions.lineage_of(&point.workload_spec_digest))
 }
@@ -258,6 +263,11 @@ fn run_row(
     let windows: Vec<_> = of_case.flat_map(|(_, found)| found.iter().map(|found| found.attempt.window)).collect();
     let side = |side: &assay_manifest::Side| format!("{}.{}", side.target, side.variant);
     let (stable, reason) = stable(points);
+    let workload = plan.case(&first.case_id).and_then(|case| plan.workload(&case.workload));
+    let label = |name: &str| {
+        let own = workload.and_then(|workload: &FrozenWorkload| workload.labels.get(name));
+        own.or(plan.pipeline.labels.get(name)).map(String::as_str)
+    };
     fact(&BENCHMARK_RUN_FACT, context, dimensions, first)?
         .with("benchmark_class", plan.intent.as_str())?
         .with("workload_type", first.workload_type.as_str())?
@@ -265,6 +275,10 @@ fn run_row(
         .with("pipeline_digest", plan.pipeline.digest)?
         .with("plan_digest", context.plan_digest)?
         .with("scheduler_path", cluster_of(context.environments.first().copied()))?
+        .with("cadence", plan.pipeline.labels.get("cadence").map(String::as_str))?
+        .with("layer", label("layer"))?
+        .with("use_case", label("use_case"))?
+        .with("owner", workload.and_then(|workload| workload.owner.as_deref()).or(plan.pipeline.owner.as_deref()))?
         .with("variable_under_test", plan.comparison.as_ref().map(|comparison| comparison.variable_under_test.as_str()))?
         .with("baseline_ref", plan.comparison.as_ref().map(|comparison| side(&comparison.baseline)))?
         .with("candidate_ref", plan.comparison.as_ref().map(|comparison| side(&comparison.candidate)))?

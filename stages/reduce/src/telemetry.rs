@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::Read;
 
 use assay_manifest::{
-    Artifact, Block, Case, CuratedFile, Environment, Gap, HostRole, Instant, PlannedTrial, PodPlace, PointSummary, Reason,
-    Recording, Window,
+    Artifact, Block, Case, CaseId, CuratedFile, Environment, Gap, HostRole, Instant, PlannedTrial, PodPlace, PointId,
+    PointSummary, Reason, Recording, Window,
 };
 use assay_stage::{Context, Failure};
 use assay_warehouse::{Row, TELEMETRY_SLICE_FACT};
@@ -26,22 +26,64 @@ use crate::telemetry::metric::Kind;
 use crate::telemetry::recording::{Merged, Open, Place, Reading, Recorded, Source};
 use crate::telemetry::slice::{LeftOut, Slice, Statistics};
 
-/// Writes the rows of all attempts, counted or not, and tells what of the recordings is not in them.
+/// The histograms in which serving programs count the time that requests spent in their queues, in seconds: vLLM, SGLang, TGI.
+const QUEUE_HISTOGRAMS: [&str; 3] =
+    ["vllm:request_queue_time_seconds", "sglang:queue_time_seconds", "tgi_request_queue_duration"];
+
+/// The telemetry of a run, as it was written.
+pub(crate) struct Written {
+    /// The rows of all attempts.
+    pub(crate) file: CuratedFile,
+    /// Why rows are missing; none if none is.
+    pub(crate) left_out: Option<Reason>,
+    /// The time that requests of counted attempts spent in the queue of their server, by case and point.
+    pub(crate) queue_delays: QueueDelays,
+}
+
+/// Seconds in the server's queue and the requests that left it, by case and point.
+#[derive(Default)]
+pub(crate) struct QueueDelays(BTreeMap<(CaseId, PointId), (f64, f64)>);
+
+impl QueueDelays {
+    fn add(&mut self, slice: &Slice<'_>) {
+        if !slice.watched.counts {
+            return;
+        }
+        let sum_and_count = |name: &str| slice.increase(&format!("{name}_sum")).zip(slice.increase(&format!("{name}_count")));
+        let Some((seconds, requests)) = QUEUE_HISTOGRAMS.into_iter().find_map(sum_and_count) else { return };
+        let trial = slice.watched.trial;
+        let total = self.0.entry((trial.case_id.clone(), trial.point_id.clone())).or_default();
+        *total = (total.0 + seconds, total.1 + requests);
+    }
+
+    /// The mean time in the queue in nanoseconds; none if no request left the queue while it was watched.
+    pub(crate) fn mean_ns(&self, case: &str, point: &str) -> Option<i64> {
+        let of_point = self.0.iter().find(|((of_case, of_point), _)| of_case.as_str() == case && of_point.as_str() == point);
+        let (_, (seconds, requests)) = of_point?;
+        (*requests > 0.0).then(|| (seconds / requests * 1e9).round() as i64)
+    }
+}
+
+/// Writes the rows of all attempts, counted or not, and returns what of the recordings is not in them.
 pub(crate) fn write(
     ctx: &Context,
     context: &RowContext<'_>,
     dimensions: &Dimensions,
     points: &[PointSummary],
     evidence: &[Artifact],
-) -> Result<(CuratedFile, Option<Reason>), Failure> {
+) -> Result<Written, Failure> {
     let open = |artifact: &Artifact| -> Result<Box<dyn Read>, Failure> {
         ctx.check_cancelled()?;
         Ok(Box::new(ctx.materialise(artifact)?.open()?))
     };
     let mut slices = Slices::of(context, evidence, &open);
     let mut stopped = None;
+    let mut queue_delays = QueueDelays::default();
     let batches = std::iter::from_fn(|| {
         let slice = ctx.check_cancelled().and_then(|()| slices.next());
+        if let Ok(Some((_, slice))) = &slice {
+            queue_delays.add(slice);
+        }
         let batch = slice.and_then(|slice| slice.map(|slice| rows(context, dimensions, points, &slice)).transpose());
         batch.unwrap_or_else(|failure| {
             stopped = Some(failure);
@@ -50,13 +92,15 @@ pub(crate) fn write(
     });
     let file = crate::write_file(ctx, &TELEMETRY_SLICE_FACT, batches.flatten())?;
     stopped.map_or(Ok(()), Err)?;
-    Ok((file, slices.left_out.reason()))
+    Ok(Written { file, left_out: slices.left_out.reason(), queue_delays })
 }
 
 /// One attempt over all its shards, and where its readings are missing.
 struct Watched<'a> {
     trial: &'a PlannedTrial,
     attempt: u32,
+    /// Whether it is the attempt that counts for its trial.
+    counts: bool,
     start: Instant,
     end: Instant,
     gaps: Vec<&'a Gap>,
@@ -71,6 +115,7 @@ impl<'a> Watched<'a> {
         Some(Self {
             trial,
             attempt: shards.first()?.attempt.attempt,
+            counts: shards.iter().all(|shard| shard.collected.counted),
             start: windows.clone().map(|window| window.start).min()?,
             end: windows.map(|window| window.end).max()?,
             gaps: all.filter(|gap| gap.source == source).collect(),

@@ -108,6 +108,12 @@ pub struct PipelineRef {
     pub path: String,
     /// The digest of its bytes.
     pub digest: Digest,
+    /// The team or person responsible for it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub owner: Option<String>,
+    /// Its labels. `cadence`, `layer` and `use_case` are columns of the warehouse.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub labels: BTreeMap<String, String>,
 }
 
 /// What the plan was made from, in short; the Source has it in full.
@@ -191,6 +197,12 @@ pub struct IndicatorWork {
 pub struct FrozenWorkload {
     /// Its name.
     pub name: Name,
+    /// The team or person responsible for it. Not part of the frozen `spec`, as its labels.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub owner: Option<String>,
+    /// Its labels. `layer` and `use_case` are columns of the warehouse.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub labels: BTreeMap<String, String>,
     /// What kind of work it is.
     pub workload_type: WorkloadType,
     /// The digest of the frozen `spec`: what decides comparability.
@@ -269,6 +281,12 @@ pub struct Target {
     pub image: Option<Image>,
     /// Hardware facts that a person declares, by name.
     pub hardware: BTreeMap<String, String>,
+    /// Versions of its software that a person declares, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub software: BTreeMap<String, String>,
+    /// Where a person declares that it runs, such as `region` and `node_pool`, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub place: BTreeMap<String, String>,
 }
 
 /// A named change of the target's surroundings.

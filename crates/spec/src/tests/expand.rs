@@ -178,13 +178,16 @@ fn the_sides_of_a_comparison_have_work_in_common() {
 
 #[test]
 fn gates_judge_declared_metrics() {
-    let text =
-        with(PIPELINE, "  targets:", "  baseline: {run: last}\n  gates: [{name: g, metrics: [copy.rat, copy.rate]}]\n  targets:");
+    let text = with(
+        PIPELINE,
+        "  targets:",
+        "  comparison: {baseline: {target: here}, candidate: {target: here, variant: fast}, variable_under_test: model}\n  variants: [{name: default}, {name: fast}]\n  placement: alternate\n  gates: [{name: g, metrics: [copy.rat, copy.rate]}]\n  targets:",
+    );
     assert_snapshot!(refusal(&text, &[INDICATOR]), @r"
     error: no workload of this pipeline reports the metric `copy.rat`
-     --> pipeline.yaml:7:31
+     --> pipeline.yaml:9:31
       |
-    7 |   gates: [{name: g, metrics: [copy.rat, copy.rate]}]
+    9 |   gates: [{name: g, metrics: [copy.rat, copy.rate]}]
       |                               ^^^^^^^^
     hint: did you mean `copy.rate`?
     ");
@@ -192,13 +195,13 @@ fn gates_judge_declared_metrics() {
     let serving = with(
         &serving,
         "  targets:",
-        "  baseline: {run: last}\n  gates: [{name: g, metrics: [ttft_ms_p99, ttft_ms_p55]}]\n  targets:",
+        "  comparison: {baseline: {target: here}, candidate: {target: here, variant: fast}, variable_under_test: model}\n  variants: [{name: default}, {name: fast}]\n  placement: alternate\n  gates: [{name: g, metrics: [ttft_ms_p99, ttft_ms_p55]}]\n  targets:",
     );
     assert_snapshot!(refusal(&serving, &[SERVING]), @r"
     error: no workload of this pipeline reports the metric `ttft_ms_p55`
-     --> pipeline.yaml:7:44
+     --> pipeline.yaml:9:44
       |
-    7 |   gates: [{name: g, metrics: [ttft_ms_p99, ttft_ms_p55]}]
+    9 |   gates: [{name: g, metrics: [ttft_ms_p99, ttft_ms_p55]}]
       |                                            ^^^^^^^^^^^
     hint: did you mean `ttft_ms_p50`?
     ");

@@ -112,7 +112,7 @@ spec:
     dedicated_nodes: {declare: The node is reserved.}
     locked_clocks: {require: true}
     fixed_topology: {require: false}
-  baseline: {branch: numbers}
+  # The rules.
   gates:
     - {name: latency, metrics: [ttft_ms_p99], budget_pct: 2.5}
   stages:

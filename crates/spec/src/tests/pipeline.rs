@@ -6,7 +6,7 @@ use assay_manifest::{Control, Intent, Role, TargetKind};
 use insta::assert_snapshot;
 
 use super::{COMPARING, PIPELINE, pipeline, problems, with};
-use crate::{Baseline, ControlAsk, SIMULATOR_PROFILES, SecretRef, Shards, Trials};
+use crate::{ControlAsk, SIMULATOR_PROFILES, SecretRef, Shards, Trials};
 
 fn minimal(part: &str, replacement: &str) -> String {
     problems(&with(PIPELINE, part, replacement))
@@ -49,7 +49,6 @@ fn a_comparing_pipeline_is_read() {
     assert_eq!(spec.controls[0], (Control::DedicatedNodes, ControlAsk::Declared("The node is reserved.".to_owned())));
     assert_eq!(spec.controls[1], (Control::FixedTopology, ControlAsk::Absent));
     assert_eq!(spec.controls[2], (Control::LockedClocks, ControlAsk::Required));
-    assert_eq!(spec.baseline, Some(Baseline::Branch("numbers".to_owned())));
     assert_eq!(spec.gates[0].budget_pct.to_string(), "2.5");
     assert_eq!((spec.stages[2].retries, spec.stages[2].cpu.as_deref()), (0, Some("500m")));
     assert_eq!(spec.stages[2].node_selector["kubernetes.io/arch"], "amd64");
@@ -395,7 +394,7 @@ fn a_gate_needs_something_to_compare_with() {
       |
     6 |   gates: [{name: g}]
       |           ^^^^^^^^
-    hint: write `comparison`, which every verdict needs; with `baseline` alone, `assay gate --baseline history` goes by it
+    hint: write `comparison`; `assay gate --baseline history` compares with earlier runs and needs no gate
     ");
     assert_snapshot!(comparing("budget_pct: 2.5", "budget_pct: 0"), @r"
     error: `spec.gates[0].budget_pct` must be above 0 and at most 100, not 0
@@ -551,22 +550,14 @@ fn controls_are_required_or_declared() {
 }
 
 #[test]
-fn a_baseline_is_one_run_or_a_branch() {
-    assert_snapshot!(comparing("{branch: numbers}\n", "{run: Nightly}\n"), @r"
-    error: `spec.baseline.run` is not a run id: `Nightly`
-      --> a.yaml:45:19
-       |
-    45 |   baseline: {run: Nightly}
-       |                   ^^^^^^^
-    hint: lower-case letters, digits and inner hyphens, at most 40 characters
-    ");
-    assert_snapshot!(comparing("{branch: numbers}\n", "{run: nightly, branch: numbers}\n"), @r"
-    error: `spec.baseline` takes only one of `run`, `branch`
-      --> a.yaml:45:28
-       |
-    45 |   baseline: {run: nightly, branch: numbers}
-       |                            ^^^^^^
-    hint: `run` is given too; keep one of them
+fn an_earlier_run_is_nothing_to_plan_with() {
+    assert_snapshot!(minimal("  targets:", "  baseline: {run: nightly}\n  targets:"), @r"
+    error: `spec` has no field `baseline`
+     --> a.yaml:6:3
+      |
+    6 |   baseline: {run: nightly}
+      |   ^^^^^^^^
+    hint: it takes `intent`, `workloads`, `targets`, `variants`, `trials`, `isolation`, `placement`, `comparison`, `shards`, `pricing`, `claim`, `controls`, `gates`, `stages`, `schedule`, `publish`, `fetch`, `time_limit`
     ");
 }
 

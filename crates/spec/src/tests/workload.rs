@@ -885,7 +885,7 @@ fn a_wrong_part_makes_no_second_problem() {
         with(COMPARING, "{target: old}", "{target: [old]}"),
         with(COMPARING, "variable_under_test: runtime_version", "variable_under_test: x"),
         with(COMPARING, "- {name: plan}", "- plan"),
-        with(COMPARING, "{branch: numbers}\n", "numbers\n"),
+        with(COMPARING, "placement: alternate", "placement: beside"),
         with(COMPARING, "intent: publication_grade", "intent: fun"),
         with(COMPARING, "count: 7", "count: many"),
     ];

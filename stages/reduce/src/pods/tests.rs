@@ -111,6 +111,27 @@ fn a_pod_that_has_ended() {
 }
 
 #[test]
+fn every_column_has_a_writer() {
+    let plan = plan(1);
+    let state = |us: u64| -> HostState {
+        serde_json::from_value(json!({
+            "at": "2026-01-01T00:00:00.000000000Z", "cgroup_throttled_us": us.to_string(), "frequencies_khz": [],
+            "temperatures_millicelsius": {},
+        }))
+        .expect("a state")
+    };
+    let tried = Attempt {
+        place: Some(place("load-1", "a")),
+        host_before: Some(state(1)),
+        host_after: Some(state(2)),
+        ..attempt(&plan.trials[0], 0, true)
+    };
+    let found = vec![Found { collected: collected(0, true), attempt: tried }];
+    let rows = rows_with(found, &json!([job(Some(41))]), &json!([pod("a", "0", &ended())]));
+    crate::fixture::assert_filled(&CLUSTER_POD_FACT, &rows, &[]);
+}
+
+#[test]
 fn a_pod_is_told_by_assays_container_and_by_what_failed_before_it() {
     let mut beside = pod("a", "0", &ended());
     let other = json!({"name": "other", "imageID": "other", "state": {"terminated": {"exitCode": 7}}});

@@ -166,6 +166,34 @@ fn a_case_becomes_a_row_of_its_run() {
 }
 
 #[test]
+fn every_column_has_a_writer() {
+    let trials = [vec![printed(json!({"rate": [10, 20]}))], vec![printed(json!({"rate": 11}))]];
+    let mut run = run(&trials.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    let mut plan = serde_json::to_value(&run.plan).expect("json");
+    plan["pipeline"]["labels"] = json!({"cadence": "nightly", "layer": "end_to_end", "use_case": "chat"});
+    plan["workloads"][0]["owner"] = json!("team");
+    plan["workloads"][0]["labels"] = json!({"layer": "micro"});
+    plan["source"]["repository"] = json!("https://example.org/repository");
+    let side = |variant: &str| json!({"target": "t", "variant": variant});
+    plan["comparison"] = json!({"baseline": side("default"), "candidate": side("fast"), "variable_under_test": "model"});
+    plan["claim"] = json!({"methodology": "as written", "representative": true, "statement": "all"});
+    run.plan = serde_json::from_value(plan).expect("a plan");
+    let findings = Findings { publication_safe: true, issues: vec![Reason::new("trials_missing", "1 of 2")] };
+    let row = run_row_of(&run, &findings);
+    let place = ["job_uid", "pod_uid", "node_name"];
+    let when_trials_disagree_or_agree = ["stable"];
+    let but: Vec<_> = place.iter().chain(&when_trials_disagree_or_agree).copied().collect();
+    crate::fixture::assert_filled(&BENCHMARK_RUN_FACT, std::slice::from_ref(&row), &but);
+    assert_eq!(
+        ["cadence", "layer", "use_case", "owner"].map(|column| shown(row.get(column))),
+        ["nightly", "micro", "chat", "team"],
+        "a workload's own label takes precedence"
+    );
+    let (_, rows) = rows(&run);
+    crate::fixture::assert_filled(&OUTCOME_FACT, &rows, &place);
+}
+
+#[test]
 fn a_case_without_a_point_is_refused_by_name() {
     let run = run(&[&[]]);
     let failure = run_rows(&run.context(), &run.dimensions(), &[], &nothing_found()).expect_err("no point");

@@ -7,7 +7,7 @@ use assay_warehouse::{Row, SERVING_OUTCOME_FACT, Value};
 use super::cost::Price;
 use super::{Try, slo_ns};
 use crate::aggregate::unset_row;
-use crate::dimensions::Dimensions;
+use crate::dimensions::{Dimensions, tensor_parallel};
 use crate::row_failure;
 use crate::rows::{Outcome, RowContext, fact, id_of, outcome, point_rows, whole};
 
@@ -99,7 +99,7 @@ pub(super) fn serving_row(
     let medians = Medians(&summary.metrics);
     let build = || {
         let row = fact(&SERVING_OUTCOME_FACT, context, dimensions, summary)?;
-        let row = load(row, point, summary, serving)?;
+        let row = load(row, point, summary, serving)?.with("tensor_parallel", tensor_parallel(context, &summary.case_id))?;
         let row = latencies(row, &medians)?;
         let row = rates(row, &medians, work, serving, price)?;
         spread(row, &medians)?.sealed()

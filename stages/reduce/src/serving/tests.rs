@@ -585,6 +585,33 @@ fn the_fact_holds_the_medians_in_nanoseconds() {
     assert_eq!(int("request_throughput_per_s_cv_pct"), Some(Value::Float(0.0)));
 }
 
+/// The columns of a place in a cluster, which several attempts share only there.
+const PLACE: [&str; 3] = ["job_uid", "pod_uid", "node_name"];
+
+#[test]
+fn every_column_has_a_writer() {
+    let slos = json!({
+        "slos": [
+            {"metric": "ttft", "at_most_ns": "210000000"}, {"metric": "ttfo", "at_most_ns": "1"}, {"metric": "tpot", "at_most_ns": "1"},
+            {"metric": "e2e", "at_most_ns": "1"},
+        ],
+    });
+    let few = [
+        vec![attempted(four())],
+        vec![attempted(four())],
+        vec![attempted(four())],
+        vec![attempted(four())],
+        vec![attempted(four())],
+    ];
+    let answered = reduced(&slos, vec![request(0, [0, 0, 100, 300], 5)]);
+    let rows = [given(&slos, &json!([]), &few).reduce().fact, answered.fact];
+    let concurrency_only_in_a_closed_loop = ["concurrency"];
+    let from_telemetry_and_commands = ["tensor_parallel", "queue_delay_ns_mean", "cost_absent_reason"];
+    let but: Vec<_> =
+        PLACE.iter().chain(&concurrency_only_in_a_closed_loop).chain(&from_telemetry_and_commands).copied().collect();
+    crate::fixture::assert_filled(&assay_warehouse::SERVING_OUTCOME_FACT, &rows, &but);
+}
+
 #[test]
 fn curves_are_pooled_over_trials() {
     let trial = |from: u64| {

@@ -39,6 +39,8 @@ struct Series {
     last: Option<(Instant, f64)>,
     /// A gauge's samples; a counter's increases per second from each sample to the next.
     values: Vec<f64>,
+    /// A counter's increase over the window, from its first sample to its last.
+    increase: f64,
 }
 
 /// What a window says of one metric.
@@ -101,6 +103,12 @@ impl<'a> Slice<'a> {
         })
     }
 
+    /// The increase of a counter over the window, all its labels together; none if it was not read twice.
+    pub(super) fn increase(&self, name: &str) -> Option<f64> {
+        let of_name = self.metrics.iter().filter(|(key, series)| key.name == name && !series.values.is_empty());
+        of_name.map(|(_, series)| series.increase).reduce(|sum, increase| sum + increase)
+    }
+
     /// The time of the window without samples: the gaps of all shards, each instant once, and what no more values were taken of.
     pub(super) fn gap_ns(&self) -> u64 {
         let window = (self.watched.start, self.watched.end);
@@ -120,7 +128,7 @@ impl<'a> Slice<'a> {
 
 impl Series {
     fn new(kind: Kind) -> Self {
-        Self { kind, n: 0, last: None, values: Vec::new() }
+        Self { kind, n: 0, last: None, values: Vec::new(), increase: 0.0 }
     }
 
     fn add(&mut self, at: Instant, value: f64) {
@@ -136,7 +144,10 @@ impl Series {
         self.n += 1;
         match (self.kind, self.last.replace((at, value))) {
             (Kind::Gauge, _) => self.values.push(value),
-            (Kind::Counter, Some(before)) => self.values.push(increase_per_second(before, (at, value))),
+            (Kind::Counter, Some(before)) => {
+                self.increase += increase(before.1, value);
+                self.values.push(increase_per_second(before, (at, value)));
+            }
             (Kind::Counter, None) => {}
         }
     }
@@ -147,8 +158,11 @@ impl Series {
 /// restarts) are automatically adjusted for", Prometheus documentation, query functions). Unlike `rate`, nothing is extrapolated
 /// to the window's edges.
 fn increase_per_second((before_at, before): (Instant, f64), (at, value): (Instant, f64)) -> f64 {
-    let increase = if value < before { value } else { value - before };
-    increase / (at.ns_since(before_at) as f64 / 1e9)
+    increase(before, value) / (at.ns_since(before_at) as f64 / 1e9)
+}
+
+fn increase(before: f64, value: f64) -> f64 {
+    if value < before { value } else { value - before }
 }
 
 /// What of the recordings is in no row.

@@ -291,9 +291,57 @@ fn what_is_beyond_the_limits_is_left_out_and_told() {
 }
 
 #[test]
+fn the_time_in_the_server_s_queue_is_of_the_requests_that_left_it() {
+    let of = |counts: bool, bodies: [&str; 2]| {
+        let trial = &plan(1).trials[0];
+        let watched = Watched { trial, attempt: 0, counts, start: at(0.0), end: at(10.0), gaps: Vec::new() };
+        let mut slice = Slice::new(watched);
+        for (seconds, body) in (1..).zip(bodies) {
+            slice.add(at(f64::from(seconds)), &metric::of_endpoint(body));
+        }
+        let mut delays = QueueDelays::default();
+        delays.add(&slice);
+        delays.mean_ns("w.t.default", "one")
+    };
+    let vllm = |seconds: f64, requests: u32| {
+        let name = "vllm:request_queue_time_seconds";
+        format!(
+            "# TYPE {name} histogram\n{name}_sum{{engine=\"0\"}} {seconds}\n{name}_count{{engine=\"0\"}} {requests}\n{name}_sum{{engine=\"1\"}} 5\n{name}_count{{engine=\"1\"}} 9\n"
+        )
+    };
+    assert_eq!(
+        of(true, [&vllm(1.0, 10), &vllm(1.5, 20)]),
+        Some(50_000_000),
+        "half a second over ten requests, both engines together"
+    );
+    assert_eq!(of(false, [&vllm(1.0, 10), &vllm(1.5, 20)]), None, "an attempt that does not count");
+    assert_eq!(of(true, [&vllm(1.0, 10), &vllm(1.0, 10)]), None, "no request left the queue");
+    assert_eq!(
+        of(
+            true,
+            [
+                "sglang:queue_time_seconds_sum 1\nsglang:queue_time_seconds_count 1\n",
+                "sglang:queue_time_seconds_sum 3\nsglang:queue_time_seconds_count 2\n"
+            ]
+        ),
+        Some(2_000_000_000)
+    );
+    assert_eq!(of(true, ["up 1\n", "up 1\n"]), None, "a server that does not say");
+}
+
+#[test]
+fn every_column_has_a_writer() {
+    let body = "# TYPE up gauge\nup 1\n";
+    let given = given(serving(1), vec![vec![tried(0.0, 5.0)]])
+        .recorded("0-0-0/endpoint-t.jsonl.zst", endpoint(&[(1.0, 0.1, body), (2.0, 0.1, body)]));
+    let (rows, _) = given.rows().expect("rows");
+    crate::fixture::assert_filled(&TELEMETRY_SLICE_FACT, &rows, &["job_uid", "pod_uid", "node_name"]);
+}
+
+#[test]
 fn a_full_slice_says_from_when_on_it_has_no_samples() {
     let trial = &plan(1).trials[0];
-    let watched = Watched { trial, attempt: 0, start: at(0.0), end: at(10.0), gaps: Vec::new() };
+    let watched = Watched { trial, attempt: 0, counts: true, start: at(0.0), end: at(10.0), gaps: Vec::new() };
     let mut slice = Slice::with_room(watched, 5);
     let observed = metric::of_endpoint("a 1\nb 2\n");
     for seconds in 1..=4 {
