@@ -26,4 +26,5 @@ mod support;
 mod tamper;
 mod trust;
 mod warehouse;
+mod windows;
 mod workflows;

@@ -21,16 +21,16 @@ use crate::support::{Fixture, PIPELINE, binary, blob, files_under, wait_until, w
 const MODEL: &str = "simulated-8b";
 
 /// The simulator with planned times: the first token after 5 ms, every later one 1 ms after the one before.
-const SIMULATOR: &str = "{name: simulator, kind: simulator, config: {profile: fast}}";
+pub(crate) const SIMULATOR: &str = "{name: simulator, kind: simulator, config: {profile: fast}}";
 const TTFT_NS: i64 = 5_000_000;
 const ITL_NS: i64 = 1_000_000;
 
 /// A busy machine may keep the client from its sockets. Such an attempt is invalid, rightly, and repeated: so often that it cannot
 /// decide a test.
-const ENOUGH: u32 = 50;
+pub(crate) const ENOUGH: u32 = 50;
 
 /// A pipeline over serving workloads; `more` is further lines of its `spec`, indented by two.
-fn pipeline(workloads: &[&str], targets: &[&str], trials: u32, retry_budget: u32, more: &str) -> String {
+pub(crate) fn pipeline(workloads: &[&str], targets: &[&str], trials: u32, retry_budget: u32, more: &str) -> String {
     let targets = targets.iter().fold(String::new(), |lines, target| lines + "    - " + target + "\n");
     format!(
         "apiVersion: assay.dev/v1alpha1
@@ -47,7 +47,7 @@ spec:
 }
 
 /// Writes a serving workload with this load; `more` is further lines of its `spec`, indented by two.
-fn workload(fixture: &Fixture, name: &str, load: &str, lengths: &str, more: &str) {
+pub(crate) fn workload(fixture: &Fixture, name: &str, load: &str, lengths: &str, more: &str) {
     let yaml = format!(
         "apiVersion: assay.dev/v1alpha1
 kind: Workload
@@ -106,7 +106,7 @@ fn served() -> &'static Fixture {
 }
 
 /// The attempts of a run that count, by their trial: one for each shard, as its execution part tells it.
-fn counted(fixture: &Fixture, run_id: &str) -> BTreeMap<String, Vec<Value>> {
+pub(crate) fn counted(fixture: &Fixture, run_id: &str) -> BTreeMap<String, Vec<Value>> {
     let collection = fixture.manifest(run_id, "collect");
     let counted = |trial: &Value| {
         let trial_id = text(&trial["trial_id"]);
@@ -146,12 +146,12 @@ fn schedule_digests(fixture: &Fixture, run_id: &str) -> BTreeMap<String, String>
 }
 
 /// The points of a run's summary by their case.
-fn points(fixture: &Fixture, run_id: &str) -> BTreeMap<String, Value> {
+pub(crate) fn points(fixture: &Fixture, run_id: &str) -> BTreeMap<String, Value> {
     let summary = fixture.manifest(run_id, "reduce");
     list(&summary["body"]["points"]).iter().map(|point| (text(&point["case_id"]).to_owned(), point.clone())).collect()
 }
 
-fn metric<'a>(point: &'a Value, name: &str) -> Option<&'a Value> {
+pub(crate) fn metric<'a>(point: &'a Value, name: &str) -> Option<&'a Value> {
     list(&point["metrics"]).iter().find(|metric| metric["metric"] == name)
 }
 

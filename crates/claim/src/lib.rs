@@ -4,6 +4,7 @@
 
 mod place;
 mod sides;
+mod tokens;
 
 use assay_manifest::{
     Claim, ClockOffset, Collection, Control, ControlState, Environment, Grade, Intent, MetricSummary, OriginKind, Plan,
@@ -12,6 +13,7 @@ use assay_manifest::{
 
 pub use place::{COLOCATED, Counted, MOVED_LOAD, MOVED_TARGET, colocated, moved_load, moved_target};
 pub use sides::{CONFOUNDED, SIDES_DIFFER, confounded, sides_differ};
+pub use tokens::{INPUT_TOKENS, input_tokens};
 
 /// The fewest counted trials of a point that a publication may rest on.
 pub const MIN_TRIALS: u32 = 3;
@@ -81,6 +83,7 @@ fn shortfall(rule: &str, found: impl Into<String>) -> Shortfall {
 fn real(evidence: &Evidence<'_>) -> Vec<Shortfall> {
     let mut found = traceable(evidence);
     found.extend(stated(evidence.issues, &[MOVED_LOAD, MOVED_TARGET, COLOCATED]));
+    found.extend(tokens::too_different(evidence.points));
     found
 }
 

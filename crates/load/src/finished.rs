@@ -9,7 +9,8 @@ pub struct Finished {
     pub counts: Counts,
     /// When the measured phase began, in nanoseconds since the trial's start.
     pub measured_from_ns: i64,
-    /// When it ended and no more load was offered, in nanoseconds since the trial's start.
+    /// Where the trial's window ends as this shard sees it ([`assay_record::MeasuredPhase::window`]): by the clock, or by count with the
+    /// end of the last measured request. In nanoseconds since the trial's start.
     pub measured_to_ns: i64,
     /// When the last request had ended, in nanoseconds since the trial's start.
     pub ended_ns: i64,

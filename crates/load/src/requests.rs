@@ -23,6 +23,8 @@ pub struct Planned {
     pub intended_offset_ns: Option<i64>,
     /// The body: a JSON document.
     pub body: Vec<u8>,
+    /// Tokens of the prompt that were asked for; goes into the record as it is.
+    pub input_tokens_asked: Option<u32>,
     /// Tokens of the prompt by the workload's tokenizer.
     pub input_tokens: u32,
     /// Tokens of the answer that the body asks for.

@@ -5,11 +5,12 @@ mod limits;
 mod offer;
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use assay_reactor::{Poller, Ready, now_ns};
-use assay_record::{Outcome, Phase, Record};
+use assay_record::{Ended, MeasuredPhase, Outcome, Phase, Record};
 
 use crate::connection::{Order, Slot, State, of_token};
 use crate::feed::{Lane, Template, lanes};
@@ -95,8 +96,12 @@ struct Engine<'a> {
     free_users: u32,
     /// When the users who pause are to send, under closed loop.
     pauses: VecDeque<i64>,
-    /// When the measured phase ended, once it has.
+    /// When the last load was offered, once it was.
     offered_to_ns: Option<i64>,
+    /// When the last measured request ended so far.
+    last_end_ns: Option<i64>,
+    /// The first and the last intended time of measured requests so far.
+    intended_ns: Option<(i64, i64)>,
     measured_due: u64,
     measured_sent: u64,
     /// Which of the endpoint's addresses answered last.
@@ -143,6 +148,8 @@ impl<'a> Engine<'a> {
             free_users,
             pauses: VecDeque::new(),
             offered_to_ns: None,
+            last_end_ns: None,
+            intended_ns: None,
             measured_due: 0,
             measured_sent: 0,
             address: 0,
@@ -337,10 +344,13 @@ impl<'a> Engine<'a> {
     fn account(&mut self, row: Box<Row>, now: i64) {
         let record = &row.record;
         self.counts.add(record.phase, record.outcome);
-        if record.phase == Phase::Measured && record.sent_ns.is_some() {
-            self.measured_sent += 1;
-            if let Some(lateness) = record.lateness_ns() {
-                self.lateness.add(lateness);
+        if record.phase == Phase::Measured {
+            self.last_end_ns = self.last_end_ns.max(record.end_ns);
+            if record.sent_ns.is_some() {
+                self.measured_sent += 1;
+                if let Some(lateness) = record.lateness_ns() {
+                    self.lateness.add(lateness);
+                }
             }
         }
         self.client.token_events += u64::from(record.token_events);
@@ -360,15 +370,13 @@ impl<'a> Engine<'a> {
     }
 
     fn finished(self, ended_ns: i64, cancelled: bool, cpu: CpuTime) -> Finished {
-        let measured_to_ns = self.offered_to_ns.unwrap_or(ended_ns);
-        let measured_from_ns = self.trial.warmup_ns;
-        let length_ns = measured_to_ns - measured_from_ns;
-        let rate = |count: u64| (length_ns > 0).then(|| count as f64 * 1e9 / length_ns as f64);
+        let window = self.window(cancelled);
+        let (asked_per_s, sent_per_s) = self.rates(window.end - window.start);
         let (cpu_user_ns, cpu_system_ns, loop_cpu_ns) = cpu.since();
         let client = Client {
             lateness: self.lateness.lateness(),
-            asked_per_s: rate(self.measured_due),
-            sent_per_s: rate(self.measured_sent),
+            asked_per_s,
+            sent_per_s,
             longest_stall_ns: self.busy.longest_stall_ns,
             busy_ns_p99: self.busy.spans.quantile(0.99),
             cpu_user_ns,
@@ -378,7 +386,39 @@ impl<'a> Engine<'a> {
             sink_wait_ns: self.output.wait_ns,
             ..self.client
         };
+        let Range { start: measured_from_ns, end: measured_to_ns } = window;
         Finished { counts: self.counts, measured_from_ns, measured_to_ns, ended_ns, cancelled, client }
+    }
+
+    /// Whether all requests that were asked for have fallen due.
+    fn is_through(&self) -> bool {
+        self.trial.measured.requests.is_some_and(|most| self.measured_due >= most)
+    }
+
+    /// The trial's window, as far as this shard sees it; of a trial that was stopped, what there was of it.
+    fn window(&self, cancelled: bool) -> Range<i64> {
+        let (from_ns, duration_ns) = (self.trial.warmup_ns, self.trial.measured.duration_ns);
+        if cancelled {
+            return from_ns..self.offered_to_ns.unwrap_or(from_ns).max(from_ns);
+        }
+        let by_count = self.is_through() || duration_ns.is_none();
+        let ended = if by_count { Ended::ByCount { last_end_ns: self.last_end_ns } } else { Ended::ByClock };
+        MeasuredPhase { from_ns, duration_ns }.window(ended)
+    }
+
+    /// Requests a second that were asked for and that were sent. Under open loop by count, the gaps between the first and the last that
+    /// was due over the time between them: when the last answer came has no part in either.
+    fn rates(&self, window_ns: i64) -> (Option<f64>, Option<f64>) {
+        let rate = |count: u64, ns: i64| (ns > 0).then(|| count as f64 * 1e9 / ns as f64);
+        let is_open = matches!(self.trial.arrivals, Arrivals::Open { .. });
+        match self.intended_ns.filter(|_| is_open && (self.is_through() || self.trial.measured.duration_ns.is_none())) {
+            Some((first, last)) => {
+                let asked = rate(self.measured_due.saturating_sub(1), last - first);
+                let share = self.measured_sent as f64 / self.measured_due.max(1) as f64;
+                (asked, asked.map(|asked| asked * share))
+            }
+            None => (rate(self.measured_due, window_ns), rate(self.measured_sent, window_ns)),
+        }
     }
 
     /// Now, in nanoseconds since the trial's start.

@@ -5,9 +5,11 @@
 
 mod metrics;
 mod outcome;
+mod window;
 
 pub use metrics::{Gap, Jitter, ToleratedTokens, gaps, is_length_mismatch, since_ns, tpot_ns};
 pub use outcome::{Outcome, Phase, TokenSource, UnknownWord};
+pub use window::{AllBusy, Ended, MeasuredPhase, SHARE_BITS, share_within};
 
 /// One token event: a chunk with non-empty content, reasoning or tool text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +65,8 @@ pub struct Record {
     pub request_bytes: u64,
     /// Bytes that were read.
     pub response_bytes: u64,
+    /// Tokens of the prompt that were asked for.
+    pub input_tokens_asked: Option<u32>,
     /// Tokens of the prompt by the workload's tokenizer.
     pub input_tokens: u32,
     /// Tokens of the prompt as the endpoint counts them.

@@ -75,13 +75,16 @@ fn serving(inputs: &Inputs<'_>) -> Vec<FinePrint> {
         always("ITL, ICL", ITL),
         always("E2E", E2E),
         always("Throughput", THROUGHPUT),
+        always("Failed", ERRORS),
         always("Goodput", GOODPUT),
         always("With failures", WITH_FAILURES),
     ]
 }
 
 const PERCENTILES: &str = "For serving a trial's value is the statistic that the metric names, over all of the trial's requests that were \
-                           answered; the number is the median of the counted trials' values. Linear interpolation at (n - 1) q.";
+                           answered; the number is the median of the counted trials' values. Linear interpolation at (n - 1) q. A \
+                           distribution is of the requests of all counted trials together: where trials differ, a percentile that is \
+                           read from it is not the number.";
 const FROM: &str = "Under open loop latencies count from the intended time of sending, so that a request that waits for its turn is late. Under \
                     closed loop there is no intended time: they count from sending, and a stalled endpoint hides how long others would \
                     have waited.";
@@ -92,11 +95,14 @@ const TPOT: &str = "Time per output token of one request: from the first token e
 const ITL: &str = "ICL is the gap between consecutive token events, one sample each. ITL is such a gap over the tokens that it brought, one \
                    sample for each token.";
 const E2E: &str = "To the last token event; where answers are not streamed, to the end of the answer.";
-const THROUGHPUT: &str =
-    "Answered requests, and their output tokens, a second of the measured phase. Failed requests bring nothing.";
+const THROUGHPUT: &str = "Requests that completed well within the window, and their output tokens, over its length. The window begins with the measured phase and \
+     ends with its duration, or with the last measured request where a number of them ended the load. `_steady` is the rate while all users \
+     of a closed loop were busy, without ramp and drain. Failed requests bring nothing.";
+const ERRORS: &str = "The table counts requests over all counted trials, and so does the share in a remark. The metric `error_rate` is the median \
+                      of the trials' own shares.";
 const GOODPUT: &str = "Requests a second that met every SLO, each by itself. Whether a load met the SLOs as a whole is another question: the 99th \
                        percentile of each, failures counted as slowest.";
-const WITH_FAILURES: &str = "The same percentile over all requests, failed ones as the slowest (nearest rank). It is absent where it would be a \
+const WITH_FAILURES: &str = "The same percentile by the same rule over all requests, failed ones as the slowest. It is absent where it rests on a \
                              failed request.";
 
 const SPREAD: &str = "CV is the standard deviation of the trials' values (ddof 1) over their mean.";

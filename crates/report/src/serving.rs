@@ -613,7 +613,8 @@ fn point_remarks(point: &PointSection, columns: &[&'static Column]) -> Vec<Remar
         let slowest = if load.are_uncounted { String::new() } else { as_slowest(point, columns) };
         let (failed, due, what) = (grouped(load.failed()), counted(load.requests, "request"), load.failure_text());
         let uncounted = if load.are_uncounted { ", in attempts that do not count" } else { "" };
-        let text = format!("{failed} of {due} failed ({what}){uncounted}{slowest}");
+        let share = if load.are_uncounted { String::new() } else { error_rates(point, load) };
+        let text = format!("{failed} of {due} failed ({what}){uncounted}{share}{slowest}");
         remarks.push(Remark::of_point(&point.label, text));
     }
     remarks.extend(said.into_iter().map(|(text, metrics)| Remark {
@@ -624,6 +625,13 @@ fn point_remarks(point: &PointSection, columns: &[&'static Column]) -> Vec<Remar
     }));
     remarks.extend(point.exclusions.iter().map(|exclusion| Remark::of_point(&point.label, format!("excluded {exclusion}"))));
     remarks
+}
+
+/// The share of failed requests of all counted trials, beside the median of the trials' own shares, which may be 0 where one trial failed.
+fn error_rates(point: &PointSection, load: &Load) -> String {
+    let of_all = percent(load.failed() as f64 / load.requests.max(1) as f64);
+    let median = point.measured("error_rate").map(|found| percent(found.median));
+    median.map_or_else(String::new, |median| format!("; {of_all} of all requests, {median} in the median of the trials"))
 }
 
 /// Whether a metric is of gaps between token events, of which a request has many.

@@ -165,6 +165,11 @@ impl Place {
         let rank = (position.floor() as usize).min(last);
         Some(Self { rank, fraction: (position - rank as f64).clamp(0.0, 1.0) })
     }
+
+    /// The last rank that it rests on: the next one only where a part of the way to it is taken.
+    pub(crate) fn last(&self) -> usize {
+        if self.fraction > WHOLE { self.rank + 1 } else { self.rank }
+    }
 }
 
 /// How near `q n` must lie to a whole number to be taken for it. `0.07 * 100` is 7.000000000000001 in binary, and a plain ceiling

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::quantile::{Place, rank_of, select};
+use crate::quantile::{Place, select};
 
 /// Bits of magnitude that a class of the first pass tells apart.
 const CLASS_BITS: u32 = 10;
@@ -21,8 +21,8 @@ const PARTS: u64 = 8192;
 pub enum Want {
     /// The type 7 quantile.
     Quantile(f64),
-    /// The nearest-rank quantile of so many, of which those that are not added lie beyond all others.
-    NearestOf {
+    /// The type 7 quantile of so many, of which those that are not added lie beyond all others.
+    QuantileOf {
         /// The probability.
         q: f64,
         /// How many there are with those beyond, such as failures.
@@ -33,7 +33,7 @@ pub enum Want {
 /// What is known of a wanted order statistic.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Answer {
-    /// It lies a fraction of the way from one sample to the next; for a nearest rank both are the same.
+    /// It lies a fraction of the way from one sample to the next.
     Between {
         /// The lower sample.
         below: i64,
@@ -42,7 +42,7 @@ pub enum Answer {
         /// How far it is from the lower to the upper one, 0 to 1.
         fraction: f64,
     },
-    /// It is one of those that lie beyond.
+    /// It is one of those that lie beyond, or between a sample and one of them.
     Beyond,
     /// There are no samples, or the probability is none.
     Absent,
@@ -185,19 +185,19 @@ impl Selection {
     fn answer(&self, want: Want) -> Answer {
         match want {
             Want::Quantile(q) => self.quantile(q).unwrap_or(Answer::Absent),
-            Want::NearestOf { q, of } => match rank_of(of.max(self.n) as usize, q) {
-                Some(rank) if rank as u64 >= self.n => Answer::Beyond,
-                Some(rank) => match self.found.get(&(rank as u64)) {
-                    Some(value) => Answer::Between { below: *value, above: *value, fraction: 0.0 },
-                    None => Answer::Absent,
-                },
+            Want::QuantileOf { q, of } => match Place::of(of.max(self.n) as usize, q) {
+                Some(place) if place.last() as u64 >= self.n => Answer::Beyond,
+                Some(place) => self.at(&place).unwrap_or(Answer::Absent),
                 None => Answer::Absent,
             },
         }
     }
 
     fn quantile(&self, q: f64) -> Option<Answer> {
-        let place = Place::of(self.n as usize, q)?;
+        self.at(&Place::of(self.n as usize, q)?)
+    }
+
+    fn at(&self, place: &Place) -> Option<Answer> {
         let below = *self.found.get(&(place.rank as u64))?;
         let above = self.found.get(&(place.rank as u64 + 1)).copied().unwrap_or(below);
         Some(Answer::Between { below, above, fraction: place.fraction })
@@ -207,12 +207,11 @@ impl Selection {
     fn ranks(&self) -> Vec<u64> {
         let mut ranks = Vec::new();
         for want in &self.wants {
-            match *want {
-                Want::Quantile(q) => {
-                    ranks.extend(Place::of(self.n as usize, q).into_iter().flat_map(|place| [place.rank, place.rank + 1]));
-                }
-                Want::NearestOf { q, of } => ranks.extend(rank_of(of.max(self.n) as usize, q)),
-            }
+            let place = match *want {
+                Want::Quantile(q) => Place::of(self.n as usize, q),
+                Want::QuantileOf { q, of } => Place::of(of.max(self.n) as usize, q),
+            };
+            ranks.extend(place.into_iter().flat_map(|place| [place.rank, place.rank + 1]));
         }
         let mut ranks: Vec<u64> = ranks.into_iter().map(|rank| rank as u64).filter(|rank| *rank < self.n).collect();
         ranks.sort_unstable();
@@ -399,7 +398,7 @@ impl Spans {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::quantile::{nearest_rank, quantiles_ns};
+    use crate::quantile::quantiles_ns;
     use proptest::prelude::*;
 
     const QS: [f64; 9] = [0.0, 0.01, 0.3, 0.5, 0.9, 0.95, 0.99, 0.999, 1.0];
@@ -434,13 +433,18 @@ mod tests {
 
     #[test]
     fn ranks_that_fall_beyond_say_so() {
-        let wants = |of| [0.5, 0.75, 1.0].map(|q| Want::NearestOf { q, of }).to_vec();
+        let wants = |of| [0.5, 0.75, 1.0].map(|q| Want::QuantileOf { q, of }).to_vec();
         let values = [1, 2, 3];
         let (answers, _) = selected(&values, wants(3), 10);
-        assert_eq!(answers.iter().map(|answer| answer.value()).collect::<Vec<_>>(), [Some(2.0), Some(3.0), Some(3.0)]);
-        // One failure among four: the third of four is the last that came back.
+        assert_eq!(answers.iter().map(|answer| answer.value()).collect::<Vec<_>>(), [Some(2.0), Some(2.5), Some(3.0)]);
+        // One failure among four: half-way between the second and the third, a quarter of the way from the third to the failure.
         let (answers, _) = selected(&values, wants(4), 10);
-        assert_eq!((answers[0].value(), answers[1].value(), answers[2]), (Some(2.0), Some(3.0), Answer::Beyond));
+        assert_eq!((answers[0].value(), answers[1], answers[2]), (Some(2.5), Answer::Beyond, Answer::Beyond));
+        // Two of five: the third of five is the last that came back, and nothing of the way to the next is needed.
+        assert_eq!(selected(&values, wants(5), 10).0[0].value(), Some(3.0));
+        // 0.07 x 100 is above 7 in binary; what is meant is the eighth of 101, without any of the ninth.
+        let seventh = |n| selected(&(0..n).collect::<Vec<i64>>(), vec![Want::QuantileOf { q: 0.07, of: 101 }], 200).0[0];
+        assert_eq!((seventh(8).value(), seventh(7)), (Some(7.0), Answer::Beyond));
         assert_eq!(selected(&[], wants(2), 10).0, [Answer::Beyond; 3]);
         assert_eq!(selected(&[], wants(0), 10).0, [Answer::Absent; 3]);
         assert_eq!(selected(&[1], vec![Want::Quantile(1.5)], 10).0, [Answer::Absent]);
@@ -480,16 +484,22 @@ mod tests {
         #[test]
         fn little_room_gives_what_sorting_gives(values in any_values(), room in 0_usize..500, beyond in 0_u64..50) {
             let of = values.len() as u64 + beyond;
-            let nearest = QS.into_iter().map(|q| Want::NearestOf { q, of });
-            let (answers, _) = selected(&values, quantiles().into_iter().chain(nearest).collect(), room);
-            let mut sorted: Vec<Option<i64>> = values.iter().copied().map(Some).collect();
-            sorted.sort_unstable();
+            let with_failures = QS.into_iter().map(|q| Want::QuantileOf { q, of });
+            let (answers, _) = selected(&values, quantiles().into_iter().chain(with_failures).collect(), room);
+            let mut with_largest = values.clone();
+            with_largest.extend(std::iter::repeat_n(i64::MAX, beyond as usize));
+            let with_largest = quantiles_ns(&mut with_largest, &QS).expect("quantiles");
             let expected = quantiles_ns(&mut values.clone(), &QS).expect("quantiles");
             let found: Vec<f64> = answers.iter().take(QS.len()).filter_map(|answer| answer.value()).collect();
             prop_assert_eq!(found, expected);
-            sorted.extend(std::iter::repeat_n(None, beyond as usize));
-            for (answer, q) in answers.iter().skip(QS.len()).zip(QS) {
-                prop_assert_eq!(answer.value(), nearest_rank(&sorted, q).flatten().map(|value| value as f64));
+            for (((answer, twin), q), with_largest) in answers.iter().skip(QS.len()).zip(&answers).zip(QS).zip(with_largest) {
+                // Where no failure is needed, what they are does not matter.
+                let needs_failure = (of - 1) as f64 * q > (values.len() - 1) as f64 + 1e-9;
+                prop_assert_eq!(answer.value().is_none(), needs_failure);
+                if let (Some(value), Some(twin)) = (answer.value(), twin.value()) {
+                    prop_assert!(value >= twin, "{q}: {value} is below {twin}");
+                    prop_assert!(value.total_cmp(&with_largest).is_eq() || (of - 1) as f64 * q % 1.0 > 0.0, "{q}");
+                }
             }
         }
 

@@ -201,7 +201,13 @@ pub static SERVING_OUTCOME_FACT: Table = Table {
             int("concurrency", "Streams open at a time, where that is what is set.").unit("streams"),
             float("request_rate_per_s", "Asked arrivals, where that is what is set.").unit("requests/s"),
             float("offered_rate_per_s", "Arrivals that were really sent, from the first to the last.").unit("requests/s"),
-            float("isl_tokens_mean", "Mean input length of requests that ended well.").unit("tokens"),
+            float("isl_tokens_asked_mean", "Mean input length that was asked for, of requests that ended well.").unit("tokens"),
+            float("isl_tokens_mean", "Their mean input length by the workload's tokenizer.").unit("tokens"),
+            float("isl_tokens_endpoint_mean", "Their mean input length as the endpoint counts it, where it tells.").unit("tokens"),
+            float(
+                "isl_endpoint_difference",
+                "The endpoint's count of input tokens over that of the workload's tokenizer, less 1; of requests that both counted.",
+            ),
             float("osl_tokens_mean", "Mean output length of requests that ended well.").unit("tokens"),
             float("osl_mismatch_rate", "Answers that are not as long as asked over those of which it is known, 0 to 1."),
             int("tensor_parallel", "Devices that one replica of the model is spread over: as the server's command says, else as the target declares it.").unit("devices"),
@@ -210,8 +216,9 @@ pub static SERVING_OUTCOME_FACT: Table = Table {
             int("completed", "Those that ended well.").unit("requests").required(),
             int("failed", "Those that failed, timed out or were cut short.").unit("requests").required(),
             int("dropped", "Those that were due and could not be sent.").unit("requests").required(),
-            float("error_rate", "Failed and dropped over due, 0 to 1; null where none was due."),
-            int("duration_ns", "Length of the measured phase, summed over trials.").unit("ns").required(),
+            float("error_rate", "Failed and dropped over due, of all counted trials together, 0 to 1; null where none was due."),
+            float("error_rate_median", "The median of the trials' shares of requests that failed or were dropped, 0 to 1."),
+            int("duration_ns", "Length of the window that rates are over, summed over trials.").unit("ns").required(),
         ],
         latency!(
             "ttft_ns", "the time from the intended send to the first token event",
@@ -252,10 +259,18 @@ pub static SERVING_OUTCOME_FACT: Table = Table {
             int("jitter_ns", "Mean absolute difference of consecutive gaps between token events, averaged over requests.")
                 .unit("ns"),
             int("queue_delay_ns_mean", "Mean time in the server's queue of the requests that left it during counted trials, from the server's own histogram; null if it has none.").unit("ns"),
-            float("request_throughput_per_s", "Requests a second that completed well within the measured phase.")
+            float("request_throughput_per_s", "Requests a second that completed well within the window.").unit("requests/s"),
+            float("request_throughput_steady_per_s", "Requests a second while all users of a closed loop were busy.")
                 .unit("requests/s"),
-            float("output_tokens_per_s", "Their output tokens a second.").unit("tokens/s"),
-            float("total_tokens_per_s", "Their input and output tokens a second.").unit("tokens/s"),
+            float("output_tokens_per_s", "Output tokens a second of what completed within the window.").unit("tokens/s"),
+            float("output_tokens_steady_per_s", "Output tokens a second while all users of a closed loop were busy.")
+                .unit("tokens/s"),
+            float("steady_fraction", "The part of the window in which all users of a closed loop were busy, 0 to 1."),
+            float(
+                "total_tokens_per_s",
+                "Input and output tokens a second of what completed within the window; input tokens are the endpoint's where it tells.",
+            )
+            .unit("tokens/s"),
             int("cached_tokens", "Input tokens that came from the server's prefix cache, where it tells.").unit("tokens"),
             float("goodput_requests_per_s", "Those of them a second that met every SLO.").unit("requests/s"),
             float("goodput_tokens_per_s", "Output tokens a second of those that met every SLO.").unit("tokens/s"),

@@ -89,7 +89,7 @@ fn columns_are_as_agreed() {
             )
         })
         .collect();
-    insta::assert_snapshot!(shown.join(", "), @"global_index int64 !, attempt int64 !, shard int64 !, phase utf8 !, outcome utf8 !, request_id utf8 !, intended_ns int64, dequeued_ns int64, connect_start_ns int64, connect_end_ns int64, sent_ns int64, write_done_ns int64, first_byte_ns int64, first_token_ns int64, first_content_ns int64, last_token_ns int64, end_ns int64, http_status int64, finish_reason utf8, error utf8, request_bytes int64 !, response_bytes int64 !, input_tokens int64 !, input_tokens_endpoint int64, cached_tokens int64, output_tokens_asked int64, output_tokens int64, output_source utf8 !, reasoning_tokens int64, first_event_tokens int64, token_events int64 !, prompt_sha256 utf8, answer_sha256 utf8, chunk_at_ns int64 list !, chunk_bytes int64 list !, chunk_tokens int64 list");
+    insta::assert_snapshot!(shown.join(", "), @"global_index int64 !, attempt int64 !, shard int64 !, phase utf8 !, outcome utf8 !, request_id utf8 !, intended_ns int64, dequeued_ns int64, connect_start_ns int64, connect_end_ns int64, sent_ns int64, write_done_ns int64, first_byte_ns int64, first_token_ns int64, first_content_ns int64, last_token_ns int64, end_ns int64, http_status int64, finish_reason utf8, error utf8, request_bytes int64 !, response_bytes int64 !, input_tokens_asked int64, input_tokens int64 !, input_tokens_endpoint int64, cached_tokens int64, output_tokens_asked int64, output_tokens int64, output_source utf8 !, reasoning_tokens int64, first_event_tokens int64, token_events int64 !, prompt_sha256 utf8, answer_sha256 utf8, chunk_at_ns int64 list !, chunk_bytes int64 list !, chunk_tokens int64 list");
 }
 
 /// A change here changes the digest of every record file: say so in the change.
@@ -203,8 +203,15 @@ fn any_record() -> impl Strategy<Value = Record> {
                 last_token_ns,
                 end_ns,
             ] = times;
-            let [input_tokens_endpoint, cached_tokens, output_tokens_asked, output_tokens, reasoning_tokens, first_event_tokens] =
-                small;
+            let [
+                input_tokens_asked,
+                input_tokens_endpoint,
+                cached_tokens,
+                output_tokens_asked,
+                output_tokens,
+                reasoning_tokens,
+                first_event_tokens,
+            ] = small;
             Record {
                 global_index: sizes.1,
                 phase: words.0,
@@ -226,6 +233,7 @@ fn any_record() -> impl Strategy<Value = Record> {
                 error: texts.1,
                 request_bytes: sizes.2,
                 response_bytes: sizes.1,
+                input_tokens_asked,
                 input_tokens: sizes.3,
                 input_tokens_endpoint,
                 cached_tokens,

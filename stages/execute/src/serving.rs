@@ -119,7 +119,7 @@ impl<'a> ServingTrial<'a> {
         let barrier = Barrier::of(ctx, self.trial, attempt);
         let mut reasons = Vec::new();
         let cache_flushed = self.flush(ctx, &barrier, headers, &mut reasons)?;
-        if self.work.cache == CacheMode::Warm {
+        if self.work.cache == CacheMode::Warm && own_users(ctx, &schedule) != Some(0) {
             self.warm(ctx, &schedule, &endpoint)?;
         }
 
@@ -218,7 +218,7 @@ impl<'a> ServingTrial<'a> {
     /// Sends the shard's own prompts once, each for one token.
     fn warm(&self, ctx: &Context, schedule: &TrialSchedule, endpoint: &Endpoint) -> Result<(), Failure> {
         const USERS: u32 = 16;
-        let prompts = Prompts::new(schedule, stripe(ctx), Arc::clone(&self.tokenizer), self.work);
+        let prompts = Prompts::new(schedule, stripe_of_load(ctx, schedule), Arc::clone(&self.tokenizer), self.work);
         let trial = Trial {
             arrivals: Arrivals::Closed { users: USERS },
             start_at_ns: assay_reactor::now_ns(),
@@ -270,14 +270,16 @@ impl<'a> ServingTrial<'a> {
         start: &Start,
         secrets: Secrets,
     ) -> Result<Shot, Failure> {
-        let stripe = stripe(ctx);
+        let stripe = stripe_of_load(ctx, schedule);
         let mut trial = self.trial_of(endpoint, start.monotonic_ns);
+        trial.measured.requests = self.work.requests.map(|Count(requests)| stripe.share(requests));
         let mut prompts = Prompts::new(schedule, stripe, Arc::clone(&self.tokenizer), self.work);
         if let Some(users) = own_users(ctx, schedule) {
             trial.arrivals = Arrivals::Closed { users: users.max(1) };
             // A shard without users of its own still takes part, with no request.
             if users == 0 {
                 prompts.silence();
+                trial.measured.requests = trial.measured.requests.map(|_| 0);
             }
         }
         let shard = ctx.shard().index;
@@ -325,6 +327,13 @@ impl<'a> ServingTrial<'a> {
 fn stripe(ctx: &Context) -> Stripe {
     let shard = ctx.shard();
     Stripe::new(shard.index, shard.count).unwrap_or(Stripe::WHOLE)
+}
+
+/// The part of the requests that is this shard's. Under closed loop they are dealt to the shards that have a user, so that all are sent.
+fn stripe_of_load(ctx: &Context, schedule: &TrialSchedule) -> Stripe {
+    let shard = ctx.shard();
+    let shards = schedule.users().map_or(shard.count, |users| shard.count.min(u32::try_from(users).unwrap_or(u32::MAX)));
+    Stripe::new(shard.index, shards).unwrap_or_else(|_| stripe(ctx))
 }
 
 /// The users of a closed loop that are this shard's; absent under open loop.

@@ -12,7 +12,7 @@ use std::io::BufWriter;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use assay_manifest::ServingWork;
+use assay_manifest::{Count, Point, ServingWork};
 use assay_record::{Chunk, Outcome, Phase, Record, TokenSource};
 use assay_reduce::TrialRecords;
 use assay_warehouse::records::{RecordFile, RecordWriter};
@@ -87,6 +87,7 @@ fn record(random: &mut Random, index: u64, chunks: &mut Vec<Chunk>, count: usize
         finish_reason: (!failed).then(|| "length".to_owned()),
         request_bytes: 4_000 + random.next() % 64,
         response_bytes: 20_000 + random.next() % 4_096,
+        input_tokens_asked: Some(1_000),
         input_tokens: 1_000,
         input_tokens_endpoint: (!failed).then_some(1_003),
         output_tokens_asked: Some(tokens),
@@ -125,11 +126,12 @@ fn write(path: &Path, records: u64, chunks: usize) -> Result<(), Box<dyn Error>>
 }
 
 fn reduce(path: &Path, records: u64) -> Result<(), Box<dyn Error>> {
-    let work: ServingWork = serde_json::from_str(WORK)?;
+    let mut work: ServingWork = serde_json::from_str(WORK)?;
+    work.requests = Some(Count(records));
+    let point: Point = serde_json::from_str(POINT)?;
     let (begun, before) = (Instant::now(), cpu());
     let file = RecordFile::open(File::open(path)?)?;
-    let window = 0..records.cast_signed() * 1_000_000 + 60_000_000_000;
-    let trial = TrialRecords::new("w.t.default.one.t0".parse()?, vec![file], window);
+    let trial = TrialRecords::new("w.t.default.one.t0".parse()?, vec![file], &work, &point);
     let first = trial.first_pass(&work)?;
     let rates = first.rates(&work);
     let (first_pass, first_cpu) = (begun.elapsed(), cpu().saturating_sub(before));
@@ -167,8 +169,11 @@ fn peak_mib() -> u64 {
     line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).map_or(0, |kib| kib / 1024)
 }
 
+/// Load by count from so many users: what decides the window, and the time in which all of them were busy, is read first.
+const POINT: &str = r#"{"point_id": "one", "kind": "concurrency", "value": {"concurrency": "256"}}"#;
+
 const WORK: &str = r#"{
-    "api": "chat", "model": "m", "arrival": {"law": "constant"}, "input": {"law": "fixed", "tokens": 1000},
+    "api": "chat", "model": "m", "arrival": {"law": "closed"}, "input": {"law": "fixed", "tokens": 1000},
     "output": {"law": "uniform", "min": 64, "max": 319}, "exact_output": true, "continuous_usage": false, "batch": 1, "body": {}, "requests": "1",
     "warmup_ns": "0", "timeout_ns": "1", "time_limit_ns": "1", "cache": "cold_salt", "streaming": true, "capture": "none",
     "slos": [{"metric": "ttft", "at_most_ns": "200000000"}, {"metric": "tpot", "at_most_ns": "12000000"}],

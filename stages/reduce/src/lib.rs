@@ -251,7 +251,8 @@ fn issues(points: &[PointSummary], context: &RowContext<'_>) -> Vec<Reason> {
         assay_claim::sides_differ(context.plan, counted(), environments),
         assay_claim::confounded(context.plan, environments),
     ];
-    missing.into_iter().chain(drift).chain(unrecorded).chain(clocks).chain(places.into_iter().flatten()).collect()
+    let tokens = assay_claim::input_tokens(points);
+    missing.into_iter().chain(drift).chain(unrecorded).chain(clocks).chain(places.into_iter().flatten()).chain(tokens).collect()
 }
 
 fn write_file(ctx: &Context, table: &'static Table, rows: impl IntoIterator<Item = Row>) -> Result<CuratedFile, Failure> {

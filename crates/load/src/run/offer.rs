@@ -122,12 +122,20 @@ impl Engine<'_> {
         self.client.starved += u64::from(starved);
         self.worked = true;
         if phase == Phase::Measured {
-            self.measured_due += 1;
-            if self.trial.measured.requests.is_some_and(|most| self.measured_due >= most) {
+            self.count_due(prepared.intended_ns);
+            if self.is_through() {
                 self.offered_to_ns = Some(now);
             }
         }
         self.begin(prepared, phase, now);
+    }
+
+    /// Counts a measured request that has fallen due.
+    fn count_due(&mut self, intended_ns: Option<i64>) {
+        self.measured_due += 1;
+        if let Some(at) = intended_ns {
+            self.intended_ns = Some(self.intended_ns.map_or((at, at), |(first, last)| (first.min(at), last.max(at))));
+        }
     }
 
     /// Begins a request: on a kept-alive connection, or on a new one, or not at all.
@@ -165,6 +173,7 @@ impl Engine<'_> {
         record.request_id = prepared.request_id;
         record.intended_ns = prepared.intended_ns.filter(|_| matches!(self.trial.arrivals, Arrivals::Open { .. }));
         record.dequeued_ns = Some(now);
+        record.input_tokens_asked = prepared.input_tokens_asked;
         record.input_tokens = prepared.input_tokens;
         record.output_tokens_asked = prepared.output_tokens_asked;
         record.prompt_sha256 = prepared.prompt_sha256;
@@ -190,7 +199,9 @@ impl Engine<'_> {
                 Next::Ready(intended) if intended.unwrap_or(now) < ends_ns => {
                     let phase = self.phase;
                     let Some((prepared, _)) = self.lane().take() else { return };
-                    self.measured_due += u64::from(phase == Phase::Measured);
+                    if phase == Phase::Measured {
+                        self.count_due(prepared.intended_ns);
+                    }
                     let (row, _) = self.row_of(prepared, phase, now);
                     self.drop_row(row, "the trial ended before it could be sent", now);
                 }

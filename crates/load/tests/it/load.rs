@@ -116,6 +116,21 @@ fn a_count_ends_the_measured_phase() {
 }
 
 #[test]
+fn by_count_the_window_ends_with_the_last_answer() {
+    let server = Server::start(good);
+    let seven = Measured { duration_ns: Some(LONG), requests: Some(7) };
+    let last_end =
+        |kept: &crate::support::Kept| kept.records.iter().map(|record| record.end_ns.expect("every request ends")).max();
+    let (finished, kept) = run_trial(&Trial { measured: seven, ..closed(&server.url(), 7) }, &mut numbered(1000));
+    assert_eq!((kept.records.len(), Some(finished.measured_to_ns)), (7, last_end(&kept)), "as many requests as users");
+    let (finished, kept) = run_trial(&Trial { measured: seven, ..open(&server.url(), 64) }, &mut every(5 * MS, 1000));
+    assert_eq!((kept.records.len(), Some(finished.measured_to_ns)), (7, last_end(&kept)));
+    assert!(finished.measured_to_ns < LONG);
+    // Six gaps in 30 ms, however long the duration is that was not reached.
+    assert_eq!((finished.client.asked_per_s, finished.client.sent_per_s), (Some(200.0), Some(200.0)));
+}
+
+#[test]
 fn warm_up_hands_over_without_a_break() {
     let server = Server::start(good);
     let trial = Trial { warmup_ns: 30 * MS, ..closed(&server.url(), 2) };

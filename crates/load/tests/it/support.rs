@@ -43,6 +43,7 @@ impl Requests for Numbered {
             global_index,
             intended_offset_ns: self.gap_ns.map(|gap| self.from_ns + gap * global_index.cast_signed()),
             body: format!("{{\"index\":{global_index}}}").into_bytes(),
+            input_tokens_asked: Some(3),
             input_tokens: 3,
             output_tokens_asked: Some(2),
             request_id: u128::from(global_index) + 0xabc0,

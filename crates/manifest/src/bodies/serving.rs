@@ -54,7 +54,9 @@ pub const SERVING_METRICS_JUDGED: &[&str] = &[
     "send_lateness_ms_p99",
     "jitter_ms",
     "request_throughput_per_s",
+    "request_throughput_steady_per_s",
     "output_tokens_per_s",
+    "output_tokens_steady_per_s",
     "total_tokens_per_s",
     "goodput_requests_per_s",
     "goodput_tokens_per_s",
@@ -377,7 +379,7 @@ pub struct ServingPoint {
     /// Requests that were due in the measured phases of attempts that do not count, by what became of them. They are in no number.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub uncounted: BTreeMap<String, Count>,
-    /// The length of the measured phase, summed over trials, in nanoseconds.
+    /// The length of the window that rates are over, summed over trials, in nanoseconds.
     pub duration_ns: Count,
     /// Whether the point as a whole met its SLOs (99th percentile of each, failures counted as slowest); absent where it has none.
     #[serde(skip_serializing_if = "Option::is_none", default)]

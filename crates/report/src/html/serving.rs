@@ -474,7 +474,7 @@ fn deepest(curve: &Curve) -> f64 {
 
 fn distribution_caption(workload: &Workload<'_>, slo: Option<&SloLine>, shown: usize, all: usize, failures: bool) -> String {
     let parts = [
-        Some("Milliseconds, logarithmic; upwards to the tail, each decade of requests that took longer the same height. All counted trials together; all panels share their axes.".to_owned()),
+        Some("Milliseconds, logarithmic; upwards to the tail, each decade of requests that took longer the same height. All counted trials together, where the table's numbers are medians of the trials' own percentiles; all panels share their axes.".to_owned()),
         failures.then(|| "Failed requests lie beyond every value: a curve ends at their share.".to_owned()),
         slo.map(|slo| format!("The dashed line is the SLO, {}.", slo.text)),
         (all > shown).then(|| format!("{shown} of {all} loads, evenly chosen.")),

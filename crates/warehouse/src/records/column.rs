@@ -97,6 +97,8 @@ columns! {
     RequestBytes "request_bytes" Int false;
     /// Bytes that were read.
     ResponseBytes "response_bytes" Int false;
+    /// Tokens of the prompt that were asked for.
+    InputTokensAsked "input_tokens_asked" Int true;
     /// Tokens of the prompt by the workload's tokenizer.
     InputTokens "input_tokens" Int false;
     /// Tokens of the prompt as the endpoint counts them.

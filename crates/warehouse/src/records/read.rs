@@ -474,6 +474,7 @@ fn records(batch: &Batch) -> Result<Vec<Record>> {
             error: cell.text(C::Error, MAX_ERROR_BYTES)?.map(str::to_owned),
             request_bytes: cell.required(C::RequestBytes)?,
             response_bytes: cell.required(C::ResponseBytes)?,
+            input_tokens_asked: cell.number(C::InputTokensAsked)?,
             input_tokens: cell.required(C::InputTokens)?,
             input_tokens_endpoint: cell.number(C::InputTokensEndpoint)?,
             cached_tokens: cell.number(C::CachedTokens)?,

@@ -126,7 +126,7 @@ fn properties() -> Result<WriterProperties> {
 }
 
 /// How many columns hold whole numbers.
-const INTS: usize = 25;
+const INTS: usize = 26;
 
 /// Rows that wait to be encoded, column by column; each kind of column in the order of [`RecordColumn::ALL`].
 #[derive(Debug)]
@@ -245,6 +245,7 @@ fn ints(record: &Record, attempt: u32, shard: u32, index: u64) -> Result<[Option
         record.http_status.map(i64::from),
         large(RecordColumn::RequestBytes, record.request_bytes)?,
         large(RecordColumn::ResponseBytes, record.response_bytes)?,
+        small(record.input_tokens_asked),
         Some(record.input_tokens.into()),
         small(record.input_tokens_endpoint),
         small(record.cached_tokens),

@@ -48,6 +48,7 @@ impl<'a> Prompts<'a> {
             global_index: request.global_index,
             intended_offset_ns: request.offset_ns,
             body: body(self.work, &prompts, output_tokens),
+            input_tokens_asked: Some(request.input_tokens.saturating_mul(documents)),
             input_tokens,
             output_tokens_asked: output_tokens,
             request_id: request.request_id,

@@ -9,7 +9,7 @@ pub(super) enum Part {
     Mean,
     /// The type 7 quantile.
     Quantile(f64),
-    /// The nearest-rank quantile over all requests, those that failed beyond all others.
+    /// The type 7 quantile over all requests, those that failed beyond all others.
     WithFailures(f64),
 }
 
@@ -66,13 +66,19 @@ pub(super) const CURRENCY: &str = "currency";
 
 const RATES: &[Known] = &[
     higher("request_throughput_per_s", "requests/s"),
+    higher("request_throughput_steady_per_s", "requests/s"),
     higher("output_tokens_per_s", "tokens/s"),
+    higher("output_tokens_steady_per_s", "tokens/s"),
+    neither("steady_fraction", "ratio"),
     higher("total_tokens_per_s", "tokens/s"),
     higher("goodput_requests_per_s", "requests/s"),
     higher("goodput_tokens_per_s", "tokens/s"),
     higher("good_fraction", "ratio"),
     lower("error_rate", "ratio"),
+    neither("isl_tokens_asked_mean", "tokens"),
     neither("isl_tokens_mean", "tokens"),
+    neither("isl_tokens_endpoint_mean", "tokens"),
+    neither("isl_endpoint_difference", "ratio"),
     neither("osl_tokens_mean", "tokens"),
     lower("osl_mismatch_rate", "ratio"),
     neither("offered_rate_per_s", "requests/s"),

@@ -144,11 +144,17 @@ fn latencies(mut row: Row, medians: &Medians<'_>) -> Built {
 fn rates(mut row: Row, medians: &Medians<'_>, work: &ServingWork, serving: &ServingPoint, price: Option<&Price>) -> Built {
     for name in [
         "offered_rate_per_s",
+        "isl_tokens_asked_mean",
         "isl_tokens_mean",
+        "isl_tokens_endpoint_mean",
+        "isl_endpoint_difference",
         "osl_tokens_mean",
         "osl_mismatch_rate",
         "request_throughput_per_s",
+        "request_throughput_steady_per_s",
         "output_tokens_per_s",
+        "output_tokens_steady_per_s",
+        "steady_fraction",
         "total_tokens_per_s",
         "goodput_requests_per_s",
         "goodput_tokens_per_s",
@@ -157,6 +163,7 @@ fn rates(mut row: Row, medians: &Medians<'_>, work: &ServingWork, serving: &Serv
     ] {
         row.set(name, medians.get(name))?;
     }
+    row.set("error_rate_median", medians.get("error_rate"))?;
     row.with("cached_tokens", medians.get("cached_tokens").map(|tokens| tokens.round() as i64))?
         .with("slo_met", serving.slo_met)?
         .with("slo_ttft_ns", slo_ns(work, SloMetric::Ttft))?

@@ -10,11 +10,14 @@ mod trial;
 mod views;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use assay_manifest::{
     ArrivalLaw, Artifact, Attempt, Block, Case, Count, Exclusion, FrozenWorkload, Metric, MetricSummary, Point, PointSummary,
     PointView, Reason, ServingApi, ServingPoint, ServingWork, SloMetric, TrialId, TrialValue,
 };
+use assay_record::{MeasuredPhase, SHARE_BITS};
+use assay_schedule::Offered;
 use assay_stage::Failure;
 use assay_warehouse::Row;
 use assay_warehouse::records::RecordFile;
@@ -28,7 +31,7 @@ use catalog::{CURRENCY, Known};
 use cost::Price;
 use samples::{Distribution, Measured};
 pub(crate) use trial::TrialFiles;
-use trial::{Rules, Seen, Tally, Work};
+use trial::{Planned, Rules, Seen, Tally, Work};
 
 /// The most threads that read records: more would each have less room, and read more often.
 const MAX_THREADS: usize = 4;
@@ -89,7 +92,8 @@ pub(crate) fn reduce(
     let work = workload.serving.as_ref().ok_or_else(missing)?;
     let tries = tries(context, case, point);
     let counted: Vec<&Try<'_>> = tries.iter().filter_map(|tries| tries.iter().find(|attempt| attempt.counts())).collect();
-    let files = counted.iter().map(|attempt| trial_files(attempt, open)).collect::<Result<Vec<_>, _>>()?;
+    let planned = planned(work, point);
+    let files = counted.iter().map(|attempt| trial_files(attempt, planned, open)).collect::<Result<Vec<_>, _>>()?;
     let measured = measure(&files, work, Limits::of_machine())?;
     let price = cost::price(context.plan, context.environments, case);
     let excluded = tries.iter().flatten().filter(|attempt| !attempt.counts()).filter_map(exclusion);
@@ -153,18 +157,34 @@ fn exclusion(attempt: &Try<'_>) -> Option<Exclusion> {
     Some(Exclusion { trial_id: first.trial_id.clone(), attempt: first.attempt, reasons })
 }
 
-fn trial_files(attempt: &Try<'_>, open: &dyn Fn(&Artifact) -> Result<RecordFile, Failure>) -> Result<TrialFiles, Failure> {
+/// What is to be measured in each trial of a point.
+fn planned(work: &ServingWork, point: &Point) -> Planned {
+    let users = match Offered::of_point(point) {
+        Ok(Offered::Concurrency { users }) if !is_open_loop(work) => Some(users),
+        _ => None,
+    };
+    let phase = MeasuredPhase { from_ns: signed(work.warmup_ns), duration_ns: work.duration_ns.map(signed) };
+    Planned { phase, requests: work.requests.map(|Count(requests)| requests), users }
+}
+
+fn trial_files(
+    attempt: &Try<'_>,
+    planned: Planned,
+    open: &dyn Fn(&Artifact) -> Result<RecordFile, Failure>,
+) -> Result<TrialFiles, Failure> {
     let empty = || Failure::unexpected("records", "an attempt has no shard");
     let first = attempt.attempt().ok_or_else(empty)?;
     let mut files = TrialFiles {
         trial_id: first.trial_id.clone(),
         attempt: first.attempt,
         shards: Vec::new(),
-        window: std::ops::Range { start: i64::MAX, end: i64::MIN },
+        planned,
+        said_window: None,
         said: None,
         all_lists: true,
     };
     let mut said: BTreeMap<String, u64> = BTreeMap::new();
+    let mut window = i64::MAX..i64::MIN;
     for found in &attempt.shards {
         let lost = || {
             Failure::verification(
@@ -174,13 +194,14 @@ fn trial_files(attempt: &Try<'_>, open: &dyn Fn(&Artifact) -> Result<RecordFile,
         };
         let outcome = found.attempt.serving.as_ref().ok_or_else(lost)?;
         files.shards.push((found.collected.shard.index, open(&outcome.records)?));
-        files.window.start = files.window.start.min(signed(outcome.measured_from_ns));
-        files.window.end = files.window.end.max(signed(outcome.measured_to_ns));
+        window.start = window.start.min(signed(outcome.measured_from_ns));
+        window.end = window.end.max(signed(outcome.measured_to_ns));
         files.all_lists &= outcome.chunk_lists == "all";
         for (word, count) in &outcome.outcomes {
             *said.entry(word.clone()).or_default() += count.0;
         }
     }
+    files.said_window = Some(window);
     files.said = Some(said);
     Ok(files)
 }
@@ -248,10 +269,10 @@ pub type Statistics = BTreeMap<&'static str, Result<(f64, u64), String>>;
 pub struct FirstPass<'a>(Vec<Seen<'a>>);
 
 impl TrialRecords {
-    /// The records of all shards of attempt 0 of a trial, in the shards' order, and its measured phase in nanoseconds since its start.
-    pub fn new(trial_id: TrialId, shards: Vec<RecordFile>, window: std::ops::Range<i64>) -> Self {
-        let shards = (0..).zip(shards).collect();
-        Self(vec![TrialFiles { trial_id, attempt: 0, shards, window, said: None, all_lists: true }])
+    /// The records of all shards of attempt 0 of a trial of some point, in the shards' order.
+    pub fn new(trial_id: TrialId, shards: Vec<RecordFile>, work: &ServingWork, point: &Point) -> Self {
+        let (shards, planned) = ((0..).zip(shards).collect(), planned(work, point));
+        Self(vec![TrialFiles { trial_id, attempt: 0, shards, planned, said_window: None, said: None, all_lists: true }])
     }
 
     /// Counts and sums, and which records count at all.
@@ -309,7 +330,10 @@ fn serving_point(work: &ServingWork, measured: &Measurements<'_>, cost_absent: O
 
 /// The length of the measured phase; absent where it has none.
 fn window_ns(seen: &Seen<'_>) -> Option<u64> {
-    let window = &seen.trial.window;
+    length_ns(&seen.window)
+}
+
+fn length_ns(window: &Range<i64>) -> Option<u64> {
     window.end.checked_sub(window.start).and_then(|ns| u64::try_from(ns).ok()).filter(|ns| *ns > 0)
 }
 
@@ -393,16 +417,23 @@ fn counted_values(seen: &Seen<'_>, work: &ServingWork, price: &Result<Price, Str
             Err(why) => Err(why.clone()),
         }
     };
-    let cached = if tally.cached.n > 0 {
-        Ok((tally.cached.sum as f64, tally.cached.n))
-    } else {
-        Err("the endpoint does not tell".to_owned())
-    };
+    let untold = "the endpoint does not tell";
+    let cached = if tally.cached.n > 0 { Ok((tally.cached.sum as f64, tally.cached.n)) } else { Err(untold.to_owned()) };
     let unmatched = "no answer has both a count of its tokens and a length that was asked for";
     BTreeMap::from([
         ("cost_per_request", cost(&request_rate, "request", 1.0)),
         ("cost_per_million_output_tokens", cost(&output_rate, "output token", 1e6)),
         ("request_throughput_per_s", request_rate),
+        ("request_throughput_steady_per_s", steady_rate(seen, seen.tally.steady.requests)),
+        (
+            "output_tokens_steady_per_s",
+            match (&no_output, tally.steady.uncounted) {
+                (Some(why), _) => Err(why.clone()),
+                (None, 0) => steady_rate(seen, tally.steady.output_tokens),
+                (None, uncounted) => Err(uncounted_tokens(uncounted, tally.steady.answers)),
+            },
+        ),
+        ("steady_fraction", steady_fraction(seen)),
         ("output_tokens_per_s", output_rate),
         (
             "total_tokens_per_s",
@@ -412,7 +443,10 @@ fn counted_values(seen: &Seen<'_>, work: &ServingWork, price: &Result<Price, Str
         ("goodput_tokens_per_s", good(output(&tally.good_done, tally.good_done.output_tokens))),
         ("good_fraction", good(share(tally.good, requests, none_due))),
         ("error_rate", share(requests - ok, requests, none_due)),
+        ("isl_tokens_asked_mean", mean(tally.isl_asked, &samples::none_has(ok, "a length that was asked for"))),
         ("isl_tokens_mean", mean(tally.isl, &none_ok())),
+        ("isl_tokens_endpoint_mean", mean(tally.isl_endpoint, untold)),
+        ("isl_endpoint_difference", input_difference(tally, untold)),
         (
             "osl_tokens_mean",
             mean(tally.osl, &no_output.clone().unwrap_or_else(|| samples::none_has(ok, "a count of its tokens"))),
@@ -425,8 +459,37 @@ fn counted_values(seen: &Seen<'_>, work: &ServingWork, price: &Result<Price, Str
 
 /// Tokens of answers, if all were counted.
 fn total(of: &Work, tokens: u64) -> Result<u64, String> {
-    let uncounted = || format!("nobody counted the tokens of {} of {}", of.uncounted, counted(of.requests, "answer"));
-    if of.uncounted == 0 { Ok(tokens) } else { Err(uncounted()) }
+    if of.uncounted == 0 { Ok(tokens) } else { Err(uncounted_tokens(of.uncounted, of.requests)) }
+}
+
+fn uncounted_tokens(uncounted: u64, answers: u64) -> String {
+    format!("nobody counted the tokens of {uncounted} of {}", counted(answers, "answer"))
+}
+
+/// Shares of requests, or of their tokens, a second while all users were busy.
+fn steady_rate(seen: &Seen<'_>, shares: u128) -> Measured {
+    let steady = seen.steady.as_ref().map_err(Clone::clone)?;
+    let seconds = length_ns(steady).map(|ns| ns as f64 / 1e9).ok_or("it has no length")?;
+    Ok((shares as f64 / (1_u64 << SHARE_BITS) as f64 / seconds, seen.tally.steady.answers))
+}
+
+/// The part of the window in which all users were busy: what is missing is ramp and drain.
+fn steady_fraction(seen: &Seen<'_>) -> Measured {
+    let steady = seen.steady.as_ref().map_err(Clone::clone)?;
+    match (length_ns(steady), window_ns(seen)) {
+        (Some(steady), Some(window)) => Ok((steady as f64 / window as f64, seen.tally.requests())),
+        _ => Err("the measured phase has no length".to_owned()),
+    }
+}
+
+/// How many more tokens the endpoint counted in the prompts than the workload's tokenizer, as a share of the latter's.
+fn input_difference(tally: &Tally, untold: &str) -> Measured {
+    let (ours, theirs) = (tally.isl_compared, tally.isl_endpoint);
+    match ours.sum {
+        _ if ours.n == 0 => Err(untold.to_owned()),
+        0 => Err("by the workload's tokenizer the prompts have no tokens".to_owned()),
+        sum => Ok(((theirs.sum - sum) as f64 / sum as f64, ours.n)),
+    }
 }
 
 /// The gaps between the first and the last time of sending over the time between them: what is waited for after the last has no part

@@ -242,12 +242,12 @@ fn want(part: Part, requests: u64) -> Option<Want> {
     match part {
         Part::Mean => None,
         Part::Quantile(q) => Some(Want::Quantile(q)),
-        Part::WithFailures(q) => Some(Want::NearestOf { q, of: requests }),
+        Part::WithFailures(q) => Some(Want::QuantileOf { q, of: requests }),
     }
 }
 
 fn beyond(q: f64, requests: u64, n: u64) -> String {
-    format!("the {} % rank lies beyond those that have a value, {n} of {}", q * 100.0, counted(requests, "request"))
+    format!("the {} % quantile rests on requests that have no value; {n} of {} have one", q * 100.0, counted(requests, "request"))
 }
 
 /// Feeds channels until all is known: each trial by itself, then what is pooled. `scan` gives every sample of a trial.

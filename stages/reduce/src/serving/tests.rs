@@ -44,6 +44,7 @@ fn request(index: u64, [intended, sent, first, last]: [i64; 4], tokens: u32) -> 
         last_token_ns: Some(last * MS),
         end_ns: Some((last + 10) * MS),
         outcome: Outcome::Ok,
+        input_tokens_asked: Some(8),
         input_tokens: 10,
         output_tokens_asked: Some(5),
         output_tokens: Some(tokens),
@@ -78,12 +79,14 @@ fn four() -> Vec<Record> {
             token_events: 5,
             first_content_ns: Some(100 * MS),
             cached_tokens: Some(4),
+            input_tokens_endpoint: Some(12),
             ..request(0, [0, 0, 100, 300], 5)
         },
         Record {
             chunks: each([1_210, 1_310, 1_410, 1_510, 1_610]),
             token_events: 5,
             first_content_ns: Some(1_310 * MS),
+            input_tokens_endpoint: Some(9),
             ..request(1, [1_000, 1_010, 1_210, 1_610], 5)
         },
         Record {
@@ -100,11 +103,11 @@ fn four() -> Vec<Record> {
 fn work(changes: &Json) -> Json {
     let mut work = json!({
         "api": "chat", "model": "m", "arrival": {"law": "poisson"}, "input": {"law": "fixed", "tokens": 10},
-        "output": {"law": "fixed", "tokens": 5}, "exact_output": true, "continuous_usage": false, "batch": 1, "body": {}, "requests": "4", "warmup_ns": "0",
+        "output": {"law": "fixed", "tokens": 5}, "exact_output": true, "continuous_usage": false, "batch": 1, "body": {}, "duration_ns": "10000000000", "warmup_ns": "0",
         "timeout_ns": "1", "time_limit_ns": "1", "cache": "cold_salt", "streaming": true, "continuous_usage": true, "capture": "none", "slos": [],
         "tokenizer": {"name": "common-words", "digest": digest("words")},
     });
-    for (name, value) in changes.as_object().expect("an object") {
+    for (name, value) in changes.as_object().expect("an object").iter().filter(|(name, _)| *name != "users") {
         work[name] = value.clone();
     }
     work
@@ -125,7 +128,7 @@ struct Given {
     files: BTreeMap<Digest, Vec<u8>>,
 }
 
-/// A run of one serving point: its workload with changes, its metrics, its trials' attempts.
+/// A run of one serving point: its workload with changes (`users` makes it a point of so many), its metrics, its trials' attempts.
 fn given(changes: &Json, metrics: &Json, trials: &[Vec<Attempted>]) -> Given {
     let mut plan = serde_json::to_value(plan(trials.len())).expect("json");
     let workload = &mut plan["workloads"][0];
@@ -135,6 +138,10 @@ fn given(changes: &Json, metrics: &Json, trials: &[Vec<Attempted>]) -> Given {
     plan["pricing"] = json!({"gpu_hour": 3.6, "currency": "EUR", "source": "list", "as_of": "2026-01-01"});
     plan["cases"][0]["points"][0]["kind"] = json!("rate");
     plan["cases"][0]["points"][0]["value"] = json!({"rate": "2.5"});
+    if let Some(users) = changes.get("users") {
+        plan["cases"][0]["points"][0]["kind"] = json!("concurrency");
+        plan["cases"][0]["points"][0]["value"] = json!({"concurrency": users.to_string()});
+    }
     let plan: assay_manifest::Plan = serde_json::from_value(plan).expect("a plan");
     let mut files = BTreeMap::new();
     let mut found = Vec::new();
@@ -279,21 +286,25 @@ fn every_metric_of_four_requests_is_as_by_hand() {
             ("e2e_ms_p99", 894.2),
             ("e2e_sent_ms_p50", 600.0),
             ("e2e_sent_ms_p99", 894.0),
-            // The second of four requests.
-            ("ttft_ms_p50_with_failures", 210.0),
-            ("e2e_ms_p50_with_failures", 610.0),
+            // Half-way between the second and the third of four requests.
+            ("ttft_ms_p50_with_failures", 255.0),
+            ("e2e_ms_p50_with_failures", 755.0),
             // 0, 0, 0, 10.
             ("send_lateness_ms_p50", 0.0),
             ("send_lateness_ms_p99", 9.7),
-            // Three in ten seconds, with 14 tokens out and 30 in.
+            // Three in ten seconds, with 14 tokens out and 31 in: 12 and 9 by the endpoint, 10 by the tokenizer.
             ("request_throughput_per_s", 0.3),
             ("output_tokens_per_s", 1.4),
-            ("total_tokens_per_s", 4.4),
+            ("total_tokens_per_s", 4.5),
             ("goodput_requests_per_s", 0.2),
             ("goodput_tokens_per_s", 1.0),
             ("good_fraction", 0.5),
             ("error_rate", 0.25),
+            ("isl_tokens_asked_mean", 8.0),
             ("isl_tokens_mean", 10.0),
+            ("isl_tokens_endpoint_mean", 10.5),
+            // 21 for 20.
+            ("isl_endpoint_difference", 0.05),
             ("osl_tokens_mean", 14.0 / 3.0),
             // 4 instead of 5 is off by 20 %.
             ("osl_mismatch_rate", 1.0 / 3.0),
@@ -307,13 +318,13 @@ fn every_metric_of_four_requests_is_as_by_hand() {
     );
     for name in ["ttft_ms_p95_with_failures", "e2e_ms_p99_with_failures"] {
         let why = value(&point, name).expect_err("the fourth of four");
-        assert!(why.ends_with("rank lies beyond those that have a value, 3 of 4 requests"), "{why}");
+        assert!(why.ends_with("% quantile rests on requests that have no value; 3 of 4 requests have one"), "{why}");
     }
     let judged = catalog::known().filter(|known| known.better.is_some()).map(|known| known.name);
     assert_eq!(judged.collect::<Vec<_>>(), assay_manifest::SERVING_METRICS_JUDGED, "gates may name what is reported");
     let all: Vec<_> = catalog::known().map(|known| known.name).collect();
     assert_eq!(point.summary.metrics.len() + serving(&point).absent.len(), all.len(), "each is there or absent");
-    assert_eq!(serving(&point).absent.len(), 4);
+    assert_eq!(serving(&point).absent.len(), 7, "four tails and the steady state, which open loop has not");
 }
 
 #[test]
@@ -388,14 +399,32 @@ fn tails_of_failures_are_absent_from_the_rank_on_that_fails() {
         let failing = (100 - failing..100).map(|index| failed(index, [0, 0, 5], Outcome::HttpError));
         let point = reduced(&json!({}), records.chain(failing).collect());
         ["ttft_ms_p50_with_failures", "ttft_ms_p95_with_failures", "ttft_ms_p99_with_failures"]
-            .map(|name| value(&point, name).ok())
+            .map(|name| value(&point, name).ok().map(|ms| (ms * 1e6).round() / 1e6))
     };
-    assert_eq!(with(0), [Some(149.0), Some(194.0), Some(198.0)]);
-    assert_eq!(with(1), [Some(149.0), Some(194.0), Some(198.0)], "rank 99 is the last that came back");
-    assert_eq!(with(2), [Some(149.0), Some(194.0), None]);
-    assert_eq!(with(5), [Some(149.0), Some(194.0), None]);
-    assert_eq!(with(6), [Some(149.0), None, None]);
-    assert_eq!(with(51), [None, None, None]);
+    assert_eq!(with(0), [Some(149.5), Some(194.05), Some(198.01)]);
+    assert_eq!(with(1), [Some(149.5), Some(194.05), None], "a hundredth of the way from the last that came back to a failure");
+    assert_eq!(with(4), [Some(149.5), Some(194.05), None]);
+    assert_eq!(with(5), [Some(149.5), None, None]);
+    assert_eq!(with(49), [Some(149.5), None, None]);
+    assert_eq!(with(50), [None, None, None]);
+}
+
+#[test]
+fn what_counts_failures_is_never_below_its_twin() {
+    for (ok, failing) in [(1, 0), (4, 0), (9, 1), (100, 0), (199, 1), (57, 3), (1000, 5)] {
+        let records = (0..ok).map(|index| request(index, [0, 0, 100 + index.cast_signed() * 7 % 901, 2_000], 5));
+        let failed = (ok..ok + failing).map(|index| failed(index, [0, 0, 5], Outcome::HttpError));
+        let point = reduced(&json!({}), records.chain(failed).collect());
+        for part in ["ttft_ms_p50", "ttft_ms_p95", "ttft_ms_p99", "e2e_ms_p50", "e2e_ms_p95", "e2e_ms_p99"] {
+            let twin = value(&point, part).expect("there");
+            match value(&point, &format!("{part}_with_failures")) {
+                Ok(with) => {
+                    assert!(with >= twin && (failing > 0 || with <= twin), "{part} of {ok} and {failing}: {with}, {twin}")
+                }
+                Err(why) => assert!(failing > 0, "{part}: {why}"),
+            }
+        }
+    }
 }
 
 #[test]
@@ -412,10 +441,157 @@ fn throughput_is_of_what_completes_in_the_window() {
         failed(2, [1_000, 1_000, 1_500], Outcome::Truncated),
     ];
     let trial = Attempted { window_ms: (1_000, 3_000), ..attempted(records) };
-    let point = given(&json!({}), &json!([]), &[vec![trial]]).reduce();
+    let two_seconds = json!({"warmup_ns": "1000000000", "duration_ns": "2000000000"});
+    let point = given(&two_seconds, &json!([]), &[vec![trial]]).reduce();
     assert_values(&point, &[("request_throughput_per_s", 1.0), ("output_tokens_per_s", 6.0), ("total_tokens_per_s", 16.0)]);
     assert_values(&point, &[("error_rate", 1.0 / 3.0), ("ttft_ms_mean", 100.0), ("osl_tokens_mean", 5.0)]);
     assert_eq!(serving(&point).requests.0, 3, "warm-up is in nothing else");
+}
+
+/// An answer by when its request was sent and when it ended, in milliseconds.
+fn timed(index: u64, phase: Phase, [sent, end]: [i64; 2]) -> Record {
+    Record { phase, end_ns: Some(end * MS), ..request(index, [sent, sent, end, end], 5) }
+}
+
+/// A trial with a window, computed by hand.
+struct ByHand {
+    what: &'static str,
+    changes: Json,
+    warmup: Vec<[i64; 2]>,
+    /// When each request was sent and ended.
+    measured: Vec<[i64; 2]>,
+    shards: &'static [u32],
+    window_ms: (u64, u64),
+    per_s: f64,
+    /// What the rate was while all users were busy, and for what part of the window they were.
+    steady: Option<(f64, f64)>,
+}
+
+fn ends_by_hand() -> Vec<ByHand> {
+    let closed = |users: u64, requests: u64| json!({"arrival": {"law": "closed"}, "users": users, "requests": requests.to_string(), "duration_ns": null});
+    let open = |requests: u64, duration_ms: Option<u64>| {
+        let duration = duration_ms.map(|ms| (ms * 1_000_000).to_string());
+        json!({"arrival": {"law": "constant"}, "requests": requests.to_string(), "duration_ns": duration})
+    };
+    let every = |gap: i64, count: i64, takes: i64| (0..count).map(|place| [place * gap, place * gap + takes]).collect::<Vec<_>>();
+    let waves = |counts: &[usize]| {
+        (0..).zip(counts).flat_map(|(wave, count)| vec![[wave * 1_000, wave * 1_000 + 1_000]; *count]).collect::<Vec<_>>()
+    };
+    let case = |what, changes, measured, shards, window_ms, per_s, steady| ByHand {
+        what,
+        changes,
+        warmup: vec![],
+        measured,
+        shards,
+        window_ms,
+        per_s,
+        steady,
+    };
+    vec![
+        case("as many requests as users", closed(10, 10), waves(&[10]), &[1, 3], (0, 1_000), 10.0, Some((10.0, 1.0))),
+        case("twice as many", closed(10, 20), waves(&[10, 10]), &[1], (0, 2_000), 10.0, Some((10.0, 1.0))),
+        case("twice as many, of three users", closed(3, 6), waves(&[3, 3]), &[1, 3], (0, 2_000), 3.0, Some((3.0, 1.0))),
+        case("half of the users have a second", closed(10, 15), waves(&[10, 5]), &[1, 3], (0, 2_000), 7.5, Some((10.0, 0.5))),
+        // From the second's first sending at 500 to the first's last end at 2,000: a half, two whole ones and a half in 1.5 s.
+        case(
+            "a ramp and a drain",
+            closed(2, 4),
+            vec![[0, 1_000], [500, 1_500], [1_000, 2_000], [1_500, 2_500]],
+            &[1, 2],
+            (0, 2_500),
+            1.6,
+            Some((2.0, 0.6)),
+        ),
+        case("fewer requests than users", closed(10, 5), waves(&[5]), &[1, 3], (0, 1_000), 5.0, None),
+        case("a rate, by count", open(10, None), every(100, 10, 500), &[1, 3], (0, 1_400), 10.0 / 1.4, None),
+        case("a rate, the count first", open(20, Some(15_000)), every(50, 20, 50), &[1, 3], (0, 1_000), 20.0, None),
+        // What is due from 950 ms on ends after the window.
+        case("a rate, the clock first", open(1_000, Some(1_000)), every(50, 20, 100), &[1, 3], (0, 1_000), 19.0, None),
+        // One answer, and four of six parts of the next.
+        case(
+            "the last answer is beyond the duration",
+            json!({"arrival": {"law": "closed"}, "users": 1, "requests": "2", "duration_ns": "1000000000"}),
+            vec![[0, 600], [600, 1_200]],
+            &[1],
+            (0, 1_000),
+            1.0,
+            Some((5.0 / 3.0, 1.0)),
+        ),
+        case(
+            "users to the end of a duration",
+            json!({"arrival": {"law": "closed"}, "users": 2, "duration_ns": "2000000000"}),
+            vec![[0, 1_000], [0, 1_000], [1_000, 2_000], [1_000, 2_000], [2_000, 3_000], [2_000, 3_000]],
+            &[1, 2],
+            (0, 2_000),
+            2.0,
+            Some((2.0, 1.0)),
+        ),
+        // Four completions in 1.3 s; in the steady 1.2 s, 2 of 12 and 3 of 13 parts of the warm-up, one answer and nine tenths.
+        ByHand {
+            what: "a warm-up that hands over",
+            changes: json!({"arrival": {"law": "closed"}, "users": 2, "requests": "2", "duration_ns": null, "warmup_ns": "1000000000"}),
+            warmup: vec![[0, 1_200], [0, 1_300]],
+            measured: vec![[1_200, 2_200], [1_300, 2_300]],
+            shards: &[1, 2],
+            window_ms: (1_000, 2_300),
+            per_s: 4.0 / 1.3,
+            steady: Some(((1.0 / 6.0 + 3.0 / 13.0 + 1.9) / 1.2, 12.0 / 13.0)),
+        },
+    ]
+}
+
+#[test]
+fn a_window_ends_where_the_load_ended() {
+    for case in ends_by_hand() {
+        for shards in case.shards {
+            let mut changes = case.changes.clone();
+            changes["slos"] = json!([{"metric": "e2e", "at_most_ns": "60000000000"}]);
+            let of = |phase, times: &[[i64; 2]]| {
+                (0..).zip(times).map(|(index, times)| timed(index, phase, *times)).collect::<Vec<_>>()
+            };
+            let records = [of(Phase::Warmup, &case.warmup), of(Phase::Measured, &case.measured)].concat();
+            let trial = Attempted { window_ms: case.window_ms, shards: *shards, ..attempted(records) };
+            let point = given(&changes, &json!([]), &[vec![trial]]).reduce();
+            let near = |name: &str, expected: f64| {
+                let found = value(&point, name).unwrap_or_else(|why| panic!("{}, {name}: {why}", case.what));
+                assert!(
+                    (found - expected).abs() <= expected.abs() * 1e-8,
+                    "{}, {shards} shards, {name}: {found}, not {expected}",
+                    case.what
+                );
+            };
+            // One request has five tokens out and ten in; two GPUs cost 0.002 a second.
+            near("request_throughput_per_s", case.per_s);
+            near("output_tokens_per_s", case.per_s * 5.0);
+            near("total_tokens_per_s", case.per_s * 15.0);
+            near("goodput_requests_per_s", case.per_s);
+            near("goodput_tokens_per_s", case.per_s * 5.0);
+            near("cost_per_request", 0.002 / case.per_s);
+            near("cost_per_million_output_tokens", 0.002 / (case.per_s * 5.0) * 1e6);
+            assert_eq!(serving(&point).duration_ns.0, (case.window_ms.1 - case.window_ms.0) * 1_000_000, "{}", case.what);
+            if let Some((per_s, fraction)) = case.steady {
+                near("request_throughput_steady_per_s", per_s);
+                near("output_tokens_steady_per_s", per_s * 5.0);
+                near("steady_fraction", fraction);
+            } else {
+                let why = value(&point, "request_throughput_steady_per_s").expect_err("absent");
+                let open = "trial `w.t.default.one.t0`: under open loop there are no users";
+                let few = "trial `w.t.default.one.t0`: there was no time in which all of 10 users had a request under way";
+                assert_eq!(why, if changes["users"].is_null() { open } else { few }, "{}", case.what);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_window_that_execute_says_otherwise_is_refused() {
+    let closed = json!({"arrival": {"law": "closed"}, "users": 1, "requests": "1", "duration_ns": null});
+    let trial = Attempted { window_ms: (0, 100), ..attempted(vec![timed(0, Phase::Measured, [0, 1_000])]) };
+    let run = given(&closed, &json!([]), &[vec![trial]]);
+    insta::assert_snapshot!(run.reduce_in(&environment(None)).err().expect("refused"), @r"
+    error[records]: the records of attempt 0 of trial `w.t.default.one.t0` cannot be reduced
+      because: execute says that measuring lasted from 0 to 100000000 ns, but by plan and records it did from 0 to 1000000000 ns
+    ");
 }
 
 #[test]
@@ -734,8 +910,9 @@ proptest! {
 
         let case = &one.run.plan.cases[0];
         let tries = tries(&one.run.context(), case, &case.points[0]);
+        let planned = planned(one.run.plan.workloads[0].serving.as_ref().expect("work"), &case.points[0]);
         let open = |artifact: &Artifact| Ok(RecordFile::open(one.files[&artifact.digest].clone()).expect("opened"));
-        let files: Vec<_> = tries.iter().map(|tries| trial_files(&tries[0], &open).expect("files")).collect();
+        let files: Vec<_> = tries.iter().map(|tries| trial_files(&tries[0], planned, &open).expect("files")).collect();
         let work = one.run.plan.workloads[0].serving.as_ref().expect("work");
         let measured = |limits| {
             let measured = measure(&files, work, limits).expect("measured");

@@ -6,10 +6,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use assay_manifest::{SloMetric, TrialId};
-use assay_record::{Outcome, Phase, TokenSource, ToleratedTokens, is_length_mismatch, since_ns, tpot_ns};
+use assay_record::{
+    AllBusy, Ended, MeasuredPhase, Outcome, Phase, TokenSource, ToleratedTokens, is_length_mismatch, share_within, since_ns,
+    tpot_ns,
+};
+use assay_schedule::Stripe;
 use assay_warehouse::records::{Batch, Ints, RecordColumn as Column, RecordError, RecordFile};
 
 use super::views::Sample;
+use crate::words::counted;
 
 /// Row groups that one thread takes at a time.
 const UNIT_GROUPS: usize = 8;
@@ -22,12 +27,25 @@ pub(crate) struct TrialFiles {
     pub(crate) attempt: u32,
     /// The files, by shard.
     pub(crate) shards: Vec<(u32, RecordFile)>,
-    /// The measured phase, in nanoseconds since the trial's start.
-    pub(crate) window: Range<i64>,
+    /// What was to be measured.
+    pub(crate) planned: Planned,
+    /// The window as execute says it; none where nobody says.
+    pub(crate) said_window: Option<Range<i64>>,
     /// What execute says of the measured phase's requests; none where nobody says.
     pub(crate) said: Option<BTreeMap<String, u64>>,
     /// Whether every request's chunk list was kept.
     pub(crate) all_lists: bool,
+}
+
+/// What was to be measured in a trial.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Planned {
+    /// When the measured phase begins, and for how long it lasts by the clock.
+    pub(crate) phase: MeasuredPhase,
+    /// How many requests end it.
+    pub(crate) requests: Option<u64>,
+    /// The users of a closed loop, over all shards.
+    pub(crate) users: Option<u64>,
 }
 
 /// What decides how records are read.
@@ -132,7 +150,7 @@ pub(super) struct Work {
 impl Work {
     fn add(&mut self, input: Option<i64>, output: Option<i64>) {
         self.requests += 1;
-        self.input_tokens += input.map_or(0, i64::cast_unsigned);
+        self.input_tokens += input.and_then(|tokens| u64::try_from(tokens).ok()).unwrap_or(0);
         match output {
             Some(tokens) => self.output_tokens += tokens.cast_unsigned(),
             None => self.uncounted += 1,
@@ -147,6 +165,40 @@ impl Work {
     }
 }
 
+/// What was done while all users were busy, in shares of requests as [`share_within`] counts them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct SteadyWork {
+    /// Answers of which some part was given in that time.
+    pub(super) answers: u64,
+    /// Their shares.
+    pub(super) requests: u128,
+    /// Their output tokens, times their shares.
+    pub(super) output_tokens: u128,
+    /// Answers whose tokens nobody counted.
+    pub(super) uncounted: u64,
+}
+
+impl SteadyWork {
+    fn add(&mut self, share: u64, output: Option<i64>) {
+        if share == 0 {
+            return;
+        }
+        self.answers += 1;
+        self.requests += u128::from(share);
+        match output.and_then(|tokens| u64::try_from(tokens).ok()) {
+            Some(tokens) => self.output_tokens += u128::from(share) * u128::from(tokens),
+            None => self.uncounted += 1,
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.answers += other.answers;
+        self.requests += other.requests;
+        self.output_tokens += other.output_tokens;
+        self.uncounted += other.uncounted;
+    }
+}
+
 /// What one pass over records finds. Every part adds up in any order.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Tally {
@@ -154,7 +206,12 @@ pub(super) struct Tally {
     outcomes: [u64; Outcome::ALL.len()],
     /// Those that ended well, by who counted their tokens.
     sources: [u64; TokenSource::ALL.len()],
+    /// Tokens of the prompts: as asked for, by the workload's tokenizer, and by the endpoint.
+    pub(super) isl_asked: Sum,
     pub(super) isl: Sum,
+    pub(super) isl_endpoint: Sum,
+    /// Those by the workload's tokenizer of the prompts that the endpoint counted as well.
+    pub(super) isl_compared: Sum,
     pub(super) osl: Sum,
     pub(super) cached: Sum,
     /// Answers whose length can be held against what was asked, and those that miss it.
@@ -167,6 +224,8 @@ pub(super) struct Tally {
     pub(super) done: Work,
     /// What of it met every SLO.
     pub(super) good_done: Work,
+    /// What was done while all users were busy.
+    pub(super) steady: SteadyWork,
     /// Requests of the measured phase that met every SLO.
     pub(super) good: u64,
     /// Requests of the measured phase that met each SLO.
@@ -203,7 +262,10 @@ impl Tally {
     fn merge(&mut self, other: Self) {
         self.outcomes.iter_mut().zip(other.outcomes).for_each(|(mine, theirs)| *mine += theirs);
         self.sources.iter_mut().zip(other.sources).for_each(|(mine, theirs)| *mine += theirs);
+        self.isl_asked.merge(other.isl_asked);
         self.isl.merge(other.isl);
+        self.isl_endpoint.merge(other.isl_endpoint);
+        self.isl_compared.merge(other.isl_compared);
         self.osl.merge(other.osl);
         self.cached.merge(other.cached);
         self.asked += other.asked;
@@ -212,6 +274,7 @@ impl Tally {
         self.token_events += other.token_events;
         self.done.merge(other.done);
         self.good_done.merge(other.good_done);
+        self.steady.merge(other.steady);
         self.good += other.good;
         self.within.resize(self.within.len().max(other.within.len()), 0);
         self.within.iter_mut().zip(other.within).for_each(|(mine, theirs)| *mine += theirs);
@@ -258,11 +321,23 @@ pub(crate) enum TrialError {
         /// What the records say.
         found: String,
     },
+    /// Execute says another window.
+    #[error("execute says that measuring lasted from {} to {} ns, but by plan and records it did from {} to {} ns", .said.start, .said.end, .found.start, .found.end)]
+    OtherWindow {
+        /// What execute says.
+        said: Range<i64>,
+        /// What follows from the plan and the records.
+        found: Range<i64>,
+    },
 }
 
 /// A trial whose records were all seen once.
 pub(super) struct Seen<'a> {
     pub(super) trial: &'a TrialFiles,
+    /// What every rate, goodput and cost is over.
+    pub(super) window: Range<i64>,
+    /// The part of it in which all users were busy, or why there is none.
+    pub(super) steady: Result<Range<i64>, String>,
     pub(super) units: Vec<Unit<'a>>,
     pub(super) tally: Tally,
 }
@@ -277,16 +352,97 @@ pub(super) fn see<'a>(trial: &'a TrialFiles, rules: &Rules, timeline: bool, thre
             starts.map(move |start| (*shard, file, start..(start + UNIT_GROUPS).min(file.row_groups())))
         })
         .collect();
-    let pass = Pass { trial, rules, timeline };
+    let (window, steady) = spans(trial, &ranges, threads)?;
+    let never = i64::MAX..i64::MAX;
+    let pass = Pass { trial, rules, timeline, window: window.clone(), steady: steady.clone().unwrap_or(never) };
     let found = in_parallel(threads, &ranges, |(shard, file, groups)| pass.unit(*shard, file, groups.clone()))?;
-    let mut seen = Seen { trial, units: Vec::new(), tally: Tally::default() };
+    let mut seen = Seen { trial, window, steady, units: Vec::new(), tally: Tally::default() };
     seen.tally.within = vec![0; rules.slos.len()];
     for (unit, tally) in found {
         seen.units.push(unit);
         seen.tally.merge(tally);
     }
     check_outcomes(trial, &seen.tally)?;
-    Ok(seen)
+    match &trial.said_window {
+        Some(said) if *said != seen.window => Err(TrialError::OtherWindow { said: said.clone(), found: seen.window }),
+        _ => Ok(seen),
+    }
+}
+
+/// What of a trial's records decides its window and the time in which all users were busy.
+#[derive(Default)]
+struct Ends {
+    measured: u64,
+    last_end_ns: Option<i64>,
+    busy: Option<AllBusy>,
+}
+
+impl Ends {
+    fn read(file: &RecordFile, groups: Range<usize>, users: Option<usize>) -> Result<Self, RecordError> {
+        let mut ends = Self { busy: users.map(AllBusy::new), ..Self::default() };
+        for batch in file.batches(&[Column::Phase, Column::Sent, Column::LastToken, Column::End], groups)? {
+            let batch = batch?;
+            let (sent, last, end) = (batch.ints(Column::Sent)?, batch.ints(Column::LastToken)?, batch.ints(Column::End)?);
+            for (row, phase) in batch.words::<Phase>(Column::Phase)?.into_iter().enumerate() {
+                let end = end.get(row).or(last.get(row));
+                if phase == Phase::Measured {
+                    ends.measured += 1;
+                    ends.last_end_ns = ends.last_end_ns.max(end);
+                }
+                if let (Some(busy), Some(sent), Some(end)) = (&mut ends.busy, sent.get(row), end) {
+                    busy.add(sent, end);
+                }
+            }
+        }
+        Ok(ends)
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.measured += other.measured;
+        self.last_end_ns = self.last_end_ns.max(other.last_end_ns);
+        match (&mut self.busy, other.busy) {
+            (Some(mine), Some(theirs)) => mine.merge(theirs),
+            (mine, theirs) => *mine = mine.take().or(theirs),
+        }
+    }
+}
+
+/// The window of a trial over all its shards, and the part of it in which all users were busy, or why there is none.
+fn spans(
+    trial: &TrialFiles,
+    ranges: &[(u32, &RecordFile, Range<usize>)],
+    threads: usize,
+) -> Result<(Range<i64>, Result<Range<i64>, String>), TrialError> {
+    let Planned { phase, requests, users } = trial.planned;
+    if requests.is_none() && users.is_none() {
+        return Ok((phase.window(Ended::ByClock), Err("under open loop there are no users".to_owned())));
+    }
+    let shards = u32::try_from(trial.shards.len()).unwrap_or(u32::MAX);
+    let own_users = |shard: u32| {
+        let share = Stripe::new(shard, shards).map_or(0, |stripe| stripe.share(users.unwrap_or(0)));
+        usize::try_from(share).ok().filter(|share| *share > 0)
+    };
+    let found = in_parallel(threads, ranges, |(shard, file, groups)| Ends::read(file, groups.clone(), own_users(*shard)))?;
+    let mut of_shards: BTreeMap<u32, Ends> = BTreeMap::new();
+    for ((shard, ..), ends) in ranges.iter().zip(found) {
+        of_shards.entry(*shard).or_default().merge(ends);
+    }
+    let measured: u64 = of_shards.values().map(|ends| ends.measured).sum();
+    let last_end_ns = of_shards.values().filter_map(|ends| ends.last_end_ns).max();
+    let by_count = requests.is_some_and(|requests| measured >= requests);
+    let window =
+        phase.window(if by_count || phase.duration_ns.is_none() { Ended::ByCount { last_end_ns } } else { Ended::ByClock });
+    let steady = match users {
+        None => Err("under open loop there are no users".to_owned()),
+        Some(users) => {
+            let with_users = trial.shards.iter().filter(|(shard, _)| own_users(*shard).is_some()).count();
+            let spans: Vec<_> = of_shards.into_values().filter_map(|ends| ends.busy?.span()).collect();
+            let all = spans.iter().fold(window.clone(), |all, span| all.start.max(span.start)..all.end.min(span.end));
+            let never = || format!("there was no time in which all of {} had a request under way", counted(users, "user"));
+            (spans.len() == with_users && all.start < all.end).then_some(all).ok_or_else(never)
+        }
+    };
+    Ok((window, steady))
 }
 
 fn check_outcomes(trial: &TrialFiles, tally: &Tally) -> Result<(), TrialError> {
@@ -328,6 +484,9 @@ struct Pass<'a, 'r> {
     trial: &'a TrialFiles,
     rules: &'r Rules,
     timeline: bool,
+    window: Range<i64>,
+    /// The time in which all users were busy; of no length where there was none.
+    steady: Range<i64>,
 }
 
 /// The columns of the first pass.
@@ -344,7 +503,9 @@ const COLUMNS: &[Column] = &[
     Column::FirstContent,
     Column::LastToken,
     Column::End,
+    Column::InputTokensAsked,
     Column::InputTokens,
+    Column::InputTokensEndpoint,
     Column::CachedTokens,
     Column::OutputTokensAsked,
     Column::OutputTokens,
@@ -365,7 +526,9 @@ pub(super) struct Request {
     pub(super) first_content: Option<i64>,
     pub(super) last_token: Option<i64>,
     pub(super) end: Option<i64>,
+    input_tokens_asked: Option<i64>,
     input_tokens: Option<i64>,
+    input_tokens_endpoint: Option<i64>,
     cached_tokens: Option<i64>,
     asked: Option<i64>,
     output_tokens: Option<i64>,
@@ -451,22 +614,33 @@ impl<'a> Pass<'a, '_> {
 
     /// Throughput is of the window: its work is whatever completes in it, also what was asked before.
     fn either_phase(&self, request: &Request, tally: &mut Tally) {
-        let Range { start, end } = self.trial.window;
-        let completed = request.end.or(request.last_token).filter(|at| *at > start && *at <= end);
-        if completed.is_none() || !request.outcome.is_ok() {
+        let end = request.end.or(request.last_token);
+        if !request.outcome.is_ok() {
             return;
         }
         let output = if self.rules.has_output { request.output_tokens } else { Some(0) };
-        tally.done.add(request.input_tokens, output);
+        if let (Some(sent), Some(end)) = (request.sent, end) {
+            tally.steady.add(share_within(sent, end, &self.steady), output);
+        }
+        if end.is_none_or(|end| end <= self.window.start || end > self.window.end) {
+            return;
+        }
+        let input = request.input_tokens_endpoint.or(request.input_tokens);
+        tally.done.add(input, output);
         if !self.rules.slos.is_empty() && self.rules.slos.iter().all(|(metric, at_most_ns)| request.keeps(*metric, *at_most_ns)) {
-            tally.good_done.add(request.input_tokens, output);
+            tally.good_done.add(input, output);
         }
     }
 }
 
 fn ended_well(request: &Request, tally: &mut Tally) {
     bump(&mut tally.sources, request.source as usize);
+    request.input_tokens_asked.into_iter().for_each(|tokens| tally.isl_asked.add(tokens));
     request.input_tokens.into_iter().for_each(|tokens| tally.isl.add(tokens));
+    if let (Some(ours), Some(theirs)) = (request.input_tokens, request.input_tokens_endpoint) {
+        tally.isl_compared.add(ours);
+        tally.isl_endpoint.add(theirs);
+    }
     request.output_tokens.into_iter().for_each(|tokens| tally.osl.add(tokens));
     request.cached_tokens.into_iter().for_each(|tokens| tally.cached.add(tokens));
     tally.token_events += request.token_events.max(0).cast_unsigned();
@@ -505,7 +679,9 @@ struct Columns<'a> {
     first_content: Ints<'a>,
     last_token: Ints<'a>,
     end: Ints<'a>,
+    input_tokens_asked: Ints<'a>,
     input_tokens: Ints<'a>,
+    input_tokens_endpoint: Ints<'a>,
     cached_tokens: Ints<'a>,
     asked: Ints<'a>,
     output_tokens: Ints<'a>,
@@ -526,7 +702,9 @@ impl<'a> Columns<'a> {
             first_content: batch.ints(Column::FirstContent)?,
             last_token: batch.ints(Column::LastToken)?,
             end: batch.ints(Column::End)?,
+            input_tokens_asked: batch.ints(Column::InputTokensAsked)?,
             input_tokens: batch.ints(Column::InputTokens)?,
+            input_tokens_endpoint: batch.ints(Column::InputTokensEndpoint)?,
             cached_tokens: batch.ints(Column::CachedTokens)?,
             asked: batch.ints(Column::OutputTokensAsked)?,
             output_tokens: batch.ints(Column::OutputTokens)?,
@@ -546,7 +724,9 @@ impl<'a> Columns<'a> {
             first_content: self.first_content.get(row),
             last_token: self.last_token.get(row),
             end: self.end.get(row),
+            input_tokens_asked: self.input_tokens_asked.get(row),
             input_tokens: self.input_tokens.get(row),
+            input_tokens_endpoint: self.input_tokens_endpoint.get(row),
             cached_tokens: self.cached_tokens.get(row),
             asked: self.asked.get(row),
             output_tokens: self.output_tokens.get(row),

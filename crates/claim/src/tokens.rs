@@ -1,0 +1,84 @@
+//! Whether the endpoint and the workload's tokenizer count the same prompts alike.
+
+use assay_manifest::{PointSummary, Reason, Shortfall, TrialValue};
+
+use crate::shortfall;
+
+/// The word of the rule that both count alike, and of the Summary's issue where they do not.
+pub const INPUT_TOKENS: &str = "input_tokens_differ";
+
+/// The metric: the endpoint's count over that of the workload's tokenizer, less 1.
+const DIFFERENCE: &str = "isl_endpoint_difference";
+
+/// Beyond this share the difference is an issue.
+const TOLD: f64 = 0.1;
+
+/// Beyond this share the two count different things, and no claim rests on a number of tokens of the prompts.
+const BARS: f64 = 0.5;
+
+/// What there is to say of points whose endpoint counts more than a tenth more or fewer input tokens than the workload's tokenizer.
+pub fn input_tokens(points: &[PointSummary]) -> Option<Reason> {
+    beyond(points, TOLD).next().map(|detail| Reason::new(INPUT_TOKENS, detail))
+}
+
+/// Of those, the ones where the difference is above a half.
+pub(crate) fn too_different(points: &[PointSummary]) -> impl Iterator<Item = Shortfall> {
+    beyond(points, BARS).map(|detail| shortfall(INPUT_TOKENS, detail))
+}
+
+fn beyond(points: &[PointSummary], limit: f64) -> impl Iterator<Item = String> {
+    points.iter().filter_map(move |point| {
+        let metric = point.metrics.iter().find(|metric| metric.metric == DIFFERENCE)?;
+        let largest = |one: &&TrialValue, other: &&TrialValue| one.value.abs().total_cmp(&other.value.abs());
+        let worst = metric.trials.iter().max_by(largest)?;
+        let share = worst.value;
+        // What is no number is no agreement.
+        (share.abs() > limit || share.is_nan()).then(|| {
+            let (percent, more) = (share.abs() * 100.0, if share > 0.0 { "more" } else { "fewer" });
+            format!(
+                "in trial `{}` the endpoint counts {percent:.0} % {more} input tokens than the workload's tokenizer; {} % is told, and above {} % \
+                 no claim is made",
+                worst.trial_id,
+                TOLD * 100.0,
+                BARS * 100.0
+            )
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A point whose trials have these differences.
+    fn point(differences: &[f64]) -> PointSummary {
+        let digest = format!("sha256:{}", "0".repeat(64));
+        let trial = |(index, value): (usize, &f64)| json!({"trial_id": format!("w.t.default.one.t{index}"), "attempt": 0, "value": value, "n": "9", "flagged": false, "row_id": digest});
+        let metric = json!({
+            "metric": DIFFERENCE, "unit": "ratio", "primary": false, "n": "5", "median": 0.0, "mean": 0.0, "min": 0.0, "max": 0.0,
+            "stability": "stable", "stability_reason": "calm", "rows": {},
+            "trials": differences.iter().enumerate().map(trial).collect::<Vec<_>>(),
+        });
+        let point = json!({
+            "case_id": "w.t.default", "point_id": "one", "workload_type": "serving", "workload_spec_digest": digest, "value": {},
+            "trials_planned": 5, "trials_counted": 5, "attempts": 5, "excluded": [], "metrics": [metric],
+        });
+        serde_json::from_value(point).expect("a point")
+    }
+
+    #[test]
+    fn a_tenth_is_told_and_a_half_bars_a_claim() {
+        let found = |differences: &[f64]| {
+            let points = [point(differences)];
+            (input_tokens(&points).is_some(), too_different(&points).count())
+        };
+        assert_eq!([found(&[0.0, 0.1]), found(&[-0.1])], [(false, 0); 2], "the limit itself is allowed");
+        assert_eq!([found(&[0.0, 0.11]), found(&[-0.11]), found(&[0.5]), found(&[-0.5, 0.2])], [(true, 0); 4]);
+        assert_eq!([found(&[3.0, 0.0]), found(&[-0.75]), found(&[0.0, 0.51])], [(true, 1); 3]);
+        assert_eq!((found(&[]), input_tokens(&[])), ((false, 0), None));
+        let detail = input_tokens(&[point(&[0.0]), point(&[0.0, 3.0])]).expect("a reason").detail;
+        insta::assert_snapshot!(detail, @"in trial `w.t.default.one.t1` the endpoint counts 300 % more input tokens than the workload's tokenizer; 10 % is told, and above 50 % no claim is made");
+    }
+}

@@ -1,0 +1,189 @@
+//! The window of a trial: the time that every rate, goodput and cost is over. This is its only definition.
+
+use std::ops::Range;
+
+/// The measured phase of a trial as it is planned, in nanoseconds since the trial's start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MeasuredPhase {
+    /// When it begins: at the end of the warm-up.
+    pub from_ns: i64,
+    /// How long it lasts by the clock; absent where a number of requests alone ends it.
+    pub duration_ns: Option<i64>,
+}
+
+/// What ended the measured phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The clock: requests could become due until the end of the duration.
+    ByClock,
+    /// All requests that were asked for had become due. The window reaches to the end of the last of them.
+    ByCount {
+        /// When the last measured request ended, over all shards; absent where there was none.
+        last_end_ns: Option<i64>,
+    },
+}
+
+impl MeasuredPhase {
+    /// The window: from where measuring begins to the end of the duration or, by count, to the end of the last measured request, but
+    /// never beyond the duration. Empty where there is no such time.
+    pub fn window(self, ended: Ended) -> Range<i64> {
+        let by_clock = self.duration_ns.map(|duration| self.from_ns.saturating_add(duration));
+        let end = match ended {
+            Ended::ByClock => by_clock.unwrap_or(self.from_ns),
+            Ended::ByCount { last_end_ns } => {
+                let last = last_end_ns.unwrap_or(self.from_ns);
+                by_clock.map_or(last, |by_clock| last.min(by_clock))
+            }
+        };
+        self.from_ns..end.max(self.from_ns)
+    }
+}
+
+/// Finds the time in which all users of a closed loop were busy: from the sending of the N-th request, N being the number of users,
+/// to the end of the N-th last. Before it some user has yet to begin, and after it some user has no more to do. Requests may be added in
+/// any order; memory is bounded by the number of users.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AllBusy {
+    users: usize,
+    /// The earliest times of sending.
+    sent: Smallest,
+    /// The latest ends, each with its sign turned, so that they are smallest.
+    ended: Smallest,
+}
+
+impl AllBusy {
+    /// Of so many users.
+    pub fn new(users: usize) -> Self {
+        Self { users, sent: Smallest::default(), ended: Smallest::default() }
+    }
+
+    /// Adds a request that was sent, of either phase.
+    #[inline]
+    pub fn add(&mut self, sent_ns: i64, end_ns: i64) {
+        self.sent.add(sent_ns, self.users);
+        self.ended.add(!end_ns, self.users);
+    }
+
+    /// Adds what another has seen of the same users.
+    pub fn merge(&mut self, other: Self) {
+        other.sent.values.into_iter().for_each(|value| self.sent.add(value, self.users));
+        other.ended.values.into_iter().for_each(|value| self.ended.add(value, self.users));
+    }
+
+    /// The time in which all of them were busy. Absent where there never was one, or there is no user.
+    pub fn span(mut self) -> Option<Range<i64>> {
+        let (from, to) = (self.sent.largest(self.users)?, !self.ended.largest(self.users)?);
+        (to > from).then_some(from..to)
+    }
+}
+
+/// The smallest few of many values.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Smallest {
+    values: Vec<i64>,
+    /// Values from here on cannot be among them.
+    bound: Option<i64>,
+}
+
+impl Smallest {
+    /// Takes a value into the `few` smallest: twice as many are held before the larger half goes.
+    #[inline]
+    fn add(&mut self, value: i64, few: usize) {
+        if self.bound.is_some_and(|bound| value >= bound) {
+            return;
+        }
+        self.values.push(value);
+        if self.values.len() >= few.saturating_mul(2).max(16) {
+            self.prune(few);
+        }
+    }
+
+    fn prune(&mut self, few: usize) {
+        if let Some(last) = few.checked_sub(1).filter(|last| *last < self.values.len()) {
+            self.bound = Some(*self.values.select_nth_unstable(last).1);
+        }
+        self.values.truncate(few);
+    }
+
+    /// The largest of the `few` smallest; absent where there are fewer.
+    fn largest(&mut self, few: usize) -> Option<i64> {
+        let last = few.checked_sub(1)?;
+        (last < self.values.len()).then(|| *self.values.select_nth_unstable(last).1)
+    }
+}
+
+/// Binary places of a share of a request: see [`share_within`].
+pub const SHARE_BITS: u32 = 32;
+
+/// What part of a request's time from sending to end lies within a span, in units of 2^-32, rounded down: the request's work is taken as
+/// spread evenly over its time. Sums of such whole numbers do not depend on their order.
+pub fn share_within(sent_ns: i64, end_ns: i64, span: &Range<i64>) -> u64 {
+    let whole = 1_u64 << SHARE_BITS;
+    let length = end_ns.saturating_sub(sent_ns);
+    if length <= 0 {
+        return if span.contains(&end_ns) { whole } else { 0 };
+    }
+    let within = end_ns.min(span.end).saturating_sub(sent_ns.max(span.start)).max(0);
+    // No more than the whole, which fits.
+    ((u128::from(within.unsigned_abs()) << SHARE_BITS) / u128::from(length.unsigned_abs())) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn by_count_the_window_reaches_to_the_end_of_the_last_request_and_never_beyond_the_duration() {
+        let phase = |duration_ns| MeasuredPhase { from_ns: 100, duration_ns };
+        let count = |last_end_ns| Ended::ByCount { last_end_ns };
+        let cases = [
+            (phase(Some(50)), Ended::ByClock, 100..150),
+            (phase(None), count(Some(130)), 100..130),
+            (phase(Some(50)), count(Some(130)), 100..130),
+            (phase(Some(50)), count(Some(160)), 100..150),
+            (phase(Some(50)), count(None), 100..100),
+            (phase(None), count(None), 100..100),
+            (phase(None), count(Some(90)), 100..100),
+            (phase(None), Ended::ByClock, 100..100),
+            (phase(Some(i64::MAX)), Ended::ByClock, 100..i64::MAX),
+        ];
+        for (phase, ended, window) in cases {
+            assert_eq!(phase.window(ended), window, "{phase:?} {ended:?}");
+        }
+    }
+
+    fn busy(users: usize, requests: &[(i64, i64)]) -> Option<Range<i64>> {
+        let mut one = AllBusy::new(users);
+        let (mut first, mut second) = (one.clone(), AllBusy::new(users));
+        for (place, (sent, end)) in requests.iter().enumerate() {
+            one.add(*sent, *end);
+            if place % 2 == 0 { &mut first } else { &mut second }.add(*sent, *end);
+        }
+        second.merge(first);
+        let span = one.span();
+        assert_eq!(second.span(), span, "parts in another order are the whole");
+        span
+    }
+
+    #[test]
+    fn all_users_are_busy_from_the_last_one_s_first_request_to_the_first_one_s_last() {
+        assert_eq!(busy(2, &[(0, 10), (3, 12), (11, 20), (13, 25)]), Some(3..20));
+        assert_eq!(busy(2, &[(13, 25), (11, 20), (3, 12), (0, 10)]), Some(3..20));
+        assert_eq!(busy(3, &[(0, 10), (1, 11), (2, 12)]), Some(2..10), "as many requests as users");
+        assert_eq!(busy(3, &[(0, 10), (1, 11)]), None, "one user never began");
+        assert_eq!(busy(2, &[(0, 10), (10, 20)]), None, "one after the other");
+        assert_eq!((busy(0, &[(0, 10)]), busy(1, &[])), (None, None));
+        let many: Vec<(i64, i64)> = (0..1000).map(|number| (number * 7 % 1000, number * 7 % 1000 + 100)).collect();
+        assert_eq!(busy(10, &many), Some(9..1090));
+    }
+
+    #[test]
+    fn a_request_counts_by_the_part_of_its_time() {
+        let whole = 1_u64 << SHARE_BITS;
+        let share = |sent, end| share_within(sent, end, &(100..200));
+        assert_eq!([share(100, 200), share(120, 130), share(50, 150), share(150, 350)], [whole, whole, whole / 2, whole / 4]);
+        assert_eq!([share(0, 100), share(200, 300), share(50, 250)], [0, 0, whole / 2]);
+        assert_eq!([share(150, 150), share(90, 90), share(200, 200)], [whole, 0, 0]);
+        assert_eq!(share_within(i64::MIN, i64::MAX, &(i64::MIN..i64::MAX)), whole);
+    }
+}
