@@ -6,6 +6,7 @@
 mod contract;
 mod links;
 mod names;
+mod source;
 
 pub use contract::{Arity, StageName, Takes};
 pub use links::{BrokenLink, Member, Try, check_complete, check_links, check_publishable, counted_attempt};

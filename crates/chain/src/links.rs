@@ -98,6 +98,12 @@ pub enum BrokenLink {
     /// Two manifests say the same thing, of which at most one is ever accepted.
     #[error("the chain has two manifests that are `{0}`")]
     Twice(String),
+    /// A Source contradicts itself.
+    #[error("the source contradicts itself: {0}")]
+    Source(String),
+    /// The Plan was made from another Source than the one that is here.
+    #[error("the plan does not follow from the source: {0}")]
+    PlanSource(String),
     /// The plan has no canonical form.
     #[error("the plan has no digest")]
     Canonical(#[from] CanonicalError),
@@ -119,6 +125,8 @@ impl BrokenLink {
             Self::Counted { .. } => "other_attempt_counted",
             Self::Block(_) => "block_without_environment",
             Self::Twice(_) => "accepted_twice",
+            Self::Source(_) => "source_contradicts_itself",
+            Self::PlanSource(_) => "plan_source_differs",
             Self::Canonical(_) => "not_canonical",
         }
     }
@@ -135,6 +143,7 @@ pub fn check_links(run_id: &RunId, members: &[Member<'_>]) -> Result<(), BrokenL
         }
     }
     check_inputs(members)?;
+    crate::source::check_source(of_kind(members).next(), of_kind(members).next())?;
     check_plan(members)?;
     check_evidence(members)
 }

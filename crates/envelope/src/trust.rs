@@ -148,7 +148,7 @@ impl Trust {
     }
 
     /// Who signs for `role` with this key at the time that the statement asserts.
-    pub(crate) fn identify(&self, key: Digest, role: Role, time: Option<Instant>) -> Result<SignerIdentity, VerifyError> {
+    pub fn identify(&self, key: Digest, role: Role, time: Option<Instant>) -> Result<SignerIdentity, VerifyError> {
         match self {
             Self::Policy(policy) => policy.identify(key, role, time),
             Self::None { .. } => {

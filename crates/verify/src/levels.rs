@@ -1,22 +1,28 @@
 //! The levels beyond the chain: rows and numbers, and the raw bytes.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use assay_chain::published_prefix;
 use assay_claim::Evidence;
-use assay_envelope::Verified;
+use assay_envelope::{Predicate, Verified};
 use assay_manifest::{
-    Artifact, Collection, CuratedFile, Digest, Document, Environment, Number, NumberSource, Numbers, Plan, Publication, RunId,
-    Summary,
+    Artifact, Collection, CuratedFile, Digest, Document, Environment, ListedRun, Number, NumberSource, Numbers, Plan,
+    Publication, RunId, RunOutcome, Source, Summary,
 };
+use assay_planning::{SourceFiles, check_plan};
 use assay_stage::{Exit, Failure};
 use assay_store::{Scratch, Store};
 use assay_warehouse::Row;
 use serde::Serialize;
 
 use crate::blobs::Blobs;
+use crate::evidence::{check_evidence_list, evidence_of};
 use crate::numbers::{NumberRows, check_numbers};
+use crate::outcomes::{Tables, check_outcomes};
+use crate::published::{Decided, Publishable, PublishedFile, numbers_file, numbers_of_summary};
 use crate::queries::{ask, numbers_of, with_queries};
+use crate::times::check_times;
 use crate::walk::Chain;
 
 /// The largest curated file that is read.
@@ -25,7 +31,13 @@ const MAX_CURATED_BYTES: u64 = 4 << 30;
 /// The largest query.
 const MAX_QUERY_BYTES: u64 = 1 << 20;
 
-/// The largest list of evidence, and the largest numbers document.
+/// The largest file of a Source.
+const MAX_SOURCE_BYTES: u64 = 256 << 20;
+
+/// The largest trust policy.
+const MAX_POLICY_BYTES: u64 = 1 << 20;
+
+/// The largest numbers document.
 const MAX_LIST_BYTES: u64 = 256 << 20;
 
 /// How far a verification reached.
@@ -66,7 +78,7 @@ impl fmt::Display for Level {
 }
 
 /// What a level found.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LevelReport {
     /// How many things were checked.
     pub checked: u64,
@@ -74,16 +86,25 @@ pub struct LevelReport {
     pub bytes: u64,
     /// What is not there, by name; what is there and does not match is a failure instead.
     pub absent: Vec<String>,
+    /// What could not be compared with what is made now, and why; nobody else than its signer vouches for it.
+    pub not_compared: Vec<String>,
 }
 
-/// Level 2: every output that is published is there and matches, curated files read, and every published number stands in its row.
+/// Level 2: every output that is published is there and matches, curated rows say what the Summary says, and numbers, reports and keys
+/// are those that follow from it. `publish_binary` gives the digest of this version's publish program, if it is at hand: a report
+/// that it made and that differs is false, one of another version is not compared.
 ///
 /// All of it travels with the run, so what is missing was lost or taken away: a failure, unlike raw evidence that is kept elsewhere.
-pub fn verify_rows(blobs: &dyn Blobs, chain: &Chain) -> Result<LevelReport, Failure> {
+pub fn verify_rows(
+    blobs: &dyn Blobs,
+    chain: &Chain,
+    publish_binary: &dyn Fn() -> Option<Digest>,
+) -> Result<LevelReport, Failure> {
+    let mut report = LevelReport::default();
     let (Some(summary), Some(publication)) = (chain.one::<Summary>(), chain.one::<Publication>()) else {
-        return Ok(LevelReport { checked: 0, bytes: 0, absent: vec!["the run is not published".to_owned()] });
+        report.absent.push("the run is not published".to_owned());
+        return Ok(report);
     };
-    let mut report = LevelReport { checked: 0, bytes: 0, absent: Vec::new() };
     let published = chain.documents.iter().map(Verified::value).filter(|document| published_prefix(document).is_some());
     for artifact in published.flat_map(Document::artifacts) {
         check_present(blobs, artifact, &mut report)?;
@@ -91,25 +112,150 @@ pub fn verify_rows(blobs: &dyn Blobs, chain: &Chain) -> Result<LevelReport, Fail
             return Err(absent(artifact));
         }
     }
+    check_times(chain)?;
+    check_planned(blobs, chain)?;
+    check_published_evidence(blobs, chain)?;
+    let tables = read_tables(blobs, &summary.body.files)?;
+    check_outcomes(&chain.run_id, &chain.documents, &tables)?;
     let mut rows = NumberRows::default();
     for file in &summary.body.files {
-        rows.add(file, read_rows(blobs, file)?)?;
+        rows.add(file, tables.get(file.table.as_str()).cloned().unwrap_or_default())?;
     }
     let numbers = read_numbers(blobs, &publication.body)?;
     check_origin(&numbers, &chain.run_id, &publication.body)?;
     check_numbers(&chain.run_id, &numbers, &rows)?;
-    check_queries(blobs, chain, &numbers, &rows)?;
+    let selected = check_queries(blobs, chain, &numbers, &rows)?;
     check_grade(chain, &summary.body, &publication.body)?;
+    check_whole_numbers(&chain.run_id, &summary.body, &publication.body, selected)?;
+    check_listed_runs(chain, &publication.body)?;
+    report.not_compared = check_reports(blobs, chain, &publication.body, publish_binary)?;
     Ok(report)
+}
+
+/// The Plan is the one that the Source's files give: it is made again with the pins that it records.
+fn check_planned(blobs: &dyn Blobs, chain: &Chain) -> Result<(), Failure> {
+    let (Some(source), Some(plan)) = (chain.one::<Source>(), chain.one::<Plan>()) else { return Ok(()) };
+    let read = |artifact: &Artifact| blobs.get(&artifact.digest, MAX_SOURCE_BYTES)?.ok_or_else(|| absent(artifact));
+    check_plan(&SourceFiles::load(&source.body, read)?, &plan.body)
+}
+
+/// The Collection's list, which is published, leaves nothing out.
+fn check_published_evidence(blobs: &dyn Blobs, chain: &Chain) -> Result<(), Failure> {
+    let Some(collection) = chain.one::<Collection>() else { return Ok(()) };
+    let list = evidence_of(blobs, &collection.body)?.ok_or_else(|| absent(&collection.body.evidence))?;
+    check_evidence_list(&chain.documents, &list)
+}
+
+/// The rows of curated files, by table. No two files are of one table.
+pub fn read_tables<'a>(blobs: &dyn Blobs, files: impl IntoIterator<Item = &'a CuratedFile>) -> Result<Tables, Failure> {
+    let mut tables = Tables::new();
+    for file in files {
+        let (name, rows) = read_rows(blobs, file)?;
+        if tables.insert(name, rows).is_some() {
+            return Err(Failure::verification("table_twice", format!("the summary names two files of the table `{name}`")));
+        }
+    }
+    Ok(tables)
+}
+
+/// `numbers.json` holds every number of the Summary and of the queries, and no other: it is made again and compared to the byte.
+fn check_whole_numbers(
+    run_id: &RunId,
+    summary: &Summary,
+    publication: &Publication,
+    selected: Vec<Number>,
+) -> Result<(), Failure> {
+    let numbers = Numbers {
+        run_id: run_id.clone(),
+        grade: publication.grade.clone(),
+        summary: publication.summary,
+        numbers: with_queries(numbers_of_summary(run_id, summary)?, selected),
+    };
+    if numbers_file(&numbers)?.artifact() == publication.numbers {
+        return Ok(());
+    }
+    let count = numbers.numbers.len();
+    let message = format!(
+        "the published `{}` does not hold exactly the {count} numbers of the summary and its queries",
+        publication.numbers.name
+    );
+    Err(Failure::verification("numbers_differ", message))
+}
+
+/// A Publication lists its own run, with all cases of its plan. Which other runs there were is its signer's word.
+fn check_listed_runs(chain: &Chain, publication: &Publication) -> Result<(), Failure> {
+    let Some(plan) = chain.one::<Plan>() else { return Ok(()) };
+    let cases: BTreeSet<String> = plan.body.cases.iter().map(|case| case.case_id.to_string()).collect();
+    let mut own = publication.runs.iter().filter(|run| run.outcome == RunOutcome::This || run.run_id == chain.run_id);
+    let is_own = |run: &ListedRun| {
+        let listed: BTreeSet<String> = run.cases.iter().cloned().collect();
+        run.run_id == chain.run_id && run.outcome == RunOutcome::This && run.evidence.is_none() && listed == cases
+    };
+    match (own.next(), own.next()) {
+        (Some(run), None) if is_own(run) => Ok(()),
+        _ => Err(Failure::verification(
+            "own_run_unlisted",
+            "the publication does not list its own run once, with the plan's cases",
+        )),
+    }
+}
+
+/// Reports and keys are made again and compared to the byte. Gives the reports that could not be compared, with the reason.
+fn check_reports(
+    blobs: &dyn Blobs,
+    chain: &Chain,
+    publication: &Publication,
+    publish_binary: &dyn Fn() -> Option<Digest>,
+) -> Result<Vec<String>, Failure> {
+    let named = |name: &str| publication.keys.iter().find(|file| file.name == name);
+    let policy_file = named("trust.yaml").filter(|file| file.digest == publication.trust_policy);
+    let policy_file = policy_file.ok_or_else(|| {
+        Failure::verification("keys_differ", "the published `trust.yaml` is not the trust policy of the publication")
+    })?;
+    let bytes = blobs.get(&policy_file.digest, MAX_POLICY_BYTES)?.ok_or_else(|| absent(policy_file))?;
+    let unreadable = |failure: Failure| Failure { exit: Exit::Verification, ..failure };
+    let policy = assay_stage::read_trust("trust.yaml", &bytes).map_err(unreadable)?;
+    let publishable = Publishable {
+        run_id: &chain.run_id,
+        documents: chain.documents.iter().collect(),
+        policy: &policy,
+        policy_digest: publication.trust_policy,
+        blobs,
+    };
+    let keys: BTreeSet<Artifact> = publishable.key_files().iter().map(PublishedFile::artifact).collect();
+    let said: BTreeSet<Artifact> = publication.keys.iter().filter(|file| *file != policy_file).cloned().collect();
+    if keys != said || publication.keys.len() != said.len() + 1 {
+        return Err(Failure::verification("keys_differ", "the published keys are not those of the published trust policy"));
+    }
+    let Publication { grade, runs, queries, warehouse_snapshot: snapshot, .. } = publication;
+    let made = publishable.reports(&Decided { grade, runs, queries, snapshot })?;
+    let made: Vec<Artifact> = made.iter().map(PublishedFile::artifact).collect();
+    if made == publication.reports {
+        return Ok(Vec::new());
+    }
+    let by = chain.documents.iter().find_map(|verified| match verified.predicate() {
+        Predicate::VerificationSummary(summary) => Some(summary.verifier_binary),
+        _ => None,
+    });
+    if by.is_some() && by == publish_binary() {
+        return Err(Failure::verification("report_differs", "a published report is not the one that the verified run gives"));
+    }
+    let names: Vec<&str> = publication.reports.iter().map(|file| file.name.as_str()).collect();
+    if !names.iter().eq(&["report.md", "report.html"]) {
+        return Err(Failure::verification("report_differs", "the published reports are not `report.md` and `report.html`"));
+    }
+    let differing = publication.reports.iter().filter(|file| !made.contains(file));
+    let by = by.map(|digest| digest.short().to_string()).unwrap_or_default();
+    Ok(differing.map(|file| format!("{}: report not compared: made by another version ({by})", file.name)).collect())
 }
 
 /// Every query that the Plan pins is asked again: it gives the published bytes, and the numbers that are said to be selected by
 /// queries are those that it selects.
-fn check_queries(blobs: &dyn Blobs, chain: &Chain, numbers: &Numbers, rows: &NumberRows) -> Result<(), Failure> {
+fn check_queries(blobs: &dyn Blobs, chain: &Chain, numbers: &Numbers, rows: &NumberRows) -> Result<Vec<Number>, Failure> {
     let (Some(plan), Some(summary), Some(publication)) =
         (chain.one::<Plan>(), chain.one::<Summary>(), chain.one::<Publication>())
     else {
-        return Ok(());
+        return Ok(Vec::new());
     };
     let (planned, published) = (&plan.body.queries, &publication.body.queries);
     let named = planned.iter().map(|query| (&query.path, query.artifact.digest));
@@ -131,11 +277,13 @@ fn check_queries(blobs: &dyn Blobs, chain: &Chain, numbers: &Numbers, rows: &Num
             selected.extend(numbers_of(&chain.run_id, query, &result, rows).map_err(as_verification)?);
         }
     }
-    check_selected(numbers, with_queries(Vec::new(), selected))
+    let selected = with_queries(Vec::new(), selected);
+    check_selected(numbers, &selected)?;
+    Ok(selected)
 }
 
 /// The numbers whose source is a query are exactly those that the queries select.
-fn check_selected(numbers: &Numbers, selected: Vec<Number>) -> Result<(), Failure> {
+fn check_selected(numbers: &Numbers, selected: &[Number]) -> Result<(), Failure> {
     let by_address = |number: &&Number| number.address.clone();
     let mut said: Vec<_> =
         numbers.numbers.iter().filter(|number| number.source == NumberSource::Query || number.query.is_some()).collect();
@@ -200,8 +348,13 @@ fn check_origin(numbers: &Numbers, run_id: &RunId, publication: &Publication) ->
     }
 }
 
-fn check_present(blobs: &dyn Blobs, artifact: &Artifact, report: &mut LevelReport) -> Result<(), Failure> {
+/// Counts an artifact that is there. Its bytes have its digest, and must have the size that its manifest says.
+pub(crate) fn check_present(blobs: &dyn Blobs, artifact: &Artifact, report: &mut LevelReport) -> Result<(), Failure> {
     match blobs.check(&artifact.digest)? {
+        Some(size) if size != artifact.size.0 => {
+            let message = format!("`{}` has {size} bytes, and the signed manifest says {}", artifact.name, artifact.size);
+            return Err(Failure::verification("size_differs", message));
+        }
         Some(size) => {
             report.checked += 1;
             report.bytes += size;
@@ -224,7 +377,7 @@ fn absent(artifact: &Artifact) -> Failure {
 }
 
 /// The rows of a curated file, as many as the Summary says.
-fn read_rows(blobs: &dyn Blobs, file: &CuratedFile) -> Result<Vec<Row>, Failure> {
+fn read_rows(blobs: &dyn Blobs, file: &CuratedFile) -> Result<(&'static str, Vec<Row>), Failure> {
     let table = assay_warehouse::table(&file.table)
         .ok_or_else(|| Failure::verification("unknown_table", format!("the summary names a table `{}`", file.table)))?;
     let bytes = blobs.get(&file.artifact.digest, MAX_CURATED_BYTES)?.ok_or_else(|| absent(&file.artifact))?;
@@ -233,37 +386,7 @@ fn read_rows(blobs: &dyn Blobs, file: &CuratedFile) -> Result<Vec<Row>, Failure>
         let message = format!("`{}` has {} rows, and the summary says {}", file.artifact.name, rows.len(), file.rows);
         return Err(Failure::verification("row_count", message));
     }
-    Ok(rows)
-}
-
-/// The raw artifacts of a run, as its Collection lists them.
-pub fn evidence_of(blobs: &dyn Blobs, collection: &Collection) -> Result<Option<Vec<Artifact>>, Failure> {
-    let Some(bytes) = blobs.get(&collection.evidence.digest, MAX_LIST_BYTES)? else { return Ok(None) };
-    let list: Vec<Artifact> = serde_json::from_slice(&bytes)
-        .map_err(|error| Failure::verification("evidence", "the list of evidence cannot be read").because(&error))?;
-    if list.len() as u64 != collection.evidence_count.0 {
-        let message =
-            format!("the list of evidence has {} entries, and the collection says {}", list.len(), collection.evidence_count);
-        return Err(Failure::verification("evidence", message));
-    }
-    Ok(Some(list))
-}
-
-/// Level 3: every raw artifact is there, and its bytes match.
-pub fn verify_evidence(blobs: &dyn Blobs, chain: &Chain) -> Result<LevelReport, Failure> {
-    let mut report = LevelReport { checked: 0, bytes: 0, absent: Vec::new() };
-    let Some(collection) = chain.one::<Collection>() else {
-        report.absent.push("the run has no collection".to_owned());
-        return Ok(report);
-    };
-    let Some(list) = evidence_of(blobs, &collection.body)? else {
-        report.absent.push(collection.body.evidence.name.clone());
-        return Ok(report);
-    };
-    for artifact in &list {
-        check_present(blobs, artifact, &mut report)?;
-    }
-    Ok(report)
+    Ok((table.name, rows))
 }
 
 #[cfg(test)]

@@ -1,22 +1,33 @@
 //! Checks a run as a doubting reader would: from its last manifest back to the commit, by digest and signature, level by level.
 //!
 //! 1. the chain: signatures, trust, digests, links, completeness, and that the files are the commit's;
-//! 2. rows and queries: curated files present and matching, every published number in its row, every pinned query asked again;
+//! 2. rows and queries: curated files present and matching, their rows and the Summary saying the same, every pinned query asked
+//!    again, numbers and reports made again;
 //! 3. raw bytes: every artifact of the evidence present and matching;
 //! 4. recomputed: reduce run again from the evidence, with the same result.
 //!
 //! The first three are here; the fourth needs to run a stage, and is `assay`'s.
 
 mod blobs;
+mod evidence;
 mod levels;
 mod numbers;
+mod outcomes;
+mod published;
 mod queries;
+mod recomputed;
+mod times;
 mod walk;
 mod warehouse;
 
 pub use blobs::{Blobs, FolderBlobs, StoreBlobs};
-pub use levels::{Level, LevelReport, evidence_of, read_numbers, verify_evidence, verify_rows};
+pub use evidence::{check_evidence_list, evidence_of, verify_evidence};
+pub use levels::{Level, LevelReport, read_numbers, read_tables, verify_rows};
 pub use numbers::{NumberRows, check_numbers};
+pub use outcomes::{TOLERANCE, Tables, check_outcomes, is_close};
+pub use published::{Decided, Publishable, PublishedFile, numbers_file, numbers_of_summary};
 pub use queries::{ask, check_query, lake_failure, numbers_of, with_queries};
+pub use recomputed::{Recomputed, ReduceResult, compare_results, tolerance_text};
+pub use times::check_times;
 pub use walk::{Chain, Head, head_of_folder, head_of_run, load, walk};
 pub use warehouse::{fetched_from, verify_snapshot};

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use assay_manifest::{Artifact, Image, Name, PinnedFile, Unpinned};
-use assay_stage::{Context, Failure};
+use assay_manifest::{Artifact, Digest, Image, Name, PinnedFile, Unpinned};
+use assay_planning::Pins;
+use assay_stage::{Context, Exit, Failure};
 
 use crate::fetch::{FetchError, Fetcher};
 use crate::image::Reference;
@@ -33,11 +34,6 @@ impl<'a> Pinner<'a> {
     pub(crate) fn new(keep: &'a dyn Keep, fetch: bool, allow: &[String]) -> Self {
         let fetcher = fetch.then(|| Fetcher::new(allow.to_vec()));
         Self { keep, fetcher, images: BTreeMap::new(), unpinned: Vec::new() }
-    }
-
-    /// Everything that could not be pinned.
-    pub(crate) fn into_unpinned(self) -> Vec<Unpinned> {
-        self.unpinned
     }
 
     /// The bytes behind a script's address. What cannot be had is said, and bars whatever needs it.
@@ -79,34 +75,36 @@ impl<'a> Pinner<'a> {
         self.images.insert(reference.to_owned(), image.clone());
         Ok(image)
     }
+}
 
-    /// Says which images of an object are named without a digest.
-    pub(crate) fn images_of(&mut self, path: &str, object: &serde_json::Value) {
-        match object {
-            serde_json::Value::Object(members) => {
-                for (name, value) in members {
-                    let containers = value.as_array().filter(|_| matches!(name.as_str(), "containers" | "initContainers"));
-                    for image in containers.into_iter().flatten().filter_map(|container| container["image"].as_str()) {
-                        self.image_of_object(path, image);
-                    }
-                    self.images_of(path, value);
-                }
-            }
-            serde_json::Value::Array(items) => {
-                for item in items {
-                    self.images_of(path, item);
-                }
-            }
-            _ => {}
+impl Pins for Pinner<'_> {
+    fn script(&mut self, workload: &Name, url: &str) -> Result<Option<PinnedFile>, Failure> {
+        Self::script(self, workload, url)
+    }
+
+    fn image(&mut self, reference: &str) -> Result<Image, Failure> {
+        Self::image(self, reference)
+    }
+
+    fn leave_unpinned(&mut self, image: &str, reason: String) {
+        if !self.unpinned.iter().any(|unpinned| unpinned.what == image) {
+            self.unpinned.push(Unpinned { what: image.to_owned(), reason });
         }
     }
 
-    fn image_of_object(&mut self, path: &str, image: &str) {
-        if image.contains("@sha256:") || self.unpinned.iter().any(|unpinned| unpinned.what == image) {
-            return;
-        }
-        let reason = format!("`{path}` names it without a digest, and the cluster decides which it is");
-        self.unpinned.push(Unpinned { what: image.to_owned(), reason });
+    fn built_in_tokenizer(&mut self) -> (String, Digest) {
+        (assay_tokens::BUILT_IN.to_owned(), assay_tokens::Tokenizer::built_in().digest())
+    }
+
+    fn check_tokenizer(&mut self, origin: &str, bytes: &[u8]) -> Result<(), Failure> {
+        assay_tokens::Tokenizer::from_file(bytes).map(|_| ()).map_err(|error| {
+            Failure::of(Exit::Definition, "tokenizer", &error)
+                .hint(format!("`{origin}` must be a tokenizer.json that can be read"))
+        })
+    }
+
+    fn unpinned(&mut self) -> Vec<Unpinned> {
+        std::mem::take(&mut self.unpinned)
     }
 }
 
@@ -117,8 +115,7 @@ fn with_causes(error: &dyn std::error::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use assay_manifest::{Count, Digest};
-    use assay_stage::Exit;
+    use assay_manifest::Count;
 
     use super::*;
     use assay_probe::testing::{Reply, Server};
@@ -147,7 +144,7 @@ mod tests {
                 "initContainers": [container("r/init:1")], "containers": [container(&digest), container("r/b"), container("r/b")],
             }}}}),
         );
-        let unpinned = pinner.into_unpinned();
+        let unpinned = pinner.unpinned();
         assert_eq!(unpinned.iter().map(|unpinned| unpinned.what.as_str()).collect::<Vec<_>>(), ["r/b", "r/init:1"]);
     }
 
@@ -155,8 +152,8 @@ mod tests {
         "w".parse().expect("a name")
     }
 
-    fn unpinned(pinner: Pinner<'_>) -> Vec<(String, String)> {
-        pinner.into_unpinned().into_iter().map(|unpinned| (unpinned.what, unpinned.reason)).collect()
+    fn unpinned(mut pinner: Pinner<'_>) -> Vec<(String, String)> {
+        Pins::unpinned(&mut pinner).into_iter().map(|unpinned| (unpinned.what, unpinned.reason)).collect()
     }
 
     #[test]

@@ -12,6 +12,7 @@ use assay_verify::verify_rows;
 use serde_json::json;
 
 use crate::commands::opened::{Opened, Where};
+use crate::commands::verify::publish_binary;
 use crate::output;
 
 /// Commits a run's published folder to a branch of a remote, unless the branch holds it already.
@@ -81,7 +82,7 @@ pub(crate) fn commit(opened: &Opened, branch: &Branch, cancel: &Cancel) -> Resul
         return Err(Failure::new(Exit::Unestablished, "signer_not_established", message)
             .hint("name whom you trust with `--trust POLICY` or `--trust FINGERPRINT`"));
     }
-    verify_rows(opened.blobs.as_ref(), chain)?;
+    verify_rows(opened.blobs.as_ref(), chain, &publish_binary)?;
     let record = Record {
         run_id: &chain.run_id,
         pipeline: &origin(opened)?.1.name,

@@ -2,44 +2,94 @@
 
 use std::process::Stdio;
 
-use assay_manifest::{
-    Body as _, CuratedFile, Digest, Document, InputRef, MAX_MANIFEST_BYTES, MetricSummary, PointSummary, Summary,
-};
+use assay_manifest::{Body as _, Digest, Document, InputRef, MAX_MANIFEST_BYTES, Summary};
 use assay_stage::{Event, Exit, Failure};
 use assay_store::Store;
-use assay_verify::LevelReport;
+use assay_verify::{
+    Blobs, LevelReport, Recomputed, ReduceResult, StoreBlobs, Tables, compare_results, read_tables, tolerance_text,
+};
+use serde_json::Value;
 
 use crate::commands::opened::Opened;
 use crate::commands::run::binaries;
 
-/// How far two versions of reduce may differ in a statistic, relative to it: the last digits of a double, and nothing that a reader
-/// would see.
-const TOLERANCE: f64 = 1e-9;
+/// The largest views.
+const MAX_VIEWS_BYTES: u64 = assay_manifest::Views::MAX_BYTES;
 
-/// Level 4: reduce gives the same result again. The same binary must give the same bytes; another one the same numbers, within a
-/// stated tolerance.
-pub(crate) fn recompute(opened: &Opened) -> Result<LevelReport, Failure> {
-    let signed = opened.chain.all::<Summary>().next();
-    let Some((_, signed)) = signed else {
-        return Ok(LevelReport { checked: 0, bytes: 0, absent: vec!["the run has no summary".to_owned()] });
+/// What level 4 found, and how far it was reached.
+pub(crate) struct Level4 {
+    pub(crate) report: LevelReport,
+    /// None where nothing could be computed again.
+    pub(crate) recomputed: Option<Recomputed>,
+}
+
+/// Level 4: reduce gives the same result again, row by row and field by field. The same binary must give the same bytes; another one
+/// the same values, within a stated tolerance, and what only one of the two knows is listed.
+pub(crate) fn recompute(opened: &Opened) -> Result<Level4, Failure> {
+    let absent = |what: &str| {
+        Ok(Level4 { report: LevelReport { absent: vec![what.to_owned()], ..LevelReport::default() }, recomputed: None })
     };
-    let Some(store) = &opened.store else {
-        return Ok(LevelReport { checked: 0, bytes: 0, absent: vec!["the raw evidence: it is in the run's store".to_owned()] });
+    let Some((_, signed)) = opened.chain.all::<Summary>().next() else { return absent("the run has no summary") };
+    let Some(store) = &opened.store else { return absent("the raw evidence: it is in the run's store") };
+    let Again { summary, store, _folder } = reduce_again(opened, store, &signed.header.inputs)?;
+    let recomputed = compare(opened, &signed.body, &summary, &StoreBlobs(store))?;
+    let report = LevelReport {
+        checked: 1 + summary.files.len() as u64,
+        bytes: summary.files.iter().map(|file| file.artifact.size.0).sum(),
+        not_compared: listed(&recomputed),
+        ..LevelReport::default()
     };
-    let again = reduce_again(opened, store, &signed.header.inputs)?.summary;
-    compare(&signed.body, &again)?;
-    Ok(LevelReport {
-        checked: 1 + again.files.len() as u64,
-        bytes: again.files.iter().map(|file| file.artifact.size.0).sum(),
-        absent: Vec::new(),
-    })
+    Ok(Level4 { report, recomputed: Some(recomputed) })
+}
+
+/// What only one of two results knows, in words.
+fn listed(recomputed: &Recomputed) -> Vec<String> {
+    match recomputed {
+        Recomputed::Reached => Vec::new(),
+        Recomputed::Partial { only_signed, only_recomputed } => {
+            let signed = only_signed.iter().map(|what| format!("{what}: only the signed result has it"));
+            signed.chain(only_recomputed.iter().map(|what| format!("{what}: only the result computed now has it"))).collect()
+        }
+    }
+}
+
+/// Compares a signed Summary, with all that it names, with what was computed again.
+pub(crate) fn compare(opened: &Opened, signed: &Summary, again: &Summary, store: &dyn Blobs) -> Result<Recomputed, Failure> {
+    if signed.reduce_binary == again.reduce_binary {
+        let none = Tables::new();
+        let result = |summary| ReduceResult { summary, tables: &none, views: None };
+        return compare_results(&result(signed), &result(again));
+    }
+    crate::output::talk(format!(
+        "this reduce binary ({}) is not the one of the run ({}): every row and field is compared, {}",
+        again.reduce_binary.short(),
+        signed.reduce_binary.short(),
+        tolerance_text()
+    ));
+    let blobs = opened.blobs.as_ref();
+    let (signed_tables, again_tables) = (read_tables(blobs, &signed.files)?, read_tables(store, &again.files)?);
+    let (signed_views, again_views) = (views(blobs, signed)?, views(store, again)?);
+    compare_results(
+        &ReduceResult { summary: signed, tables: &signed_tables, views: signed_views.as_ref() },
+        &ReduceResult { summary: again, tables: &again_tables, views: again_views.as_ref() },
+    )
+}
+
+fn views(blobs: &dyn Blobs, summary: &Summary) -> Result<Option<Value>, Failure> {
+    let Some(artifact) = &summary.views else { return Ok(None) };
+    let lost = || {
+        Failure::verification("artifact_absent", format!("the summary's `{}` ({}) is not there", artifact.name, artifact.digest))
+    };
+    let bytes = blobs.get(&artifact.digest, MAX_VIEWS_BYTES)?.ok_or_else(lost)?;
+    let damaged = |error| Failure::verification("views", "the summary's views are damaged").because(&error);
+    serde_json::from_slice(&bytes).map(Some).map_err(damaged)
 }
 
 /// What reduce gives now, in a store that goes away with it.
 pub(crate) struct Again {
     pub(crate) summary: Summary,
     pub(crate) store: Store,
-    _folder: tempfile::TempDir,
+    pub(crate) _folder: tempfile::TempDir,
 }
 
 /// Runs the reduce binary on the inputs of a signed Summary, unsigned, into a store of its own.
@@ -90,53 +140,4 @@ fn read_result(store: &Store, manifest: Digest) -> Result<Summary, Failure> {
     let summary =
         Summary::of(&document).ok_or_else(|| Failure::unexpected("recompute", "reduce gave something else than a summary"))?;
     Ok(summary.body.clone())
-}
-
-fn compare(signed: &Summary, again: &Summary) -> Result<(), Failure> {
-    let same_binary = signed.reduce_binary == again.reduce_binary;
-    let differs = |what: String| Err(Failure::verification("recompute_differs", format!("reduce gives another {what} now")));
-    if same_binary {
-        return match first_difference(&signed.files, &again.files) {
-            Some(table) => differs(format!("file for `{table}`")),
-            None if signed == again => Ok(()),
-            None => differs("summary".to_owned()),
-        };
-    }
-    crate::output::talk(format!(
-        "this reduce binary ({}) is not the one of the run ({}): compared within a relative tolerance of {TOLERANCE:e}",
-        again.reduce_binary.short(),
-        signed.reduce_binary.short()
-    ));
-    match signed.points.iter().zip(&again.points).find(|(before, now)| !agree(before, now)) {
-        Some((point, _)) => differs(format!("statistic for {} at `{}`", point.case_id, point.point_id)),
-        None if signed.points.len() != again.points.len() => differs("number of points".to_owned()),
-        None => Ok(()),
-    }
-}
-
-fn first_difference<'a>(signed: &'a [CuratedFile], again: &[CuratedFile]) -> Option<&'a str> {
-    signed.iter().find(|file| !again.contains(file)).map(|file| file.table.as_str())
-}
-
-fn agree(before: &PointSummary, now: &PointSummary) -> bool {
-    before.case_id == now.case_id
-        && before.point_id == now.point_id
-        && before.metrics.len() == now.metrics.len()
-        && before.metrics.iter().zip(&now.metrics).all(|(before, now)| metrics_agree(before, now))
-}
-
-fn metrics_agree(before: &MetricSummary, now: &MetricSummary) -> bool {
-    before.metric == now.metric
-        && before.n == now.n
-        && close(before.median, now.median)
-        && close(before.mean, now.mean)
-        && match (&before.interval, &now.interval) {
-            (Some(before), Some(now)) => close(before.low, now.low) && close(before.high, now.high),
-            (None, None) => true,
-            _ => false,
-        }
-}
-
-fn close(before: f64, now: f64) -> bool {
-    (before - now).abs() <= TOLERANCE * before.abs().max(now.abs())
 }

@@ -7,11 +7,12 @@ use assay_manifest::{
 use assay_report::counted;
 use assay_stage::{Exit, Failure};
 use assay_store::Store;
+use assay_verify::{Recomputed, StoreBlobs, is_close};
 use assay_warehouse::{ROW_ID, Row, Value};
 use serde_json::json;
 
 use crate::commands::opened::{Opened, Where};
-use crate::commands::recompute::reduce_again;
+use crate::commands::recompute::{compare, reduce_again};
 use crate::output;
 
 /// The largest curated file, and the largest raw output, that is read.
@@ -201,25 +202,45 @@ fn rows_of(file: &CuratedFile, bytes: Vec<u8>, digits: &str) -> Result<Vec<Row>,
     })
 }
 
-/// Derives the number again from the raw evidence: reduce runs again, and the row that it writes now holds the same value.
-fn again(opened: &Opened, walk: &Walk<'_>) -> Result<Value, Failure> {
+/// A number that was derived again.
+struct Rederived {
+    value: Value,
+    /// Whether it is the same to the last bit; another version of reduce may differ in the last digits.
+    is_exact: bool,
+    recomputed: Recomputed,
+}
+
+/// Derives the number again from the raw evidence: reduce runs again, all that it gives is compared as for level 4, and the row that
+/// it writes now holds the same value.
+fn again(opened: &Opened, walk: &Walk<'_>) -> Result<Rederived, Failure> {
     let store = opened.store.as_ref().ok_or_else(|| {
         Failure::usage("no_evidence", "raw evidence stays in the store: a published folder cannot be computed again")
             .hint("name the store with `--store` instead of a folder")
     })?;
-    let inputs = opened.chain.all::<Summary>().next().map(|(_, summary)| summary.header.inputs.clone()).unwrap_or_default();
-    let again = reduce_again(opened, store, &inputs)?;
     let lost = || Failure::verification("recompute_differs", "the number is not among those that reduce gives now");
+    let (_, signed) = opened.chain.all::<Summary>().next().ok_or_else(lost)?;
+    let again = reduce_again(opened, store, &signed.header.inputs)?;
+    let blobs = StoreBlobs(again.store.clone());
+    let recomputed = compare(opened, &signed.body, &again.summary, &blobs)?;
     let file = again.summary.files.iter().find(|file| file.table == walk.file.table).ok_or_else(lost)?;
     let bytes = again.store.get(&file.artifact.digest, MAX_BYTES)?;
     let row = rows_of(file, bytes, walk.row.text(ROW_ID).unwrap_or_default())?.pop().ok_or_else(lost)?;
     let value = row.get(walk.column).cloned().ok_or_else(lost)?;
-    if value == walk.value {
-        return Ok(value);
+    let is_exact = match (&value, &walk.value) {
+        (Value::Float(now), Value::Float(before)) => now.to_bits() == before.to_bits(),
+        (now, before) => now == before,
+    };
+    let same_binary = signed.body.reduce_binary == again.summary.reduce_binary;
+    match (&value, &walk.value) {
+        _ if is_exact => {}
+        (Value::Float(now), Value::Float(before)) if !same_binary && is_close(*before, *now) => {}
+        _ => {
+            let (before, now) = (number(&walk.value), number(&value));
+            let message = format!("the {} was {before} and is {now} when computed again", walk.noun());
+            return Err(Failure::verification("recompute_differs", message));
+        }
     }
-    let (before, now) = (number(&walk.value), number(&value));
-    let message = format!("the {} was {before} and is {now} when computed again", walk.noun());
-    Err(Failure::verification("recompute_differs", message))
+    Ok(Rederived { value, is_exact, recomputed })
 }
 
 fn number(value: &Value) -> String {
@@ -269,7 +290,7 @@ fn samples_of(opened: &Opened, attempt: &Attempt, walk: &Walk<'_>) -> Result<Opt
     walk.metric.map_or(Ok(None), |metric| raw_samples(opened, attempt, &metric.metric))
 }
 
-fn print(opened: &Opened, address: &Address, walk: &Walk<'_>, again: Option<Value>) {
+fn print(opened: &Opened, address: &Address, walk: &Walk<'_>, again: Option<Rederived>) {
     let unit = walk.unit();
     output::line(format!("{:<9} {} {unit}", walk.noun(), number(&walk.value)).trim_end());
     output::line(format!("is        {}, {} at `{}`", walk.what(), walk.point.case_id, walk.point.point_id));
@@ -299,9 +320,15 @@ fn print(opened: &Opened, address: &Address, walk: &Walk<'_>, again: Option<Valu
         ));
     }
     output::line(format!("trust     {}", opened.trusted_by));
-    if let Some(value) = again {
+    if let Some(Rederived { value, is_exact, recomputed }) = again {
         let value = format!("{} {unit}", number(&value));
-        output::line(format!("again     {}: computed again from the raw evidence, and equal", value.trim_end()));
+        let equal = if is_exact { "equal" } else { "equal but for the last digits" };
+        output::line(format!("again     {}: computed again from the raw evidence, and {equal}", value.trim_end()));
+        if recomputed != Recomputed::Reached {
+            output::line(
+                "          another version of reduce made the run, which knows other things: `assay verify --recompute` lists them",
+            );
+        }
     }
     if !opened.chain.is_established() {
         output::line("internally consistent; signer not established");
@@ -376,7 +403,7 @@ fn print_trials(opened: &Opened, walk: &Walk<'_>) {
     }
 }
 
-fn print_json(opened: &Opened, address: &Address, walk: &Walk<'_>, again: Option<Value>) -> Result<(), Failure> {
+fn print_json(opened: &Opened, address: &Address, walk: &Walk<'_>, again: Option<Rederived>) -> Result<(), Failure> {
     let mut found = Vec::new();
     for trial in trials(walk) {
         let Some((attempt, part)) = attempt_of(opened, trial) else { continue };
@@ -429,7 +456,9 @@ fn print_json(opened: &Opened, address: &Address, walk: &Walk<'_>, again: Option
         }),
         "trials": found,
         "signatures": signatures,
-        "recomputed": again.map(|value| json!({"value": json_of(&value), "same": true})),
+        "recomputed": again.map(|Rederived { value, is_exact, recomputed }| {
+            json!({"value": json_of(&value), "same": is_exact, "run": recomputed})
+        }),
     }))
 }
 

@@ -1,13 +1,16 @@
 //! `assay verify`: the whole chain, and which of the four levels it reached.
 
-use assay_manifest::{EndState, RunEnd};
+use std::io::Read as _;
+
+use assay_manifest::{Digest, EndState, Hasher, RunEnd};
 use assay_stage::{Exit, Failure};
 use assay_store::Store;
-use assay_verify::{Level, LevelReport, fetched_from, verify_evidence, verify_rows, verify_snapshot};
+use assay_verify::{Level, LevelReport, Recomputed, fetched_from, verify_evidence, verify_rows, verify_snapshot};
 use serde_json::json;
 
 use crate::commands::opened::{Opened, Where};
 use crate::commands::recompute::recompute;
+use crate::commands::run::binaries;
 use crate::output;
 
 /// Checks a run, given by its name or by the folder that it was published to.
@@ -30,6 +33,8 @@ pub(crate) struct Verify {
 struct Found {
     levels: Vec<(Level, LevelReport)>,
     reached: Level,
+    /// How the comparison with what was computed again came out, where there was one.
+    recomputed: Option<Recomputed>,
     /// Curated files that were found in the warehouse at the pinned versions; none where there is no store to look into.
     in_warehouse: Option<u64>,
     /// The store in whose tables the run is, where it was copied from there.
@@ -54,12 +59,13 @@ impl Verify {
 
     fn levels(&self, opened: &Opened) -> Result<Found, Failure> {
         let (in_warehouse, fetched_from) = warehouse(opened)?;
-        let mut found = Found { levels: Vec::new(), reached: Level::Chain, in_warehouse, fetched_from };
+        let mut found = Found { levels: Vec::new(), reached: Level::Chain, recomputed: None, in_warehouse, fetched_from };
         let last = if self.recompute { Level::Recomputed } else { Level::Raw };
         for level in [Level::Rows, Level::Raw, Level::Recomputed].into_iter().take_while(|level| *level <= last) {
-            let report = check(opened, level)?;
-            let is_whole = report.absent.is_empty();
+            let (report, recomputed) = check(opened, level)?;
+            let is_whole = report.absent.is_empty() && !matches!(recomputed, Some(Recomputed::Partial { .. }));
             found.levels.push((level, report));
+            found.recomputed = recomputed;
             if !is_whole {
                 break;
             }
@@ -99,6 +105,9 @@ impl Verify {
         self.show_chain(opened);
         for (level, report) in &found.levels {
             output::line(level_line(*level, report));
+            for line in &report.not_compared {
+                output::line(format!("  --  {}", line.escape_debug()));
+            }
             match (level, found.in_warehouse, &opened.store) {
                 (Level::Rows, Some(files), _) => {
                     output::line(format!("  ok  {files} curated files in the warehouse at the pinned versions"));
@@ -116,7 +125,8 @@ impl Verify {
             let stranger = stranger.escape_debug();
             output::line(format!("  !!  `{stranger}` lies in the folder and is not of the run: nothing vouches for it"));
         }
-        output::line(format!("level {} of 4 reached", found.reached));
+        let partial = matches!(found.recomputed, Some(Recomputed::Partial { .. }));
+        output::line(format!("level {} of 4 reached{}", found.reached, if partial { "; level 4 partial" } else { "" }));
         if !opened.chain.is_established() {
             output::line("internally consistent; signer not established");
             output::talk("\nhint: name whom you trust with `--trust POLICY` or `--trust FINGERPRINT`");
@@ -130,13 +140,31 @@ fn warehouse(opened: &Opened) -> Result<(Option<u64>, Option<String>), Failure> 
     Ok((verify_snapshot(&store, &opened.chain)?, fetched_from(&store, &opened.chain.run_id)?))
 }
 
-fn check(opened: &Opened, level: Level) -> Result<LevelReport, Failure> {
-    match level {
+fn check(opened: &Opened, level: Level) -> Result<(LevelReport, Option<Recomputed>), Failure> {
+    let (blobs, chain) = (opened.blobs.as_ref(), &opened.chain);
+    let report = match level {
         // The chain was checked when the run was opened.
-        Level::Chain => Ok(LevelReport { checked: opened.chain.documents.len() as u64, bytes: 0, absent: Vec::new() }),
-        Level::Rows => verify_rows(opened.blobs.as_ref(), &opened.chain),
-        Level::Raw => verify_evidence(opened.blobs.as_ref(), &opened.chain),
-        Level::Recomputed => recompute(opened),
+        Level::Chain => LevelReport { checked: chain.documents.len() as u64, ..LevelReport::default() },
+        Level::Rows => verify_rows(blobs, chain, &publish_binary)?,
+        Level::Raw => verify_evidence(blobs, chain)?,
+        Level::Recomputed => {
+            let level4 = recompute(opened)?;
+            return Ok((level4.report, level4.recomputed));
+        }
+    };
+    Ok((report, None))
+}
+
+/// The digest of the publish program of this installation, which made the reports of runs that it published.
+pub(crate) fn publish_binary() -> Option<Digest> {
+    let path = binaries().ok()?.join("assay-publish");
+    let mut file = std::fs::File::open(path).ok()?;
+    let (mut hasher, mut buffer) = (Hasher::new(), vec![0; 1 << 18]);
+    loop {
+        match file.read(&mut buffer).ok()? {
+            0 => return Some(hasher.finish()),
+            read => hasher.update(buffer.get(..read)?),
+        }
     }
 }
 
@@ -157,6 +185,7 @@ fn print_json(opened: &Opened, found: &Found) -> Result<(), Failure> {
         "established": opened.chain.is_established(),
         "level": found.reached.number(),
         "strangers": opened.strangers,
+        "recomputed": found.recomputed,
         "in_warehouse": found.in_warehouse,
         "fetched_from": found.fetched_from,
         "manifests": opened.chain.documents.iter().map(manifest).collect::<Vec<_>>(),
@@ -167,9 +196,9 @@ fn print_json(opened: &Opened, found: &Found) -> Result<(), Failure> {
 fn level_line(level: Level, report: &LevelReport) -> String {
     let what = match level {
         Level::Chain => "manifests",
-        Level::Rows => "published files",
+        Level::Rows => "published files; rows, numbers and reports follow from the summary",
         Level::Raw => "raw artifacts",
-        Level::Recomputed => "manifests and curated files computed again",
+        Level::Recomputed => "manifests and curated files computed again and compared",
     };
     match report.absent.as_slice() {
         [] => format!("  ok  {} {what}, {}", report.checked, assay_report::bytes(report.bytes)),

@@ -1,6 +1,6 @@
 use assay_manifest::{
-    AttemptStatus, CollectedAttempt, EndState, Environment, HostFacts, Instant, PlannedTrial, Reason, Recording, Role, RunEnd,
-    Shard, Source, Summary, Validity, Window,
+    AttemptStatus, CollectedAttempt, EndState, Environment, HostFacts, Instant, OriginKind, PlannedTrial, Reason, Recording,
+    Role, RunEnd, Shard, Source, Summary, Validity, Window,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -30,17 +30,24 @@ fn artifact(name: &str) -> Value {
 }
 
 fn source() -> Source {
-    body(json!({"kind": "adhoc", "dirty": false, "objects": [], "pipeline": "p.yaml", "files": [], "files_digest": ZERO}))
+    let file = |path: &str| json!({"path": path, "executable": false, "artifact": artifact(path)});
+    let mut source: Source = body(json!({
+        "kind": "adhoc", "dirty": false, "objects": [], "pipeline": "p.yaml", "files": [file("p.yaml"), file("queries/q.sql")],
+        "files_digest": ZERO,
+    }));
+    source.files_digest = Source::digest_of_files(&source.files);
+    source
 }
 
 fn plan() -> Plan {
     let trial = |index: u32| json!({"trial_id": format!("w.t.default.one.t{index}"), "case_id": "w.t.default", "point_id": "one", "index": index, "block": 0});
+    let query = json!({"path": "q.sql", "origin": "queries/q.sql", "executable": false, "artifact": artifact("q.sql")});
     body(json!({
         "pipeline": {"name": "p", "path": "p.yaml", "digest": ZERO},
-        "source": {"kind": "adhoc", "dirty": false, "files_digest": ZERO},
+        "source": {"kind": "adhoc", "dirty": false, "files_digest": source().files_digest},
         "intent": "exploratory", "controls": [], "workloads": [], "targets": [], "variants": [], "cases": [],
         "trial_policy": {"count": 2, "retry_budget": 1}, "isolation": "none", "placement": "coexist",
-        "order": {"seed": "00", "digest": ZERO}, "trials": [trial(0), trial(1)], "unpinned": [], "queries": [],
+        "order": {"seed": "00", "digest": ZERO}, "trials": [trial(0), trial(1)], "unpinned": [], "queries": [query],
     }))
 }
 
@@ -179,6 +186,12 @@ impl Chain {
         self
     }
 
+    /// Source and Plan alone: what else follows the Plan follows one that was not changed.
+    fn without_followers(mut self) -> Self {
+        self.0.retain(|entry| matches!(entry.document.kind(), Kind::Source | Kind::Plan));
+        self
+    }
+
     fn without(mut self, kind: Kind) -> Self {
         self.0.retain(|entry| entry.document.kind() != kind);
         self
@@ -300,6 +313,75 @@ fn no_result_is_accepted_twice() {
     insta::assert_snapshot!(Chain::whole().with_second(Kind::Environment).verdict(), @"accepted_twice: the chain has two manifests that are `environment-0-0`");
     insta::assert_snapshot!(Chain::whole().with_second(Kind::ExecutionPart).verdict(), @"accepted_twice: the chain has two manifests that are `execution_part-0-0-0`");
     insta::assert_snapshot!(Chain::whole().with_second(Kind::Recording).verdict(), @"accepted_twice: the chain has two manifests that are `recording-0-0-0`");
+}
+
+/// What is said of a chain whose Source was changed, and the Plan with it or not.
+fn of_source(change: impl Fn(&mut Source), follow: bool) -> String {
+    let mut changed = source();
+    change(&mut changed);
+    let named = Chain::whole().with::<Source>(|manifest| change(&mut manifest.body));
+    if !follow {
+        return named.linked();
+    }
+    let name = |body: &mut Plan| {
+        (body.source.kind, body.source.repository) = (changed.kind, changed.repository);
+        (body.source.commit, body.source.dirty, body.source.files_digest) = (changed.commit, changed.dirty, changed.files_digest);
+    };
+    named.with::<Plan>(|manifest| name(&mut manifest.body)).without_followers().linked()
+}
+
+#[test]
+fn a_plan_names_its_source_as_it_is() {
+    let to_git = |source: &mut Source| (source.kind, source.commit) = (OriginKind::Git, Some("a".repeat(40)));
+    insta::assert_snapshot!(of_source(to_git, false), @"plan_source_differs: the plan does not follow from the source: the plan names another kind");
+    assert_eq!(of_source(to_git, true), "whole", "the Plan that follows from it");
+    let worktree = |source: &mut Source| source.kind = OriginKind::Worktree;
+    assert_eq!(of_source(worktree, true), "whole");
+    let dirty = |source: &mut Source| (source.kind, source.dirty) = (OriginKind::Worktree, true);
+    let named = |plan: &mut Manifest<Plan>| plan.body.source.kind = OriginKind::Worktree;
+    let chain = Chain::whole().with::<Source>(|manifest| dirty(&mut manifest.body)).with(named).without_followers();
+    insta::assert_snapshot!(chain.linked(), @"plan_source_differs: the plan does not follow from the source: the plan names another cleanliness");
+    let elsewhere = |source: &mut Source| {
+        (source.kind, source.repository) = (OriginKind::Worktree, Some("https://example.org/other".to_owned()));
+    };
+    let chain = Chain::whole().with::<Source>(|manifest| elsewhere(&mut manifest.body)).with(named).without_followers();
+    insta::assert_snapshot!(chain.linked(), @"plan_source_differs: the plan does not follow from the source: the plan names another repository");
+    let commit = |source: &mut Source| (source.kind, source.commit) = (OriginKind::Worktree, Some("a".repeat(40)));
+    let chain = Chain::whole().with::<Source>(|manifest| commit(&mut manifest.body)).with(named).without_followers();
+    insta::assert_snapshot!(chain.linked(), @"plan_source_differs: the plan does not follow from the source: the plan names another commit");
+    let moved = |source: &mut Source| source.pipeline = "q.yaml".to_owned();
+    insta::assert_snapshot!(of_source(moved, true), @"plan_source_differs: the plan does not follow from the source: the plan names another pipeline");
+}
+
+#[test]
+fn a_plan_pins_the_source_s_bytes() {
+    let replace = |place: usize| {
+        move |source: &mut Source| {
+            source.files[place].artifact.digest = Digest::of(b"other");
+            source.files_digest = Source::digest_of_files(&source.files);
+        }
+    };
+    insta::assert_snapshot!(of_source(replace(0), false), @"plan_source_differs: the plan does not follow from the source: the plan names another digest of all files");
+    insta::assert_snapshot!(of_source(replace(0), true), @"plan_source_differs: the plan does not follow from the source: the plan names another digest of the pipeline");
+    insta::assert_snapshot!(of_source(replace(1), true), @"plan_source_differs: the plan does not follow from the source: the plan pins other bytes as `queries/q.sql` than the source holds there");
+    let lost = |source: &mut Source| {
+        source.files.pop();
+        source.files_digest = Source::digest_of_files(&source.files);
+    };
+    assert!(of_source(lost, true).starts_with("plan_source_differs: "));
+}
+
+#[test]
+fn a_source_does_not_contradict_itself() {
+    let refused = |change: fn(&mut Source)| {
+        let said = of_source(change, true);
+        assert!(said.starts_with("source_contradicts_itself: "), "{said}");
+    };
+    refused(|source| source.commit = Some("a".repeat(40)));
+    refused(|source| source.kind = OriginKind::Git);
+    refused(|source| (source.kind, source.commit, source.dirty) = (OriginKind::Git, Some("a".repeat(40)), true));
+    refused(|source| source.dirty = true);
+    refused(|source| drop(source.files.pop()));
 }
 
 #[test]

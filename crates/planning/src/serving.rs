@@ -1,11 +1,11 @@
 //! Serving workloads: what execute will ask of an endpoint, and the recipe of each point's load.
 
-use assay_manifest::{ArrivalLaw, Case, Count, Digest, FrozenWorkload, LengthLaw, Point, ServingWork, Slo, Source, Tokenizer};
+use assay_manifest::{ArrivalLaw, Case, Count, Digest, FrozenWorkload, LengthLaw, Point, ServingWork, Slo, Tokenizer};
 use assay_schedule::{Nonce, Offered, PointKey, ScheduleError, Seed, TrialKey, TrialSchedule, load_recipe_digest};
 use assay_spec::{Arrival, Arrivals, Distribution, Lengths, Scenario, Serving, Workload};
-use assay_stage::{Context, Exit, Failure};
+use assay_stage::{Exit, Failure};
 
-use crate::{nanoseconds, pinned};
+use crate::{Pins, SourceFiles, nanoseconds};
 
 /// genai-bench makes no prompt shorter than this, and no answer shorter than that.
 const SCENARIO_FLOORS: (u32, u32) = (1, 2);
@@ -14,7 +14,12 @@ const SCENARIO_FLOORS: (u32, u32) = (1, 2);
 const CONTINUOUS_USAGE: [&str; 2] = ["vllm", "assay-simulator"];
 
 /// What execute asks of the endpoint.
-pub(crate) fn work(ctx: &Context, source: &Source, workload: &Workload, serving: &Serving) -> Result<ServingWork, Failure> {
+pub(crate) fn work(
+    files: &SourceFiles<'_>,
+    pins: &mut dyn Pins,
+    workload: &Workload,
+    serving: &Serving,
+) -> Result<ServingWork, Failure> {
     let (input, output) = lengths(&serving.lengths);
     let load = &serving.load;
     Ok(ServingWork {
@@ -36,7 +41,7 @@ pub(crate) fn work(ctx: &Context, source: &Source, workload: &Workload, serving:
         streaming: serving.streaming,
         capture: serving.capture,
         slos: serving.slos.iter().map(slo).collect(),
-        tokenizer: tokenizer(ctx, source, workload, serving)?,
+        tokenizer: tokenizer(files, pins, workload, serving)?,
     })
 }
 
@@ -111,16 +116,12 @@ fn slo(slo: &assay_spec::Slo) -> Slo {
 }
 
 /// The built-in words, or the workload's own file, which must be one that execute can read.
-fn tokenizer(ctx: &Context, source: &Source, workload: &Workload, serving: &Serving) -> Result<Tokenizer, Failure> {
+fn tokenizer(files: &SourceFiles<'_>, pins: &mut dyn Pins, workload: &Workload, serving: &Serving) -> Result<Tokenizer, Failure> {
     let Some(path) = &serving.tokenizer else {
-        let built_in = assay_tokens::Tokenizer::built_in();
-        return Ok(Tokenizer { name: assay_tokens::BUILT_IN.to_owned(), digest: built_in.digest(), file: None });
+        let (name, digest) = pins.built_in_tokenizer();
+        return Ok(Tokenizer { name, digest, file: None });
     };
-    let file = pinned(source, &workload.name, path)?;
-    let bytes = ctx.get(&file.artifact, crate::MAX_FILE_BYTES)?;
-    assay_tokens::Tokenizer::from_file(&bytes).map_err(|error| {
-        Failure::of(Exit::Definition, "tokenizer", &error)
-            .hint(format!("`{}` must be a tokenizer.json that can be read", file.origin))
-    })?;
+    let file = files.pinned(&workload.name, path)?;
+    pins.check_tokenizer(&file.origin, files.bytes(&file.origin))?;
     Ok(Tokenizer { name: path.clone(), digest: file.artifact.digest, file: Some(file) })
 }

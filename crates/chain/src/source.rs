@@ -1,0 +1,68 @@
+//! The link from a Plan to its Source, as far as the two manifests decide it. Whether the Plan says what the files say is decided by
+//! those who have the files.
+
+use assay_manifest::{Manifest, OriginKind, PinnedFile, Plan, Source};
+
+use crate::BrokenLink;
+
+/// Checks that a Source does not contradict itself, and that the Plan names this Source and pins its files. Each is checked where it
+/// is here.
+pub(crate) fn check_source(source: Option<&Manifest<Source>>, plan: Option<&Manifest<Plan>>) -> Result<(), BrokenLink> {
+    let Some(source) = source.map(|manifest| &manifest.body) else { return Ok(()) };
+    check_origin(source)?;
+    let Some(plan) = plan.map(|manifest| &manifest.body) else { return Ok(()) };
+    let named = &plan.source;
+    let comparisons = [
+        ("kind", named.kind == source.kind),
+        ("repository", named.repository == source.repository),
+        ("commit", named.commit == source.commit),
+        ("cleanliness", named.dirty == source.dirty),
+        ("digest of all files", named.files_digest == source.files_digest),
+        ("pipeline", plan.pipeline.path == source.pipeline),
+        ("digest of the pipeline", source.file(&source.pipeline).map(|file| file.artifact.digest) == Some(plan.pipeline.digest)),
+    ];
+    if let Some((what, _)) = comparisons.into_iter().find(|(_, is_same)| !is_same) {
+        return Err(BrokenLink::PlanSource(format!("the plan names another {what}")));
+    }
+    pinned_files(plan).try_for_each(|file| check_pinned(source, file))
+}
+
+/// A commit is named and clean, and a run without a repository names none; the files are those of the digest over them.
+fn check_origin(source: &Source) -> Result<(), BrokenLink> {
+    let is_whole = match source.kind {
+        OriginKind::Git => source.commit.is_some() && !source.dirty,
+        OriginKind::Worktree => true,
+        OriginKind::Adhoc => source.commit.is_none() && source.repository.is_none() && source.objects.is_empty() && !source.dirty,
+    };
+    if !is_whole {
+        return Err(BrokenLink::Source(format!(
+            "its kind is `{}`, and its commit and cleanliness are not of that kind",
+            source.kind
+        )));
+    }
+    if Source::digest_of_files(&source.files) != source.files_digest {
+        return Err(BrokenLink::Source("its files are not those of its digest over them".to_owned()));
+    }
+    Ok(())
+}
+
+/// The files that a Plan pins.
+fn pinned_files(plan: &Plan) -> impl Iterator<Item = &PinnedFile> {
+    let of_workloads = plan.workloads.iter().flat_map(|workload| {
+        let indicator = workload.indicator.iter().flat_map(|work| std::iter::once(&work.script).chain(&work.files));
+        indicator.chain(workload.serving.iter().filter_map(|work| work.tokenizer.file.as_ref()))
+    });
+    of_workloads.chain(plan.targets.iter().flat_map(|target| &target.objects)).chain(&plan.queries)
+}
+
+fn check_pinned(source: &Source, pinned: &PinnedFile) -> Result<(), BrokenLink> {
+    // What was fetched from an address is not in the repository.
+    let is_fetched = pinned.origin.contains("://");
+    let is_same = source
+        .file(&pinned.origin)
+        .is_some_and(|file| (file.artifact.digest, file.artifact.size) == (pinned.artifact.digest, pinned.artifact.size));
+    if is_fetched || is_same {
+        return Ok(());
+    }
+    Err(BrokenLink::PlanSource(format!("the plan pins other bytes as `{}` than the source holds there", pinned.origin)))
+}

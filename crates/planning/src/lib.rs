@@ -1,0 +1,337 @@
+//! The Plan that a Source's files give. The plan stage looks up what is mutable and plans with it; verify plans again with what the
+//! signed Plan says was found, so that a Plan says nothing that the files and those pins do not give.
+
+mod recorded;
+mod serving;
+
+use std::collections::BTreeMap;
+
+use assay_manifest::{
+    Artifact, Control, ControlFact, ControlState, Count, Digest, FrozenWorkload, Image, IndicatorWork, Metric, Name, PinnedFile,
+    PipelineRef, Plan, Prepare, Source, SourceFile, SourceRef, Target, TrialOrder, TrialPolicy, Unpinned, Variant,
+};
+use assay_schedule::{OrderRules, order_digest, order_seed, order_trials};
+use assay_spec::{Closure, ClosureError, ControlAsk, Parameter, Work, Workload, closure, expand};
+use assay_stage::{Exit, Failure};
+
+pub use recorded::{RecordedPins, check_plan};
+
+/// What was found of everything mutable in a pipeline.
+pub trait Pins {
+    /// The bytes behind a script's address, as a file of the workload; none if they could not be had, which is then unpinned.
+    fn script(&mut self, workload: &Name, url: &str) -> Result<Option<PinnedFile>, Failure>;
+
+    /// An image with the digest that its reference stands for; without one if it could not be had, and then it is unpinned.
+    fn image(&mut self, reference: &str) -> Result<Image, Failure>;
+
+    /// Takes note that a file names an image without a digest: whoever runs it decides which it is.
+    fn leave_unpinned(&mut self, image: &str, reason: String);
+
+    /// Name and digest of the built-in tokenizer.
+    fn built_in_tokenizer(&mut self) -> (String, Digest);
+
+    /// Refuses a tokenizer file that execute could not read.
+    fn check_tokenizer(&mut self, origin: &str, bytes: &[u8]) -> Result<(), Failure>;
+
+    /// Everything that could not be pinned.
+    fn unpinned(&mut self) -> Vec<Unpinned>;
+
+    /// Takes note of the images that a Kubernetes object of a file names without a digest.
+    fn images_of(&mut self, path: &str, object: &serde_json::Value) {
+        match object {
+            serde_json::Value::Object(members) => {
+                for (name, value) in members {
+                    let containers = value.as_array().filter(|_| matches!(name.as_str(), "containers" | "initContainers"));
+                    for image in containers.into_iter().flatten().filter_map(|container| container["image"].as_str()) {
+                        if !image.contains("@sha256:") {
+                            let reason = format!("`{path}` names it without a digest, and the cluster decides which it is");
+                            self.leave_unpinned(image, reason);
+                        }
+                    }
+                    self.images_of(path, value);
+                }
+            }
+            serde_json::Value::Array(items) => items.iter().for_each(|item| self.images_of(path, item)),
+            _ => {}
+        }
+    }
+}
+
+/// The files of a Source with their bytes, which were checked against their digests.
+pub struct SourceFiles<'a> {
+    source: &'a Source,
+    bytes: BTreeMap<&'a str, Vec<u8>>,
+}
+
+/// A Plan, and the frozen workloads that it names.
+#[derive(Clone, Debug)]
+pub struct Derived {
+    /// The Plan.
+    pub plan: Plan,
+    /// The frozen `spec` of each workload, in the Plan's order.
+    pub specs: Vec<Vec<u8>>,
+}
+
+impl<'a> SourceFiles<'a> {
+    /// The files of a Source, each read by `read`.
+    pub fn load(source: &'a Source, mut read: impl FnMut(&Artifact) -> Result<Vec<u8>, Failure>) -> Result<Self, Failure> {
+        let bytes = source.files.iter().map(|file| Ok((file.path.as_str(), read(&file.artifact)?)));
+        Ok(Self { source, bytes: bytes.collect::<Result<_, Failure>>()? })
+    }
+
+    /// The bytes of a file; none at a path that the Source does not hold.
+    pub fn bytes(&self, path: &str) -> &[u8] {
+        self.bytes.get(path).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// The definitions.
+    pub fn closure(&self) -> Result<Closure, Failure> {
+        let mut read = |path: &str| Ok::<_, std::convert::Infallible>(self.bytes.get(path).cloned());
+        closure(&self.source.pipeline, &mut read).map_err(|error| match error {
+            ClosureError::Problems(problems) => Failure::invalid(&problems),
+            ClosureError::Read { path, .. } => Failure::unexpected("closure", format!("cannot read `{path}`")),
+        })
+    }
+
+    fn file(&self, path: &str) -> Result<&'a SourceFile, Failure> {
+        let missing = || Failure::definition("file_missing", format!("the source does not hold `{path}`"));
+        self.source.file(path).ok_or_else(missing)
+    }
+
+    /// A file of a workload's folder, as the Source holds it.
+    fn pinned(&self, workload: &Name, path: &str) -> Result<PinnedFile, Failure> {
+        let origin = format!("{}/{path}", Workload::folder_of(workload));
+        let file = self.file(&origin)?;
+        let artifact = Artifact { name: format!("workloads/{workload}/files/{path}"), ..file.artifact.clone() };
+        Ok(PinnedFile { path: path.to_owned(), origin, executable: file.executable, artifact })
+    }
+
+    fn query(&self, path: &str) -> Result<PinnedFile, Failure> {
+        let artifact = Artifact { name: format!("queries/{path}"), ..self.file(path)?.artifact.clone() };
+        Ok(PinnedFile { path: path.to_owned(), origin: path.to_owned(), executable: false, artifact })
+    }
+}
+
+/// The Plan that the definitions of a Source give with these pins.
+pub fn derive(files: &SourceFiles<'_>, closure: &Closure, pins: &mut dyn Pins) -> Result<Derived, Failure> {
+    let (source, spec) = (files.source, &closure.pipeline.spec);
+    let frozen = closure.workloads.iter().map(|workload| freeze(files, pins, closure, workload));
+    let (workloads, specs): (Vec<_>, Vec<_>) = frozen.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
+    let targets = spec.targets.iter().map(|target| plan_target(pins, files, target)).collect::<Result<_, _>>()?;
+    let mut cases = expand(&closure.pipeline, &closure.workloads).map_err(|problems| Failure::invalid(&problems))?;
+    serving::pin_load(&mut cases, &workloads)?;
+    let digests = workloads.iter().map(|workload| workload.workload_spec_digest);
+    let seed = order_seed(spec.trials.order_seed.as_deref(), digests)
+        .map_err(|error| Failure::of(Exit::Definition, "order_seed", &error))?;
+    let rules = OrderRules {
+        trials: spec.trials.count,
+        comparison: spec.comparison.as_ref(),
+        placement: spec.placement,
+        isolation: spec.isolation,
+    };
+    let trials = order_trials(&cases, &rules, &seed).map_err(|error| Failure::of(Exit::Definition, "order", &error))?;
+    let plan = Plan {
+        pipeline: PipelineRef {
+            name: closure.pipeline.name.clone(),
+            path: source.pipeline.clone(),
+            digest: files.file(&source.pipeline)?.artifact.digest,
+            owner: closure.pipeline.owner.clone(),
+            labels: closure.pipeline.labels.clone(),
+        },
+        source: SourceRef {
+            kind: source.kind,
+            repository: source.repository.clone(),
+            commit: source.commit.clone(),
+            dirty: source.dirty,
+            files_digest: source.files_digest,
+        },
+        intent: spec.intent,
+        claim: spec.claim.clone(),
+        controls: controls(&spec.controls),
+        pricing: spec.pricing.clone(),
+        workloads,
+        targets,
+        variants: spec.variants.iter().map(|variant| Variant { name: variant.name.clone(), env: variant.env.clone() }).collect(),
+        cases,
+        trial_policy: TrialPolicy { count: spec.trials.count, retry_budget: spec.trials.retry_budget },
+        isolation: spec.isolation,
+        placement: spec.placement,
+        comparison: spec.comparison.clone(),
+        order: TrialOrder { seed: seed.to_string(), digest: order_digest(&trials) },
+        trials,
+        unpinned: pins.unpinned(),
+        queries: spec.publish.queries.iter().map(|path| files.query(path)).collect::<Result<_, _>>()?,
+    };
+    Ok(Derived { plan, specs })
+}
+
+/// One workload with everything mutable in it pinned.
+fn freeze(
+    files: &SourceFiles<'_>,
+    pins: &mut dyn Pins,
+    closure: &Closure,
+    workload: &Workload,
+) -> Result<(FrozenWorkload, Vec<u8>), Failure> {
+    let mut pinned = closure.pins_of(workload);
+    let parts = workload.mutable_parts();
+    let mut fetched = None;
+    if let Some(url) = &parts.url {
+        fetched = pins.script(&workload.name, url)?;
+        pinned.contents.extend(fetched.iter().map(|file| (url.clone(), file.artifact.digest)));
+    }
+    let image = parts.image.as_deref().map(|reference| pins.image(reference)).transpose()?;
+    pinned.images.extend(image.iter().filter_map(|image| Some((image.reference.clone(), image.digest?))));
+    let frozen = workload.freeze(&pinned).map_err(|error| Failure::of(Exit::Definition, "freeze", &error))?;
+    let indicator = match &workload.spec.work {
+        Work::Indicator(executable) => indicator(files, workload, executable, fetched)?,
+        Work::Serving(_) | Work::Training(_) => None,
+    };
+    let serving = match &workload.spec.work {
+        Work::Serving(serving) => Some(serving::work(files, pins, workload, serving)?),
+        Work::Indicator(_) | Work::Training(_) => None,
+    };
+    let spec = Artifact {
+        name: format!("workloads/{}/spec.json", workload.name),
+        digest: frozen.digest,
+        size: Count(frozen.bytes.len() as u64),
+        media_type: "application/json".to_owned(),
+    };
+    let workload = FrozenWorkload {
+        name: workload.name.clone(),
+        owner: workload.owner.clone(),
+        labels: workload.labels.clone(),
+        workload_type: workload.workload_type(),
+        workload_spec_digest: frozen.digest,
+        spec,
+        seed: frozen.seed,
+        metrics: workload.spec.metrics.iter().map(metric).collect(),
+        dimensions: workload.spec.dimensions.declared(),
+        image,
+        indicator,
+        serving,
+    };
+    Ok((workload, frozen.bytes))
+}
+
+fn metric(metric: &assay_spec::Metric) -> Metric {
+    Metric { path: metric.path.clone(), unit: metric.unit.clone(), better: metric.better, primary: metric.primary }
+}
+
+/// What execute runs; absent where the script could not be had.
+fn indicator(
+    files: &SourceFiles<'_>,
+    workload: &Workload,
+    executable: &assay_spec::Executable,
+    fetched: Option<PinnedFile>,
+) -> Result<Option<IndicatorWork>, Failure> {
+    let script = match &executable.script {
+        assay_spec::Script::Path { path, .. } => Some(files.pinned(&workload.name, path)?),
+        assay_spec::Script::Url { .. } => fetched,
+    };
+    let Some(script) = script else { return Ok(None) };
+    let beside = workload.spec.files.iter().map(|path| files.pinned(&workload.name, path)).collect::<Result<_, _>>()?;
+    let constants = executable.parameters.iter().filter_map(|(name, parameter)| match parameter {
+        Parameter::Constant(value) => Some((name.clone(), value.clone())),
+        Parameter::Axis(_) => None,
+    });
+    let prepare = executable.prepare.as_ref().map(|prepare| Prepare {
+        command: prepare.command.clone(),
+        outputs: prepare.outputs.clone(),
+        time_limit_ns: nanoseconds(prepare.time_limit),
+    });
+    Ok(Some(IndicatorWork {
+        script,
+        files: beside,
+        parameters: constants.collect(),
+        prepare,
+        time_limit_ns: nanoseconds(workload.spec.time_limit),
+    }))
+}
+
+pub(crate) fn nanoseconds(duration: std::time::Duration) -> Count {
+    Count(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// The pinned objects of a target. Images that they name without a digest are pinned by nobody: the cluster resolves them.
+fn objects(pins: &mut dyn Pins, files: &SourceFiles<'_>, target: &assay_spec::Target) -> Result<Vec<PinnedFile>, Failure> {
+    let pinned = |path: &String| {
+        let objects = assay_spec::objects(path, files.bytes(path)).map_err(|problems| Failure::invalid(&problems))?;
+        for object in &objects {
+            pins.images_of(path, object);
+        }
+        let artifact = Artifact { name: format!("targets/{}/{path}", target.name), ..files.file(path)?.artifact.clone() };
+        Ok(PinnedFile { path: path.clone(), origin: path.clone(), executable: false, artifact })
+    };
+    target.objects.iter().map(pinned).collect()
+}
+
+fn plan_target(pins: &mut dyn Pins, files: &SourceFiles<'_>, target: &assay_spec::Target) -> Result<Target, Failure> {
+    Ok(Target {
+        name: target.name.clone(),
+        kind: target.kind,
+        url: target.url.clone(),
+        command: target.command.clone(),
+        env: target.env.clone(),
+        headers: target.headers.iter().map(|(name, secret)| secret.named(name)).collect(),
+        objects: objects(pins, files, target)?,
+        inference_service: target.inference_service.clone(),
+        config: target.config.clone(),
+        ready_http: target.ready.http.clone(),
+        ready_timeout_ns: nanoseconds(target.ready.timeout),
+        image: target.image.as_deref().map(|reference| pins.image(reference)).transpose()?,
+        hardware: target.hardware.clone(),
+        software: target.software.clone(),
+        place: target.place.clone(),
+    })
+}
+
+/// What the pipeline says of the environment controls; what has to be proved is not known before provision.
+fn controls(asked: &[(Control, ControlAsk)]) -> Vec<ControlFact> {
+    let fact = |(control, ask): &(Control, ControlAsk)| {
+        let (state, evidence) = match ask {
+            ControlAsk::Declared(text) => (ControlState::Declared, text.clone()),
+            ControlAsk::Required => (ControlState::Absent, "required by the pipeline: to be proved on the target".to_owned()),
+            ControlAsk::Absent => (ControlState::Absent, "neither required nor declared".to_owned()),
+        };
+        ControlFact { control: *control, state, evidence }
+    };
+    asked.iter().map(fact).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_to_be_proved_is_absent_until_it_is() {
+        let asked = [
+            (Control::DedicatedNodes, ControlAsk::Declared("a rack of its own".to_owned())),
+            (Control::LockedClocks, ControlAsk::Required),
+            (Control::FixedTopology, ControlAsk::Absent),
+        ];
+        let facts: Vec<_> = controls(&asked).into_iter().map(|fact| (fact.control, fact.state, fact.evidence)).collect();
+        let absent = ControlState::Absent;
+        assert_eq!(facts[0], (Control::DedicatedNodes, ControlState::Declared, "a rack of its own".to_owned()));
+        assert_eq!(facts[1], (Control::LockedClocks, absent, "required by the pipeline: to be proved on the target".to_owned()));
+        assert_eq!(facts[2], (Control::FixedTopology, absent, "neither required nor declared".to_owned()));
+    }
+
+    #[test]
+    fn a_file_that_the_source_lacks_is_named() {
+        let source = serde_json::json!({
+            "kind": "adhoc", "dirty": true, "objects": [], "pipeline": "p.yaml", "files": [],
+            "files_digest": assay_manifest::Digest::of(b""),
+        });
+        let source: Source = serde_json::from_value(source).expect("a source");
+        let workload = "w".parse().expect("a name");
+        let files = SourceFiles::load(&source, |_| Ok(Vec::new())).expect("no files");
+        insta::assert_snapshot!(files.pinned(&workload, "run.sh").expect_err("absent"), @"error[file_missing]: the source does not hold `workloads/w/run.sh`");
+        insta::assert_snapshot!(files.query("q.sql").expect_err("absent"), @"error[file_missing]: the source does not hold `q.sql`");
+    }
+
+    #[test]
+    fn the_longest_time_fits() {
+        assert_eq!(nanoseconds(std::time::Duration::from_millis(1)), Count(1_000_000));
+        assert_eq!(nanoseconds(std::time::Duration::MAX), Count(u64::MAX));
+    }
+}

@@ -1,0 +1,115 @@
+//! The pins that a signed Plan records, and whether the Plan is the one that its Source gives with them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use assay_manifest::{Artifact, Digest, Image, Name, PinnedFile, Plan, Unpinned};
+use assay_stage::{Exit, Failure};
+
+use crate::{Derived, Pins, SourceFiles, derive};
+
+/// What a signed Plan says was found of everything mutable. Nothing of it is in the Source.
+#[derive(Clone, Debug)]
+pub struct RecordedPins<'a> {
+    images: BTreeMap<&'a str, Option<Digest>>,
+    scripts: BTreeMap<(&'a Name, &'a str), &'a Artifact>,
+    reasons: BTreeMap<&'a str, &'a str>,
+    tokenizer: Option<(&'a str, Digest)>,
+    asked: BTreeSet<String>,
+    unpinned: Vec<Unpinned>,
+}
+
+impl<'a> RecordedPins<'a> {
+    /// The pins of a Plan.
+    pub fn of(plan: &'a Plan) -> Self {
+        let images = plan.workloads.iter().filter_map(|workload| workload.image.as_ref());
+        let images = images.chain(plan.targets.iter().filter_map(|target| target.image.as_ref()));
+        let scripts = plan.workloads.iter().filter_map(|workload| {
+            let script = &workload.indicator.as_ref()?.script;
+            Some(((&workload.name, script.origin.as_str()), &script.artifact))
+        });
+        let tokenizers = plan.workloads.iter().filter_map(|workload| Some(&workload.serving.as_ref()?.tokenizer));
+        let mut built_in = tokenizers.filter(|tokenizer| tokenizer.file.is_none());
+        Self {
+            tokenizer: built_in.next().map(|tokenizer| (tokenizer.name.as_str(), tokenizer.digest)),
+            images: images.map(|image| (image.reference.as_str(), image.digest)).collect(),
+            scripts: scripts.collect(),
+            reasons: plan.unpinned.iter().map(|unpinned| (unpinned.what.as_str(), unpinned.reason.as_str())).collect(),
+            asked: BTreeSet::new(),
+            unpinned: Vec::new(),
+        }
+    }
+
+    /// Why something is not pinned is the plan stage's word.
+    fn leave(&mut self, what: &str) {
+        let reason = self.reasons.get(what).copied().unwrap_or_default().to_owned();
+        self.unpinned.push(Unpinned { what: what.to_owned(), reason });
+    }
+}
+
+impl Pins for RecordedPins<'_> {
+    fn script(&mut self, workload: &Name, url: &str) -> Result<Option<PinnedFile>, Failure> {
+        let Some(recorded) = self.scripts.get(&(workload, url)) else {
+            self.leave(url);
+            return Ok(None);
+        };
+        let artifact = Artifact {
+            name: format!("workloads/{workload}/files/script"),
+            media_type: "application/octet-stream".to_owned(),
+            ..(*recorded).clone()
+        };
+        Ok(Some(PinnedFile { path: "script".to_owned(), origin: url.to_owned(), executable: true, artifact }))
+    }
+
+    fn image(&mut self, reference: &str) -> Result<Image, Failure> {
+        // A reference with a digest pins itself.
+        let own = reference.rsplit_once('@').and_then(|(_, digest)| digest.parse().ok());
+        let digest = own.or(self.images.get(reference).copied().flatten());
+        // Each is looked up once.
+        if self.asked.insert(reference.to_owned()) && digest.is_none() {
+            self.leave(reference);
+        }
+        Ok(Image { reference: reference.to_owned(), digest })
+    }
+
+    /// What the built-in tokenizer was is the plan stage's word, one for all workloads.
+    fn built_in_tokenizer(&mut self) -> (String, Digest) {
+        self.tokenizer.map(|(name, digest)| (name.to_owned(), digest)).unwrap_or_else(|| (String::new(), Digest::of(b"")))
+    }
+
+    /// Execute has read it since.
+    fn check_tokenizer(&mut self, _: &str, _: &[u8]) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn leave_unpinned(&mut self, image: &str, reason: String) {
+        if !self.unpinned.iter().any(|unpinned| unpinned.what == image) {
+            self.unpinned.push(Unpinned { what: image.to_owned(), reason });
+        }
+    }
+
+    fn unpinned(&mut self) -> Vec<Unpinned> {
+        std::mem::take(&mut self.unpinned)
+    }
+}
+
+/// Checks that a Plan is the one that its Source's files give with the pins that it records.
+pub fn check_plan(files: &SourceFiles<'_>, plan: &Plan) -> Result<(), Failure> {
+    // The files are signed and shown to be the commit's: what cannot be planned from them does not verify.
+    let as_verification = |failure: Failure| Failure { exit: Exit::Verification, ..failure };
+    let closure = files.closure().map_err(as_verification)?;
+    let Derived { plan: expected, .. } = derive(files, &closure, &mut RecordedPins::of(plan)).map_err(as_verification)?;
+    if *plan == expected {
+        return Ok(());
+    }
+    let member = differing_member(plan, &expected).unwrap_or_else(|| "body".to_owned());
+    let message = format!("the plan does not follow from the source: its `{member}` is not what the source's files give");
+    Err(Failure::verification("plan_source_differs", message).hint("an `assay` of another version may plan otherwise"))
+}
+
+/// The first member in which two Plans differ.
+fn differing_member(plan: &Plan, expected: &Plan) -> Option<String> {
+    let (plan, expected) = (serde_json::to_value(plan).ok()?, serde_json::to_value(expected).ok()?);
+    let (plan, expected) = (plan.as_object()?, expected.as_object()?);
+    let mut names = plan.keys().chain(expected.keys());
+    names.find(|name| plan.get(*name) != expected.get(*name)).cloned()
+}

@@ -1,0 +1,68 @@
+//! The raw evidence of a run: whether the Collection lists all of it, and whether its bytes are there and match.
+
+use std::collections::BTreeSet;
+
+use assay_envelope::Verified;
+use assay_manifest::{Artifact, Collection, Count, Document, Kind};
+use assay_stage::Failure;
+
+use crate::blobs::Blobs;
+use crate::levels::{LevelReport, check_present};
+use crate::walk::Chain;
+
+/// The largest list of evidence.
+const MAX_LIST_BYTES: u64 = 256 << 20;
+
+/// The raw artifacts of a run, as its Collection lists them.
+pub fn evidence_of(blobs: &dyn Blobs, collection: &Collection) -> Result<Option<Vec<Artifact>>, Failure> {
+    let Some(bytes) = blobs.get(&collection.evidence.digest, MAX_LIST_BYTES)? else { return Ok(None) };
+    let list: Vec<Artifact> = serde_json::from_slice(&bytes)
+        .map_err(|error| Failure::verification("evidence", "the list of evidence cannot be read").because(&error))?;
+    if list.len() as u64 != collection.evidence_count.0 {
+        let message =
+            format!("the list of evidence has {} entries, and the collection says {}", list.len(), collection.evidence_count);
+        return Err(Failure::verification("evidence", message));
+    }
+    let bytes = Count(list.iter().fold(0, |sum, artifact| sum.saturating_add(artifact.size.0)));
+    if bytes != collection.evidence_bytes {
+        let message = format!("the list of evidence names {bytes} bytes, and the collection says {}", collection.evidence_bytes);
+        return Err(Failure::verification("evidence", message));
+    }
+    if list.windows(2).any(|pair| matches!(pair, [first, second] if first >= second)) {
+        return Err(Failure::verification("evidence", "the list of evidence is not in order, or names something twice"));
+    }
+    Ok(Some(list))
+}
+
+/// Checks that a list of evidence holds every artifact of the run's ExecutionParts, Recordings and Environments: the Collection is
+/// not believed in what it leaves out. It may list more, such as what it asked of a cluster.
+pub fn check_evidence_list(documents: &[Verified<Document>], list: &[Artifact]) -> Result<(), Failure> {
+    let is_raw = |kind: Kind| matches!(kind, Kind::ExecutionPart | Kind::Recording | Kind::Environment);
+    let raw = documents.iter().map(Verified::value).filter(|document| is_raw(document.kind())).flat_map(Document::artifacts);
+    let listed: BTreeSet<&Artifact> = list.iter().collect();
+    match raw.into_iter().find(|artifact| !listed.contains(artifact)) {
+        None => Ok(()),
+        Some(Artifact { name, digest, .. }) => Err(Failure::verification(
+            "evidence_incomplete",
+            format!("the collection's list of evidence leaves out `{name}` ({digest}), which a signed manifest of the run names"),
+        )),
+    }
+}
+
+/// Level 3: every raw artifact is there, and its bytes match.
+pub fn verify_evidence(blobs: &dyn Blobs, chain: &Chain) -> Result<LevelReport, Failure> {
+    let mut report = LevelReport::default();
+    let Some(collection) = chain.one::<Collection>() else {
+        report.absent.push("the run has no collection".to_owned());
+        return Ok(report);
+    };
+    let Some(list) = evidence_of(blobs, &collection.body)? else {
+        report.absent.push(collection.body.evidence.name.clone());
+        return Ok(report);
+    };
+    check_evidence_list(&chain.documents, &list)?;
+    for artifact in &list {
+        check_present(blobs, artifact, &mut report)?;
+    }
+    Ok(report)
+}

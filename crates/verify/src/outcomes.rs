@@ -1,0 +1,530 @@
+//! Whether the curated rows say what the Summary says: the same quantities stand in both, and in several tables. A reader of one must
+//! not be told something else than a reader of another.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use assay_claim::Evidence;
+use assay_envelope::Verified;
+use assay_manifest::{
+    Attempt, Body, Collection, Digest, Document, Environment, Exclusion, ExecutionPart, Intent, MetricSummary, Plan,
+    PointSummary, Reason, RunId, RunStatus, ServingPoint, Summary, TrialId, canonical_json,
+};
+use assay_stage::Failure;
+use assay_stats::{CONFIDENCE_LEVEL, Samples, median_interval};
+use assay_warehouse::{
+    ARTIFACT_LINEAGE_DIM, ATTEMPT_FACT, BENCHMARK_RUN_FACT, CLUSTER_REGION_DIM, HARDWARE_TOPOLOGY_DIM, OUTCOME_FACT, ROW_ID, Row,
+    SERVING_OUTCOME_FACT, SOFTWARE_VERSION_DIM, Table, Value, WORKLOAD_DIM,
+};
+
+/// How far a statistic may lie from the one that the trials' values give, relative to it: the last digits of a double.
+pub const TOLERANCE: f64 = 1e-9;
+
+/// The curated rows of a run, by table.
+pub type Tables = BTreeMap<&'static str, Vec<Row>>;
+
+/// Checks the curated rows of a run against its Summary, and both against the manifests that they repeat. `documents` are the
+/// verified manifests of the run, up to its Summary at least.
+pub fn check_outcomes(run_id: &RunId, documents: &[Verified<Document>], tables: &Tables) -> Result<(), Failure> {
+    let (Some(plan), Some(collection), Some(summary)) =
+        (all::<Plan>(documents).next(), all::<Collection>(documents).next(), all::<Summary>(documents).next())
+    else {
+        return Ok(());
+    };
+    let parts = documents.iter().filter_map(|found| Some((found.manifest_digest(), &ExecutionPart::of(found.value())?.body)));
+    let mut environments: Vec<_> = all::<Environment>(documents).collect();
+    environments.sort_by_key(|environment| environment.block);
+    let parts = parts.collect();
+    let run = Run { run_id: run_id.as_str(), plan, collection, summary, environments: &environments, parts, tables };
+    run.check()
+}
+
+fn all<'a, B: Body + 'a>(documents: &'a [Verified<Document>]) -> impl Iterator<Item = &'a B> {
+    documents.iter().filter_map(|verified| B::of(verified.value())).map(|manifest| &manifest.body)
+}
+
+/// A run as its rows are checked against it.
+struct Run<'a> {
+    run_id: &'a str,
+    plan: &'a Plan,
+    collection: &'a Collection,
+    summary: &'a Summary,
+    environments: &'a [&'a Environment],
+    parts: BTreeMap<Digest, &'a ExecutionPart>,
+    tables: &'a Tables,
+}
+
+impl Run<'_> {
+    fn check(&self) -> Result<(), Failure> {
+        self.check_points()?;
+        for rows in self.tables.values() {
+            self.check_identity(rows)?;
+        }
+        self.check_lineage()?;
+        self.check_outcome_rows()?;
+        self.check_serving_rows()?;
+        self.check_run_rows()?;
+        self.check_attempt_rows()
+    }
+
+    fn rows(&self, table: &Table) -> &[Row] {
+        self.tables.get(table.name).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// The Summary has the Plan's points, and its statistics are those of its trials.
+    fn check_points(&self) -> Result<(), Failure> {
+        let planned = self.plan.cases.iter().flat_map(|case| case.points.iter().map(move |point| (case, point)));
+        let said = self.summary.points.iter().map(|point| (&point.case_id, &point.point_id));
+        if !planned.clone().map(|(case, point)| (&case.case_id, &point.point_id)).eq(said) {
+            return Err(Failure::verification("points_differ", "the summary's points are not those of the plan, in its order"));
+        }
+        for ((case, planned), point) in planned.zip(&self.summary.points) {
+            let workload =
+                self.plan.workload(&case.workload).map(|workload| (workload.workload_type, workload.workload_spec_digest));
+            let is_planned = workload == Some((point.workload_type, point.workload_spec_digest)) && point.value == planned.value;
+            if !is_planned {
+                return Err(point_differs(point, "its workload or its values"));
+            }
+            self.check_trials(point)?;
+            point.metrics.iter().try_for_each(|metric| check_statistics(point, metric))?;
+        }
+        Ok(())
+    }
+
+    /// The trials of a point that count and those that do not are the Collection's.
+    fn check_trials(&self, point: &PointSummary) -> Result<(), Failure> {
+        let of_point = self.plan.trials.iter().filter(|trial| trial.case_id == point.case_id && trial.point_id == point.point_id);
+        let trials: BTreeSet<&TrialId> = of_point.map(|trial| &trial.trial_id).collect();
+        let collected = || self.collection.trials.iter().filter(|trial| trials.contains(&trial.trial_id));
+        // Shards of one attempt are one attempt.
+        let attempts = |counted: bool| -> BTreeSet<_> {
+            let all = collected().flat_map(|trial| trial.attempts.iter().map(move |attempt| (trial, attempt)));
+            let all = all.filter(|(_, attempt)| attempt.counted == counted);
+            all.map(|(trial, attempt)| (&trial.trial_id, attempt.block, attempt.attempt)).collect()
+        };
+        let (counted, excluded) = (attempts(true), attempts(false));
+        let said: BTreeSet<_> = point.excluded.iter().map(|excluded| (&excluded.trial_id, excluded.attempt)).collect();
+        let comparisons = [
+            ("its planned trials", point.trials_planned as usize == trials.len()),
+            ("its counted trials", point.trials_counted as usize == collected().filter(|trial| trial.counted).count()),
+            ("its attempts", point.attempts as usize == counted.len() + excluded.len()),
+            ("its excluded attempts", point.excluded.len() == excluded.len()),
+            ("its excluded attempts", said == excluded.iter().map(|(trial, _, attempt)| (*trial, *attempt)).collect()),
+            ("the reasons of its excluded attempts", point.excluded.iter().all(|excluded| self.gives_reasons(point, excluded))),
+            (
+                "its trials' values",
+                self.counts_all(point, &counted.iter().map(|(trial, _, attempt)| (*trial, *attempt)).collect()),
+            ),
+        ];
+        comparisons.into_iter().find(|(_, is_same)| !is_same).map_or(Ok(()), |(what, _)| Err(point_differs(point, what)))
+    }
+
+    /// Whether an attempt's reasons are those of its execution parts.
+    fn gives_reasons(&self, point: &PointSummary, excluded: &Exclusion) -> bool {
+        let attempts = self.parts.values().flat_map(|part| &part.attempts);
+        let of_attempt = attempts.filter(|found| found.trial_id == excluded.trial_id && found.attempt == excluded.attempt);
+        let given: BTreeSet<&Reason> = of_attempt.flat_map(|found| &found.validity.reasons).collect();
+        // Two incarnations of a block may each have such an attempt.
+        let same = |other: &&Exclusion| other.trial_id == excluded.trial_id && other.attempt == excluded.attempt;
+        given == point.excluded.iter().filter(same).flat_map(|excluded| &excluded.reasons).collect()
+    }
+
+    /// Whether every value of a metric is of an attempt that counts, each once.
+    fn counts_all(&self, point: &PointSummary, counted: &BTreeSet<(&TrialId, u32)>) -> bool {
+        point.metrics.iter().all(|metric| {
+            let distinct: BTreeSet<_> = metric.trials.iter().map(|trial| &trial.trial_id).collect();
+            let counts = metric.trials.iter().all(|trial| counted.contains(&(&trial.trial_id, trial.attempt)));
+            counts && distinct.len() == metric.trials.len()
+        })
+    }
+
+    /// What every row says of where it belongs.
+    fn check_identity(&self, rows: &[Row]) -> Result<(), Failure> {
+        let keys = [
+            ("software_version_key", &SOFTWARE_VERSION_DIM),
+            ("hardware_topology_key", &HARDWARE_TOPOLOGY_DIM),
+            ("cluster_region_key", &CLUSTER_REGION_DIM),
+            ("workload_key", &WORKLOAD_DIM),
+            ("artifact_lineage_key", &ARTIFACT_LINEAGE_DIM),
+        ];
+        let ids = keys
+            .map(|(column, table)| (column, self.rows(table).iter().filter_map(|row| row.text(ROW_ID)).collect::<BTreeSet<_>>()));
+        let mut distinct = BTreeSet::new();
+        for row in rows {
+            if !distinct.insert(row.text(ROW_ID)) {
+                return Err(differs(row, "its id, which another row has as well,"));
+            }
+            expect(row, "run_id", self.run_id)?;
+            expect(row, "artifact_manifest_digest", self.summary.artifact_manifest_digest)?;
+            if let Some(id) = row.text("benchmark_case_id") {
+                let case = self.plan.cases.iter().find(|case| case.case_id.as_str() == id);
+                let digest = case.and_then(|case| self.plan.workload(&case.workload)).map(|work| work.workload_spec_digest);
+                let digest = digest.ok_or_else(|| differs(row, "`benchmark_case_id`"))?;
+                expect(row, "workload_spec_digest", digest)?;
+                expect(row, "workload_key", digest.hex())?;
+            }
+            for (column, ids) in &ids {
+                if row.get(column).is_some() && !row.text(column).is_some_and(|key| ids.contains(key)) {
+                    return Err(differs(row, &format!("`{column}`")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_lineage(&self) -> Result<(), Failure> {
+        for row in self.rows(&ARTIFACT_LINEAGE_DIM) {
+            expect(row, "plan_digest", self.summary.plan_digest)?;
+            expect(row, "reduce_binary_digest", self.summary.reduce_binary)?;
+            expect(row, "raw_bytes", whole(self.collection.evidence_bytes.0))?;
+            expect(row, "raw_artifacts", whole(self.collection.evidence_count.0))?;
+        }
+        for row in self.rows(&WORKLOAD_DIM) {
+            let digest = row.text("workload_spec_digest").unwrap_or_default();
+            let workload = self.plan.workloads.iter().find(|workload| workload.workload_spec_digest.to_string() == digest);
+            let workload = workload.ok_or_else(|| differs(row, "`workload_spec_digest`"))?;
+            expect(row, "workload_type", workload.workload_type.as_str())?;
+            expect(row, "seed", workload.seed.as_str())?;
+        }
+        Ok(())
+    }
+
+    /// Every statistic of the Summary is a row, and every row that counts is a statistic of the Summary.
+    fn check_outcome_rows(&self) -> Result<(), Failure> {
+        let mut expected: BTreeMap<String, Outcome<'_>> = BTreeMap::new();
+        for point in &self.summary.points {
+            for metric in &point.metrics {
+                expected.extend(outcomes(point, metric)?);
+            }
+        }
+        let rows = self.rows(&OUTCOME_FACT);
+        for row in rows {
+            match expected.remove(row.text(ROW_ID).unwrap_or_default()) {
+                Some(outcome) => outcome.check(row)?,
+                None => self.check_other(row)?,
+            }
+        }
+        match expected.values().next() {
+            None => Ok(()),
+            Some(Outcome { point, metric, statistic, .. }) => Err(Failure::verification(
+                "summary_without_row",
+                format!(
+                    "no row holds the {statistic} of `{}` of {} at `{}`, which the summary has",
+                    metric.metric, point.case_id, point.point_id
+                ),
+            )),
+        }
+    }
+
+    /// A row that the Summary does not name: a further statistic of one attempt, marked as one that counts if that attempt does.
+    fn check_other(&self, row: &Row) -> Result<(), Failure> {
+        let unnamed = || {
+            let id = row.text(ROW_ID).unwrap_or_default();
+            Err(Failure::verification(
+                "row_without_summary",
+                format!("the row `{id}` of `outcome_fact` holds a statistic that the summary does not have"),
+            ))
+        };
+        let (Some(trial), Some(Value::Int(attempt))) = (row.text("trial_id"), row.get("attempt")) else { return unnamed() };
+        let collected =
+            self.collection.trials.iter().filter(|found| found.trial_id.as_str() == trial).flat_map(|found| &found.attempts);
+        let tried: Vec<_> = collected.filter(|found| i64::from(found.attempt) == *attempt).collect();
+        if tried.is_empty() {
+            return unnamed();
+        }
+        expect(row, "valid", tried.iter().any(|found| found.counted))
+    }
+
+    fn check_serving_rows(&self) -> Result<(), Failure> {
+        let rows = self.rows(&SERVING_OUTCOME_FACT);
+        let serving = self.summary.points.iter().filter(|point| point.serving.is_some()).count();
+        if rows.len() != serving {
+            let message = format!("`serving_outcome_fact` has {} rows, and the summary has {serving} serving points", rows.len());
+            return Err(Failure::verification("row_without_summary", message));
+        }
+        for row in rows {
+            let (case, id) = (row.text("benchmark_case_id"), row.text("point_id"));
+            let is_it = |point: &&PointSummary| {
+                (Some(point.case_id.as_str()), Some(point.point_id.as_str())) == (case, id) && point.serving.is_some()
+            };
+            let point = self.summary.points.iter().find(is_it).ok_or_else(|| differs(row, "`point_id`"))?;
+            check_wide(row, point)?;
+        }
+        Ok(())
+    }
+
+    /// One row for each case, which counts what the points of the case count.
+    fn check_run_rows(&self) -> Result<(), Failure> {
+        let (plan, rows) = (self.plan, self.rows(&BENCHMARK_RUN_FACT));
+        if rows.len() != plan.cases.len() {
+            let message = format!("`benchmark_run_fact` has {} rows, and the plan has {} cases", rows.len(), plan.cases.len());
+            return Err(Failure::verification("row_without_summary", message));
+        }
+        let evidence = Evidence::of(plan, self.environments, self.collection, self.summary);
+        let publication_safe = assay_claim::shortfalls(Intent::Publication, &evidence).is_empty();
+        for row in rows {
+            let of_case =
+                || self.summary.points.iter().filter(|point| Some(point.case_id.as_str()) == row.text("benchmark_case_id"));
+            let sum = |of: fn(&PointSummary) -> u32| of_case().map(of).sum::<u32>();
+            let (planned, counted) = (sum(|point| point.trials_planned), sum(|point| point.trials_counted));
+            let attempts = self.parts.values().flat_map(|part| &part.attempts);
+            let windows: Vec<_> = attempts
+                .filter(|found| Some(found.case_id.as_str()) == row.text("benchmark_case_id"))
+                .map(|found| found.window)
+                .collect();
+            let status = match counted {
+                0 => RunStatus::Failed,
+                counted if counted < planned => RunStatus::Partial,
+                _ => RunStatus::Succeeded,
+            };
+            expect(row, "trials_planned", planned)?;
+            expect(row, "trials_counted", counted)?;
+            expect(row, "attempts", sum(|point| point.attempts))?;
+            expect(row, "status", status.as_str())?;
+            expect(row, "success", planned == counted)?;
+            expect(row, "issues", reasons_text(&self.summary.issues))?;
+            expect(row, "publication_safe", publication_safe)?;
+            expect(row, "started_unix_ns", windows.iter().map(|window| window.start).min())?;
+            expect(row, "finished_unix_ns", windows.iter().map(|window| window.end).max())?;
+            expect(row, "benchmark_class", plan.intent.as_str())?;
+            expect(row, "pipeline", plan.pipeline.name.as_str())?;
+            expect(row, "pipeline_digest", plan.pipeline.digest)?;
+            expect(row, "plan_digest", self.summary.plan_digest)?;
+            expect(row, "source_kind", plan.source.kind.as_str())?;
+            expect(row, "git_repository", plan.source.repository.as_deref())?;
+            expect(row, "git_commit", plan.source.commit.as_deref())?;
+            expect(row, "git_dirty", plan.source.dirty)?;
+            expect(row, "isolation", plan.isolation.as_str())?;
+            expect(row, "placement", plan.placement.as_str())?;
+        }
+        Ok(())
+    }
+
+    /// Every attempt of the execution parts is a row, as the part and the Collection say.
+    fn check_attempt_rows(&self) -> Result<(), Failure> {
+        let mut expected = BTreeMap::new();
+        for trial in &self.collection.trials {
+            for collected in &trial.attempts {
+                let part = self.parts.get(&collected.part);
+                let is_it = |found: &&Attempt| found.trial_id == trial.trial_id && found.attempt == collected.attempt;
+                let Some(attempt) = part.and_then(|part| part.attempts.iter().find(is_it)) else { continue };
+                let (block, shard) = (collected.block, collected.shard);
+                let key = [block.index, block.incarnation, attempt.attempt, shard.index].map(i64::from);
+                expected.insert((trial.trial_id.as_str(), key), (collected, attempt));
+            }
+        }
+        let rows = self.rows(&ATTEMPT_FACT);
+        if rows.len() != expected.len() {
+            let message = format!("`attempt_fact` has {} rows, and the run has {} attempts", rows.len(), expected.len());
+            return Err(Failure::verification("row_without_summary", message));
+        }
+        for row in rows {
+            let number = |column: &str| match row.get(column) {
+                Some(Value::Int(number)) => *number,
+                _ => -1,
+            };
+            let key = ["block", "incarnation", "attempt", "shard"].map(number);
+            let found = expected.remove(&(row.text("trial_id").unwrap_or_default(), key));
+            let (collected, attempt) = found.ok_or_else(|| differs(row, "`trial_id`"))?;
+            expect(row, "point_id", attempt.point_id.as_str())?;
+            expect(row, "shards", collected.shard.count)?;
+            expect(row, "attempt_status", attempt.status.as_str())?;
+            expect(row, "valid", attempt.validity.valid)?;
+            expect(row, "counted", collected.counted)?;
+            expect(row, "reasons", reasons_text(&attempt.validity.reasons))?;
+            expect(row, "window_start_unix_ns", attempt.window.start)?;
+            expect(row, "window_end_unix_ns", attempt.window.end)?;
+            expect(row, "duration_ns", whole(attempt.window.duration_ns.0))?;
+        }
+        Ok(())
+    }
+}
+
+/// A statistic of the Summary, as a row of the long table holds it.
+struct Outcome<'a> {
+    point: &'a PointSummary,
+    metric: &'a MetricSummary,
+    /// Trial and attempt; none for a statistic across trials.
+    trial: Option<(&'a TrialId, u32)>,
+    statistic: &'static str,
+    value: f64,
+    n: u64,
+}
+
+impl Outcome<'_> {
+    fn check(&self, row: &Row) -> Result<(), Failure> {
+        let unit = if self.trial.is_none() && self.statistic == "cv" { "ratio" } else { &self.metric.unit };
+        expect(row, "benchmark_case_id", self.point.case_id.as_str())?;
+        expect(row, "point_id", self.point.point_id.as_str())?;
+        expect(row, "trial_id", self.trial.map(|(trial, _)| trial.as_str()))?;
+        expect(row, "attempt", self.trial.map(|(_, attempt)| attempt))?;
+        expect(row, "metric", self.metric.metric.as_str())?;
+        expect(row, "statistic", self.statistic)?;
+        expect(row, "value", self.value)?;
+        expect(row, "unit", unit)?;
+        expect(row, "n", whole(self.n))?;
+        expect(row, "valid", true)?;
+        expect(row, "better", self.metric.better.map(assay_manifest::Better::as_str))?;
+        expect(row, "primary", self.metric.primary)
+    }
+}
+
+/// The statistics of a metric by the ids of the rows that the Summary names for them.
+fn outcomes<'a>(point: &'a PointSummary, metric: &'a MetricSummary) -> Result<Vec<(String, Outcome<'a>)>, Failure> {
+    let statistics = metric.statistics();
+    if !metric.rows.keys().eq(statistics.iter().map(|(name, _)| *name).collect::<BTreeSet<_>>()) {
+        return Err(point_differs(point, &format!("the rows of `{}`", metric.metric)));
+    }
+    let across = statistics.into_iter().filter_map(|(statistic, value)| {
+        let id = metric.rows.get(statistic)?.hex();
+        Some((id, Outcome { point, metric, trial: None, statistic, value, n: metric.n.0 }))
+    });
+    // A serving metric names what it is of a trial; an indicator's is the median of the trial's samples.
+    let statistic = if point.serving.is_some() { "value" } else { "median" };
+    let trials = metric.trials.iter().map(|trial| {
+        let outcome =
+            Outcome { point, metric, trial: Some((&trial.trial_id, trial.attempt)), statistic, value: trial.value, n: trial.n.0 };
+        (trial.row_id.hex(), outcome)
+    });
+    Ok(across.chain(trials).collect())
+}
+
+/// The statistics of a metric are those of its trials' values. The interval of many trials is resampled with a seed and not computed
+/// again here: level 4 compares it.
+fn check_statistics(point: &PointSummary, metric: &MetricSummary) -> Result<(), Failure> {
+    let values: Vec<f64> = metric.trials.iter().map(|trial| trial.value).collect();
+    let refuse = |what: &str| Err(point_differs(point, &format!("the {what} of `{}`", metric.metric)));
+    if metric.n.0 != values.len() as u64 {
+        return refuse("number of trials");
+    }
+    let Ok(samples) = Samples::new(&values) else { return refuse("trials' values") };
+    let close = |said: Option<f64>, given: Option<f64>| match (said, given) {
+        (Some(said), Some(given)) => is_close(said, given),
+        (None, None) => true,
+        _ => false,
+    };
+    let is_resampled = samples.len() >= assay_stats::bootstrap::MIN_SAMPLES;
+    let given = median_interval(&samples, CONFIDENCE_LEVEL).ok();
+    let said = metric.interval.as_ref();
+    let has_ends = |said: fn(&assay_manifest::Interval) -> f64, given_end: Option<f64>| {
+        is_resampled || close(metric.interval.as_ref().map(said), given_end)
+    };
+    let comparisons = [
+        ("median", is_close(metric.median, samples.median())),
+        ("mean", is_close(metric.mean, samples.mean())),
+        ("min", is_close(metric.min, samples.min())),
+        ("max", is_close(metric.max, samples.max())),
+        ("sd", close(metric.sd, samples.sd())),
+        ("cv", close(metric.cv, samples.cv())),
+        ("interval", said.is_none_or(|said| said.low <= said.high)),
+        ("interval", has_ends(|said| said.low, given.map(|given| given.low))),
+        ("interval", has_ends(|said| said.high, given.map(|given| given.high))),
+        ("interval", has_ends(|said| said.level, given.map(|given| given.level))),
+        ("missing interval", metric.interval.is_some() != metric.interval_absent.is_some()),
+    ];
+    comparisons.into_iter().find(|(_, is_same)| !is_same).map_or(Ok(()), |(what, _)| refuse(what))
+}
+
+/// Whether two doubles are the same but for their last digits.
+pub fn is_close(before: f64, now: f64) -> bool {
+    before.to_bits() == now.to_bits() || (before - now).abs() <= TOLERANCE * before.abs().max(now.abs())
+}
+
+/// The columns of a wide row that repeat what the Summary says of its point.
+fn check_wide(row: &Row, point: &PointSummary) -> Result<(), Failure> {
+    if let Some(serving) = &point.serving {
+        check_counts(row, point, serving)?;
+    }
+    for (column, value) in row.iter().filter(|(column, _)| !column.key) {
+        let Some(expected) = repeated(column.name, value, point) else { continue };
+        if !is_same(value, &expected) {
+            return Err(differs(row, &format!("`{}`", column.name)));
+        }
+    }
+    Ok(())
+}
+
+fn check_counts(row: &Row, point: &PointSummary, serving: &ServingPoint) -> Result<(), Failure> {
+    let count = |word: &str| serving.outcomes.get(word).map_or(0, |count| count.0);
+    let (requests, completed, dropped) = (serving.requests.0, count("ok"), count("dropped"));
+    expect(row, "trials_counted", point.trials_counted)?;
+    expect(row, "requests", whole(requests))?;
+    expect(row, "completed", whole(completed))?;
+    expect(row, "dropped", whole(dropped))?;
+    expect(row, "failed", whole(requests.saturating_sub(completed.saturating_add(dropped))))?;
+    expect(row, "duration_ns", whole(serving.duration_ns.0))?;
+    expect(row, "slo_met", serving.slo_met)?;
+    expect(row, "cost_absent_reason", serving.cost_absent.as_deref())
+}
+
+/// What a column of a wide row must hold if it repeats a metric of the Summary: a column has the name of a metric, latencies in
+/// nanoseconds instead of milliseconds, with a suffix for what is said of its spread. None for a column that repeats no metric.
+fn repeated(column: &str, value: &Value, point: &PointSummary) -> Option<Value> {
+    let metric_of = |name: &str| {
+        let in_ms = name.replacen("_ns", "_ms", 1);
+        let metric = point.metrics.iter().find(|metric| metric.metric == in_ms)?;
+        Some((metric, if in_ms == name { 1.0 } else { 1e6 }))
+    };
+    if let Some(name) = column.strip_suffix("_cv_pct") {
+        return Some(metric_of(name).and_then(|(metric, _)| metric.cv).map(|cv| cv * 100.0).into());
+    }
+    for (suffix, end) in [("_ci_low", true), ("_ci_high", false)] {
+        if let Some(name) = column.strip_suffix(suffix) {
+            let interval = metric_of(name).and_then(|(metric, scale)| Some((metric.interval.as_ref()?, scale)));
+            return Some(interval.map(|(interval, scale)| if end { interval.low * scale } else { interval.high * scale }).into());
+        }
+    }
+    if column == "cost_per_token" {
+        return Some(metric_of("cost_per_million_output_tokens").map(|(metric, _)| metric.median / 1e6).into());
+    }
+    // The row's error rate is over all counted requests, and not the median of the trials' rates.
+    if column == "error_rate" {
+        return None;
+    }
+    let (metric, scale) = metric_of(column)?;
+    Some(match value {
+        Value::Int(_) => Value::Int((metric.median * scale).round() as i64),
+        _ => Value::Float(metric.median * scale),
+    })
+}
+
+fn reasons_text(reasons: &[Reason]) -> Option<String> {
+    let text = || String::from_utf8(canonical_json(&reasons).ok()?).ok();
+    if reasons.is_empty() { None } else { text() }
+}
+
+/// A whole number of any size, as a column holds it.
+fn whole(count: u64) -> Value {
+    Value::from(i64::try_from(count).unwrap_or(i64::MAX))
+}
+
+/// Refuses a row whose column holds something else. A column that the table does not have says nothing.
+fn expect(row: &Row, column: &str, expected: impl Into<Value>) -> Result<(), Failure> {
+    match row.get(column) {
+        Some(found) if !is_same(found, &expected.into()) => Err(differs(row, &format!("`{column}`"))),
+        _ => Ok(()),
+    }
+}
+
+/// Whether two values are the same to the last bit.
+pub(crate) fn is_same(left: &Value, right: &Value) -> bool {
+    match (left, right) {
+        (Value::Float(left), Value::Float(right)) => left.to_bits() == right.to_bits(),
+        (left, right) => left == right,
+    }
+}
+
+fn differs(row: &Row, what: &str) -> Failure {
+    let (id, table) = (row.text(ROW_ID).unwrap_or_default(), row.table().name);
+    Failure::verification(
+        "row_differs",
+        format!("the row `{id}` of `{table}` does not say what the run's manifests say: {what} differs"),
+    )
+}
+
+fn point_differs(point: &PointSummary, what: &str) -> Failure {
+    let (case, id) = (&point.case_id, &point.point_id);
+    Failure::verification(
+        "summary_contradicts_itself",
+        format!("the summary's {case} at `{id}` contradicts the evidence: {what} differs"),
+    )
+}

@@ -1,0 +1,260 @@
+//! What a publication holds besides rows: numbers, reports and keys. publish makes them here and verify makes them again, so that a
+//! reader believes no more of them than follows from the verified manifests.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use assay_envelope::{PublicKey, Trust, TrustPolicy, Verified};
+use assay_manifest::{
+    Address, Artifact, Body as _, Collection, Count, CuratedFile, Digest, Document, Environment, Grade, ListedRun, MetricSummary,
+    Name, Number, NumberSource, Numbers, Plan, PointSummary, PublishedQuery, Role, RunId, Summary, Views, canonical_json,
+};
+use assay_report::{Report, SignedBy};
+use assay_stage::{Failure, StageName};
+use assay_warehouse::OUTCOME_FACT;
+
+use crate::blobs::Blobs;
+
+/// The largest frozen workload, and the largest query.
+const MAX_SPEC_BYTES: u64 = 16 << 20;
+
+/// A file of a publication.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublishedFile {
+    /// Its path in the published folder.
+    pub name: String,
+    /// What it is.
+    pub media_type: &'static str,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
+
+impl PublishedFile {
+    /// The artifact that names these bytes.
+    pub fn artifact(&self) -> Artifact {
+        Artifact {
+            name: self.name.clone(),
+            digest: Digest::of(&self.bytes),
+            size: Count(self.bytes.len() as u64),
+            media_type: self.media_type.to_owned(),
+        }
+    }
+}
+
+/// A verified chain up to its Summary, and the trust policy that it is published under.
+pub struct Publishable<'a> {
+    /// The run.
+    pub run_id: &'a RunId,
+    /// What publish takes, in any order.
+    pub documents: Vec<&'a Verified<Document>>,
+    /// The trust policy.
+    pub policy: &'a TrustPolicy,
+    /// The digest of its bytes.
+    pub policy_digest: Digest,
+    /// Where bytes are found by digest.
+    pub blobs: &'a dyn Blobs,
+}
+
+/// What publish decides and a reader finds in the Publication.
+#[derive(Clone, Copy)]
+pub struct Decided<'a> {
+    /// The grade.
+    pub grade: &'a Grade,
+    /// All runs of the published cases.
+    pub runs: &'a [ListedRun],
+    /// The queries with their results.
+    pub queries: &'a [PublishedQuery],
+    /// The versions of the warehouse's tables.
+    pub snapshot: &'a BTreeMap<String, Count>,
+}
+
+impl Publishable<'_> {
+    fn one<B: assay_manifest::Body>(&self) -> Result<&B, Failure> {
+        let found = self.documents.iter().find_map(|verified| B::of(verified.value()));
+        found
+            .map(|manifest| &manifest.body)
+            .ok_or_else(|| Failure::verification("missing_stage", format!("the chain has no {}", B::KIND)))
+    }
+
+    /// `report.md` and `report.html`.
+    pub fn reports(&self, decided: &Decided<'_>) -> Result<Vec<PublishedFile>, Failure> {
+        let (plan, summary) = (self.one::<Plan>()?, self.one::<Summary>()?);
+        let mut environments: Vec<&Environment> = self
+            .documents
+            .iter()
+            .filter_map(|verified| Environment::of(verified.value()))
+            .map(|manifest| &manifest.body)
+            .collect();
+        environments.sort_by_key(|environment| environment.block);
+        let views = self.views(summary)?;
+        let report = Report::build(&assay_report::Inputs {
+            run_id: self.run_id,
+            plan,
+            environments: &environments,
+            collection: self.one::<Collection>()?,
+            summary,
+            views: views.as_ref(),
+            verified: None,
+            grade: decided.grade,
+            runs: decided.runs,
+            signers: &self.signers()?,
+            trust_policy: Some((self.policy.name.clone(), self.policy_digest)),
+            workload_specs: self.workload_specs(plan)?,
+            queries: decided.queries,
+            query_texts: self.query_texts(plan)?,
+            warehouse_snapshot: decided.snapshot,
+            verify_hint: format!("assay verify {}", self.run_id),
+        });
+        let file =
+            |name: &str, media_type, text: String| PublishedFile { name: name.to_owned(), media_type, bytes: text.into_bytes() };
+        Ok(vec![file("report.md", "text/markdown", report.markdown()), file("report.html", "text/html", report.html())])
+    }
+
+    /// Who signed what, in the order of the chain, as the trust policy calls them.
+    fn signers(&self) -> Result<Vec<SignedBy>, Failure> {
+        let trust = Trust::Policy(self.policy.clone());
+        let signed = |verified: &&Verified<Document>| {
+            let (stage, fingerprint) = (verified.value().kind().signer(), verified.signer().fingerprint);
+            let signer = trust.identify(fingerprint, stage, verified.asserted_time())?;
+            Ok(SignedBy {
+                stage,
+                name: assay_stage::chain_name(verified.value()),
+                signer: signer.name,
+                key_fingerprint: fingerprint.to_string(),
+                manifest: verified.manifest_digest(),
+                bundle: verified.bundle_digest(),
+            })
+        };
+        let mut documents: Vec<_> = self.documents.iter().filter(|verified| is_published(verified.value())).copied().collect();
+        documents.sort_by_key(|verified| (verified.value().kind(), assay_stage::chain_name(verified.value())));
+        documents.iter().map(signed).collect()
+    }
+
+    /// What the pictures of serving are drawn from.
+    fn views(&self, summary: &Summary) -> Result<Option<Views>, Failure> {
+        let Some(artifact) = &summary.views else { return Ok(None) };
+        let bytes = self.bytes(artifact, Views::MAX_BYTES)?;
+        let views = Views::parse(&bytes);
+        views.map(Some).map_err(|error| Failure::verification("views", "the summary's views are damaged").because(&error))
+    }
+
+    /// The frozen workloads, readable.
+    fn workload_specs(&self, plan: &Plan) -> Result<BTreeMap<Name, String>, Failure> {
+        let readable = |workload: &assay_manifest::FrozenWorkload| {
+            let bytes = self.bytes(&workload.spec, MAX_SPEC_BYTES)?;
+            let json: serde_json::Value = serde_json::from_slice(&bytes).map_err(|error| {
+                Failure::verification("spec", format!("the frozen workload `{}` is damaged", workload.name)).because(&error)
+            })?;
+            let text = serde_json::to_string_pretty(&json)
+                .map_err(|error| Failure::unexpected("spec", "a frozen workload cannot be written").because(&error))?;
+            Ok((workload.name.clone(), text))
+        };
+        plan.workloads.iter().map(readable).collect()
+    }
+
+    fn query_texts(&self, plan: &Plan) -> Result<BTreeMap<String, String>, Failure> {
+        let text = |query: &assay_manifest::PinnedFile| {
+            let bytes = self.bytes(&query.artifact, MAX_SPEC_BYTES)?;
+            Ok((query.path.clone(), String::from_utf8_lossy(&bytes).into_owned()))
+        };
+        plan.queries.iter().map(text).collect()
+    }
+
+    fn bytes(&self, artifact: &Artifact, limit: u64) -> Result<Vec<u8>, Failure> {
+        let absent = || {
+            Failure::verification(
+                "artifact_absent",
+                format!("the published `{}` ({}) is not there", artifact.name, artifact.digest),
+            )
+        };
+        self.blobs.get(&artifact.digest, limit)?.ok_or_else(absent)
+    }
+
+    /// The public keys of the roles that signed something of the run.
+    pub fn key_files(&self) -> Vec<PublishedFile> {
+        let signed = self.documents.iter().filter(|verified| is_published(verified.value()));
+        let used = signed.map(|verified| verified.value().kind().signer()).chain([StageName::Publish.role()]).collect();
+        let file = |(name, key): (String, &PublicKey)| PublishedFile {
+            name,
+            media_type: "application/x-pem-file",
+            bytes: key.to_pem().into_bytes(),
+        };
+        key_files(self.policy, &used).into_iter().map(file).collect()
+    }
+}
+
+/// Whether publish takes manifests of this kind.
+fn is_published(document: &Document) -> bool {
+    StageName::Publish.takes().iter().any(|(kind, _)| *kind == document.kind())
+}
+
+/// The public keys of these roles, by file name. A policy may list one key several times, for windows of time, and several keys for
+/// one role: then all but the first are named by their fingerprints as well.
+fn key_files<'a>(policy: &'a TrustPolicy, used: &BTreeSet<Role>) -> BTreeMap<String, &'a PublicKey> {
+    let mut files: BTreeMap<String, &PublicKey> = BTreeMap::new();
+    for signer in &policy.signers {
+        for role in signer.signs.iter().filter(|role| used.contains(role)) {
+            let plain = format!("keys/{role}.pub");
+            let name = match files.get(&plain) {
+                Some(first) if **first != signer.key => format!("keys/{role}-{}.pub", signer.key.fingerprint().short()),
+                _ => plain,
+            };
+            files.insert(name, &signer.key);
+        }
+    }
+    files
+}
+
+/// `numbers.json`.
+pub fn numbers_file(numbers: &Numbers) -> Result<PublishedFile, Failure> {
+    let bytes = canonical_json(numbers)
+        .map_err(|error| Failure::unexpected("numbers", "the numbers have no canonical form").because(&error))?;
+    Ok(PublishedFile { name: "numbers.json".to_owned(), media_type: "application/json", bytes })
+}
+
+/// Every statistic across counted trials of every metric, in the Summary's order.
+pub fn numbers_of_summary(run_id: &RunId, summary: &Summary) -> Result<Vec<Number>, Failure> {
+    let metrics = summary.points.iter().flat_map(|point| point.metrics.iter().map(move |metric| (point, metric)));
+    let mut numbers = Vec::new();
+    for (point, metric) in metrics {
+        let file = outcome_files(summary).next().ok_or_else(|| lost(point, metric, "file"))?;
+        for (statistic, value) in metric.statistics() {
+            let row = metric.rows.get(statistic).ok_or_else(|| lost(point, metric, "row"))?;
+            numbers.push(number(run_id, (point, metric), (statistic, value), row, file));
+        }
+    }
+    Ok(numbers)
+}
+
+fn number(
+    run_id: &RunId,
+    (point, metric): (&PointSummary, &MetricSummary),
+    (statistic, value): (&str, f64),
+    row: &Digest,
+    file: &CuratedFile,
+) -> Number {
+    Number {
+        address: Address::of(run_id, row).to_string(),
+        benchmark_case_id: point.case_id.to_string(),
+        point_id: point.point_id.to_string(),
+        metric: metric.metric.clone(),
+        statistic: statistic.to_owned(),
+        value,
+        unit: if statistic == "cv" { "ratio".to_owned() } else { metric.unit.clone() },
+        n: metric.n,
+        source: NumberSource::Rows,
+        query: None,
+        file: file.artifact.digest,
+    }
+}
+
+fn lost(point: &PointSummary, metric: &MetricSummary, what: &str) -> Failure {
+    let message = format!("the summary names no {what} for `{}` of {} at `{}`", metric.metric, point.case_id, point.point_id);
+    Failure::verification("number_without_row", message)
+}
+
+fn outcome_files(summary: &Summary) -> impl Iterator<Item = &CuratedFile> {
+    summary.files.iter().filter(|file| file.table == OUTCOME_FACT.name)
+}
+
+#[cfg(test)]
+mod tests;

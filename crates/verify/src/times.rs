@@ -1,0 +1,99 @@
+//! Whether the times of a run can have followed each other. Every time is its signer's word; a time before the evidence that it rests
+//! on is a false one.
+
+use std::collections::BTreeMap;
+
+use assay_envelope::Verified;
+use assay_manifest::{Block, Digest, Document, Instant};
+use assay_stage::Failure;
+
+use crate::walk::Chain;
+
+/// How far the clocks of the machines of one run may differ, in nanoseconds: one minute.
+const CLOCK_ALLOWANCE_NS: i64 = 60_000_000_000;
+
+/// Checks that no manifest was signed before what it was made from, that nothing was measured before its environment was observed or
+/// after it was signed, and that nothing was published before it was measured.
+pub fn check_times(chain: &Chain) -> Result<(), Failure> {
+    let signed: BTreeMap<Digest, (&Verified<Document>, Option<Instant>)> =
+        chain.documents.iter().map(|verified| (verified.manifest_digest(), (verified, verified.asserted_time()))).collect();
+    let observed: BTreeMap<Block, Instant> = chain
+        .all::<assay_manifest::Environment>()
+        .map(|(_, manifest)| (manifest.body.block, manifest.body.observed_at))
+        .collect();
+    let last = measured(chain).map(|(_, end)| end).max();
+    for verified in &chain.documents {
+        let name = assay_stage::chain_name(verified.value());
+        let Some(time) = verified.asserted_time() else { continue };
+        let at = format!("the {name} was signed");
+        for input in &verified.value().header().inputs {
+            let Some((earlier, Some(before))) = signed.get(&input.manifest) else { continue };
+            follows((&format!("the {} was signed", assay_stage::chain_name(earlier.value())), *before), (&at, time))?;
+        }
+        match verified.value() {
+            Document::Environment(manifest) => follows(("its target was observed", manifest.body.observed_at), (&at, time))?,
+            Document::ExecutionPart(manifest) => {
+                for attempt in &manifest.body.attempts {
+                    let (window, trial) = (attempt.window, &attempt.trial_id);
+                    let began = format!("trial `{trial}` began");
+                    if let Some(observed) = observed.get(&manifest.body.block) {
+                        follows(("its target was observed", *observed), (&began, window.start))?;
+                    }
+                    follows((&began, window.start), (&format!("trial `{trial}` ended"), window.end))?;
+                    follows((&format!("trial `{trial}` ended"), window.end), (&at, time))?;
+                }
+            }
+            Document::Recording(manifest) => {
+                let window = manifest.body.window;
+                follows(("the recording began", window.start), ("the recording ended", window.end))?;
+                follows(("the recording ended", window.end), (&at, time))?;
+            }
+            Document::Publication(manifest) => {
+                let published = ("the run was published", manifest.body.published_at);
+                if let Some(last) = last {
+                    follows(("the last trial ended", last), published)?;
+                }
+                for input in &manifest.header.inputs {
+                    let Some((earlier, Some(before))) = signed.get(&input.manifest) else { continue };
+                    follows((&format!("the {} was signed", assay_stage::chain_name(earlier.value())), *before), published)?;
+                }
+                follows(published, (&at, time))?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn measured(chain: &Chain) -> impl Iterator<Item = (Instant, Instant)> + '_ {
+    let parts = chain.all::<assay_manifest::ExecutionPart>();
+    parts.flat_map(|(_, part)| part.body.attempts.iter().map(|attempt| (attempt.window.start, attempt.window.end)))
+}
+
+type Event<'a> = (&'a str, Instant);
+
+/// Refuses a time that lies before one on which it rests.
+fn follows((earlier, before): Event<'_>, (later, after): Event<'_>) -> Result<(), Failure> {
+    if after.unix_ns().saturating_add(CLOCK_ALLOWANCE_NS) >= before.unix_ns() {
+        return Ok(());
+    }
+    let message = format!("{later} at {}, which is before {earlier} at {}", after.to_seconds(), before.to_seconds());
+    Err(Failure::verification("time_order", message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_rests_on_something_follows_it() {
+        let at = |seconds: i64| Instant::from_unix_ns(seconds * 1_000_000_000);
+        let said = |before, after| {
+            follows(("the last trial ended", at(before)), ("the run was published", at(after)))
+                .map_or_else(|failure| failure.to_string(), |()| "in order".to_owned())
+        };
+        assert_eq!(said(100, 100), "in order");
+        assert_eq!(said(100, 40), "in order", "two machines' clocks may differ by a minute");
+        insta::assert_snapshot!(said(100, 39), @"error[time_order]: the run was published at 1970-01-01T00:00:39Z, which is before the last trial ended at 1970-01-01T00:01:40Z");
+    }
+}
