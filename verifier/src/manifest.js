@@ -8,6 +8,8 @@ import { checkSchema } from "./schema.js";
 export const MAX_MANIFEST_BYTES = 256 << 20;
 export const VERSION = "v1alpha1";
 const MAX_OUTPUT_SUBJECTS = 1000;
+// Where a body mentions an artifact that is an output elsewhere: the records of a serving attempt are among its evidence.
+const MENTIONED = /\.serving\.records$/;
 
 /** The kinds of manifest in the order of the chain: the role that signs it, the last word of its build type, what it may take. */
 export const KINDS = {
@@ -44,8 +46,7 @@ export function readManifest(bytes, schemas) {
   const { header, body } = value;
   const other = header.inputs.find((input) => !takes.includes(input.kind));
   ensure(!other, "wrong_input", () => `a ${inWords(kind)} is not made from a ${inWords(other.kind)}`);
-  // One that a body names in two places is one output.
-  const artifacts = [...new Map(checked.artifacts.map((artifact) => [canonicalText(artifact), artifact])).values()];
+  const artifacts = checked.artifacts.filter(({ place }) => !MENTIONED.test(place)).map(({ artifact }) => artifact);
   checkNames(kind, artifacts);
   return { kind, header, body, artifacts };
 }

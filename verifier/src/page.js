@@ -3,7 +3,7 @@
 
 import { chosenFiles, droppedFiles } from "./folder.js";
 import { Refusal, shown } from "./refusal.js";
-import { conclusion, LEVEL_2 } from "./sentence.js";
+import { conclusion, grouped, LEVEL_2, shortened } from "./sentence.js";
 import { MAX_TRUST_BYTES } from "./trust.js";
 import { verifyFolder } from "./verify.js";
 
@@ -91,33 +91,36 @@ function show(found, folder) {
   const { failure, level } = found;
   const result = at("result");
   result.replaceChildren(
-    element("h2", {}, conclusion(found)),
-    ...(failure?.hint ? [element("p", { class: "hint quiet" }, `hint: ${failure.hint}`)] : []),
+    element("h2", { tabindex: "-1" }, ...prose(conclusion(found))),
+    ...(failure?.hint ? [element("p", { class: "hint quiet" }, ...prose(`hint: ${failure.hint}`))] : []),
     strip(found, folder),
     ...checksTable(found),
     ...list("Not of the run", found.strangers.slice(0, MAX_SHOWN).map((path) => [element("code", {}, shown(path))])),
-    ...list("What was not checked", found.unchecked.map((text) => [text])),
+    ...list("What was not checked", found.unchecked.map((text) => prose(text))),
     ...manifestsTable(found),
     ...numbersTable(found),
   );
   result.className = failure ? "fails" : "holds";
   Object.assign(result.dataset, { level, code: failure?.code ?? "", established: found.established === true });
   result.hidden = false;
-  say(failure ? "Verification ended with a failure." : "Verification has ended.");
+  say("");
+  // The answer first: a reader comes to it without a search.
+  result.scrollIntoView();
+  result.firstElementChild.focus({ preventScroll: true });
 }
 
 function strip({ failure, established, level, runId, trustedBy, grade, strangers }, folder) {
   const items = [
     ["Level", failure ? "none" : level === 2 ? LEVEL_2 : `${level} of 4`, failure],
     ["Signer", established ? "established" : failure ? "not judged" : "not established", !established],
-    ["Trusted", trustedBy ?? "not judged", !established],
+    ["Trusted", shortened(trustedBy ?? "not judged"), !established],
     ["Run", runId ? shown(runId) : "unknown", false],
     ["Grade, as published", grade ? grade.given : "unknown", false],
     ["Folder", shown(folder) || "none", false],
-    ["Strangers in the folder", failure ? "not judged" : String(strangers.length), strangers.length > 0],
+    ["Strangers in the folder", failure ? "not judged" : grouped(strangers.length), strangers.length > 0],
   ];
   const item = ([name, value, caution]) =>
-    element("div", caution ? { class: "caution" } : {}, element("dt", {}, name), element("dd", {}, value));
+    element("div", caution ? { class: "caution" } : {}, element("dt", {}, name), element("dd", {}, ...prose(value)));
   return element("dl", { class: "strip" }, ...items.map(item));
 }
 
@@ -132,7 +135,7 @@ function checksTable({ checks, failure }) {
       element("td", { class: "what" }, name),
       element("td", { class: "level" }, String(level)),
       element("td", { class: "word" }, word),
-      element("td", { class: "detail" }, detail, ...code),
+      element("td", { class: "detail" }, ...prose(detail), ...code),
     );
   };
   return [element("h3", {}, "Checks"), table("checks", ["Check", "Level", "Result", "What was found"], checks.map(row))];
@@ -163,7 +166,7 @@ function numbersTable({ numbers, failure }) {
   ];
   const heads = ["Case", "Point", "Metric", "Statistic", "Value", "Unit", "Trials", "Address"];
   const rows = () => numbers.slice(0, MAX_SHOWN).map((number) => element("tr", {}, ...cells(number)));
-  const title = `${numbers.length} numbers${numbers.length > MAX_SHOWN ? `, the first ${MAX_SHOWN} shown` : ""}`;
+  const title = `${grouped(numbers.length)} numbers${numbers.length > MAX_SHOWN ? `, the first ${grouped(MAX_SHOWN)} shown` : ""}`;
   return details(title, () => table("numbers", heads, rows()));
 }
 
@@ -184,6 +187,11 @@ function table(name, heads, rows) {
   const whole = element("table", { class: name }, head, element("tbody", {}, ...rows));
   // What scrolls can be reached by keyboard.
   return element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": name }, whole);
+}
+
+/** A text in which backticks hold what is code. */
+function prose(text) {
+  return text.split("`").map((part, place) => (place % 2 === 1 ? element("code", {}, part) : part));
 }
 
 function element(name, attributes, ...children) {

@@ -11,7 +11,7 @@ const ANNOTATIONS = ["$schema", "$id", "$defs", "title", "description", "format"
 
 /**
  * Compares a value with a schema. Gives `{ problem, artifacts }`: the first problem with its place, or null; and every value that the
- * schema describes as an Artifact.
+ * schema describes as an Artifact, as `{ place, artifact }`.
  */
 export function checkSchema(value, schema) {
   const found = [];
@@ -51,7 +51,7 @@ const KEYWORDS = {
     const target = at.root.$defs?.[name.replace("#/$defs/", "")];
     if (target === undefined) return wrong(at, `has no schema \`${name}\``);
     const problem = problemIn(value, target, at);
-    if (!problem && name === "#/$defs/Artifact") at.found.push(value);
+    if (!problem && name === "#/$defs/Artifact") at.found.push({ place: at.place, artifact: value });
     return problem;
   },
   type(value, type, at, { format }) {

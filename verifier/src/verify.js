@@ -9,6 +9,7 @@ import { KINDS, MAX_MANIFEST_BYTES, chainName, inWords, publishedFiles, readMani
 import { NumberRows, checkNumbers, checkSummary, checkWhole, readNumbers } from "./numbers.js";
 import { Refusal, ensure, shown } from "./refusal.js";
 import { readRows } from "./rows.js";
+import { grouped, sized } from "./sentence.js";
 import { pae, readKey } from "./signature.js";
 import { checkStatement, readStatement } from "./statement.js";
 import { MAX_TRUST_BYTES, establish, readPasted } from "./trust.js";
@@ -63,7 +64,7 @@ async function walk({ files, pasted, contract, progress, found, check }) {
   let folder, trust, members, rows, addresses;
   await check("folder", async () => {
     folder = await Folder.open(files, (done, all) => progress(`Hashing: ${Math.round((100 * done) / Math.max(all, 1))} %`));
-    return `${folder.count} files, ${folder.bytes} bytes`;
+    return `${grouped(folder.count)} files, ${sized(folder.bytes)}`;
   });
   await check("trust", async () => {
     trust = await establish(readPasted(pasted), await keysOf(folder), (digest) => folder.textOf(digest, MAX_TRUST_BYTES));
@@ -86,14 +87,14 @@ async function walk({ files, pasted, contract, progress, found, check }) {
     const source = body("source");
     const subject = await checkSourceFiles(source, (artifact) => needed(folder, artifact));
     if (subject === null) return `${source.files.length} files of a ${source.kind === "worktree" ? "work tree" : "run without a repository"}: no commit vouches for them`;
-    return `commit ${source.commit.slice(0, 12)} holds the ${source.files.length} files: ${shown(subject)}`;
+    return `commit ${source.commit.slice(0, 12)} holds the ${grouped(source.files.length)} files: ${shown(subject)}`;
   });
   await check("files", async () => {
     const expected = new Map(members.flatMap(publishedFiles).map(([path, digest, size]) => [path, { digest, size }]));
     checkFiles(folder, expected);
     found.strangers = folder.paths().filter((path) => !expected.has(path));
     const strangers = found.strangers.length === 0 ? "no other file" : `${found.strangers.length} others are not of the run`;
-    return `${expected.size} files at their paths; ${strangers}`;
+    return `${grouped(expected.size)} files at their paths; ${strangers}`;
   });
   Object.assign(found, { level: 1, established: trust.established, trustUnchecked: trust.unchecked });
   const [summary, publication] = [body("summary"), body("publication")];
@@ -109,12 +110,12 @@ async function walk({ files, pasted, contract, progress, found, check }) {
       rows.add(file, read);
       count += read.length;
     }
-    return `${count} rows in ${summary.files.length} Parquet files, each with its own id`;
+    return `${grouped(count)} rows in ${summary.files.length} Parquet files, each with its own id`;
   });
   await check("summary", async () => {
     const checked = checkSummary(found.runId, summary, rows);
     addresses = checked.addresses;
-    return `${checked.checked} statistics and trial values are the rows’, bit for bit`;
+    return `${grouped(checked.checked)} statistics and trial values are the rows’, bit for bit`;
   });
   await check("said", async () => {
     const count = checkEvidenceList(await needed(folder, body("collection").evidence), body("collection"), members);
@@ -122,17 +123,17 @@ async function walk({ files, pasted, contract, progress, found, check }) {
     ensure(policy?.digest === publication.trust_policy, "keys_differ", "the published `trust.yaml` is not the trust policy of the publication");
     checkListedRuns(found.runId, body("plan"), publication);
     checkTimes(members);
-    return `the list of raw evidence has all ${count} artifacts that manifests name; the run lists itself; no time is before what it rests on`;
+    return `the list of raw evidence has all ${grouped(count)} artifacts that manifests name; the run lists itself; no time is before what it rests on`;
   });
   await check("numbers", async () => {
     const numbers = readNumbers(await needed(folder, publication.numbers), found.runId, publication);
     checkNumbers(found.runId, numbers, rows, contract.tables);
     found.numbers = numbers;
-    return `${numbers.length} numbers: address, row, case, point, metric, value, unit and count agree`;
+    return `${grouped(numbers.length)} numbers: address, row, case, point, metric, value, unit and count agree`;
   });
   await check("whole", async () => {
     checkWhole(found.numbers, addresses);
-    return `the ${addresses.length} statistics of the summary are all published, in order`;
+    return `the ${grouped(addresses.length)} statistics of the summary are all published, in order`;
   });
   found.level = 2;
   found.unchecked = notChecked(members, trust, body);
