@@ -93,7 +93,7 @@ async function walk({ files, pasted, contract, progress, found, check }) {
     const expected = new Map(members.flatMap(publishedFiles).map(([path, digest, size]) => [path, { digest, size }]));
     checkFiles(folder, expected);
     found.strangers = folder.paths().filter((path) => !expected.has(path));
-    const strangers = found.strangers.length === 0 ? "no other file" : `${found.strangers.length} others are not of the run`;
+    const strangers = found.strangers.length === 0 ? "no other file" : `not of the run: ${grouped(found.strangers.length)}`;
     return `${grouped(expected.size)} files at their paths; ${strangers}`;
   });
   Object.assign(found, { level: 1, established: trust.established, trustUnchecked: trust.unchecked });
