@@ -36,6 +36,7 @@ function readMaterial(material) {
   const hint = fromBase64(material.publicKey.hint);
   ensure(hint?.length === 32, "bundle_malformed", "the bundle's key hint is not a fingerprint");
   const unchecked = [];
+  ensure(Array.isArray(material.tlogEntries ?? []), "bundle_malformed", "the bundle's log entries are no list");
   if ((material.tlogEntries ?? []).length > 0) unchecked.push("entries of a transparency log");
   if (material.timestampVerificationData != null) unchecked.push("timestamps of an authority");
   return { fingerprint: `sha256:${toHex(hint)}`, unchecked };

@@ -31,7 +31,7 @@ export async function droppedFiles(transfer) {
   const isOne = entries.length === 1 && entries[0]?.isDirectory;
   ensure(isOne, "not_a_folder", "what was dropped is not one folder", "drop the folder itself: the one that has `chain` and `numbers.json` in it");
   const files = new Map();
-  const handle = await handles[0];
+  const handle = await handles[0]?.catch(() => null);
   if (handle) await walkHandle(handle, "", files, 0);
   else await walkEntry(entries[0], "", files, 0);
   return { name: entries[0].name, files };

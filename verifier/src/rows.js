@@ -56,9 +56,11 @@ function checkSchema(name, metadata, columns) {
   ensure(rows <= MAX_ROWS, "parquet_too_large", `\`${shown(name)}\` has ${rows} rows, more than ${MAX_ROWS}`);
   ensure(found.length === columns.length, "rows", `\`${shown(name)}\` has ${found.length} columns, and its table ${columns.length}`);
   for (const [place, column] of columns.entries()) {
-    const { name: own, type, repetition_type: repetition } = found[place];
+    const { name: own, type, repetition_type: repetition, converted_type: meaning, logical_type: logical } = found[place];
     ensure(own === column.name, "rows", () => `\`${shown(name)}\`: the column \`${shown(own)}\` stands where \`${column.name}\` should`);
-    const fits = type === PHYSICAL[column.type] && repetition === (column.nullable ? "OPTIONAL" : "REQUIRED");
+    // Another meaning, such as a decimal's, would change the values that are read.
+    const means = column.type === "text" ? meaning === "UTF8" && logical?.type === "STRING" : meaning === undefined && logical === undefined;
+    const fits = means && type === PHYSICAL[column.type] && repetition === (column.nullable ? "OPTIONAL" : "REQUIRED");
     ensure(fits, "rows", `\`${shown(name)}\`: the column \`${own}\` is not of its table's type`);
   }
 }
