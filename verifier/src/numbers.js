@@ -1,6 +1,6 @@
 // Published numbers against their rows, and rows against the Summary: the same value, to the last bit, in every place.
 
-import { parseJson } from "./canonical.js";
+import { parseCanonical } from "./canonical.js";
 import { toText } from "./bytes.js";
 import { Refusal, ensure, shown } from "./refusal.js";
 
@@ -38,12 +38,8 @@ export class NumberRows {
 
 /** Reads `numbers.json`, and compares what it says of itself with the Publication. */
 export function readNumbers(bytes, runId, publication) {
-  let numbers;
-  try {
-    numbers = parseJson(toText(bytes));
-  } catch {
-    numbers = null;
-  }
+  const { value: numbers, problem } = parseCanonical(toText(bytes));
+  ensure(problem !== "not_canonical", "numbers_differ", "the published numbers are not in canonical form");
   const isKnown = Array.isArray(numbers?.numbers) && Object.keys(numbers).sort().join() === "grade,numbers,run_id,summary";
   ensure(isKnown, "numbers", "the published numbers cannot be read");
   const same = (one, other) => JSON.stringify(sorted(one)) === JSON.stringify(sorted(other));

@@ -45,7 +45,9 @@ function acceptDrops(page) {
   document.addEventListener("drop", (event) => {
     event.preventDefault();
     over(false);
-    take(page, () => droppedFiles(event.dataTransfer));
+    const [file, ...more] = event.dataTransfer.files;
+    if (more.length === 0 && /\.ya?ml$/.test(file?.name ?? "")) readPolicyFile(page, file);
+    else take(page, () => droppedFiles(event.dataTransfer));
   });
 }
 

@@ -5,6 +5,7 @@ import { test } from "node:test";
 
 import { NumberRows, checkNumbers, checkSummary, checkWhole, readNumbers } from "../src/numbers.js";
 import { toBytes } from "../src/bytes.js";
+import { canonicalText } from "../src/canonical.js";
 
 const column = (name, more = {}) => ({ name, key: false, unit: "", type: "float", nullable: true, ...more });
 const tables = {
@@ -82,12 +83,13 @@ test("the summary's statistics are the rows', and are all published", () => {
 test("numbers are their publication's own", () => {
   const publication = { summary: FILE, grade: { asked: "realism", given: "exploratory", shortfalls: [] } };
   const whole = { run_id: "nightly", summary: FILE, grade: { given: "exploratory", asked: "realism", shortfalls: [] }, numbers: [number] };
-  const read = (change) => readNumbers(toBytes(JSON.stringify({ ...whole, ...change })), "nightly", publication);
+  const read = (change) => readNumbers(toBytes(canonicalText({ ...whole, ...change })), "nightly", publication);
   assert.equal(read({}).length, 1);
   assert.throws(() => read({ run_id: "weekly" }), { code: "other_numbers" });
   assert.throws(() => read({ summary: "other" }), { code: "other_numbers" });
   assert.throws(() => read({ grade: { ...whole.grade, given: "realism" } }), { code: "other_numbers" });
   assert.throws(() => read({ numbers: [{ ...number, more: 1 }] }), { code: "numbers" });
   assert.throws(() => read({ numbers: [{ ...number, value: "1.5" }] }), { code: "numbers" });
+  assert.throws(() => readNumbers(toBytes(`${canonicalText(whole)} `), "nightly", publication), { code: "numbers_differ" });
   assert.throws(() => readNumbers(toBytes("no JSON"), "nightly", publication), { code: "numbers" });
 });
