@@ -149,11 +149,11 @@ function manifestsTable({ manifests }) {
     element("td", {}, name),
     element("td", {}, role),
     element("td", {}, signer),
-    element("td", {}, `${time.slice(0, 19).replace("T", " ")} (asserted)`),
+    element("td", {}, time.slice(0, 19).replace("T", " ")),
     element("td", { class: "digest" }, fingerprint),
   ];
   const rows = manifests.map((manifest) => element("tr", {}, ...cells(manifest)));
-  const heads = ["Manifest", "Role", "Signer", "Time, UTC", "Fingerprint of the key"];
+  const heads = ["Manifest", "Role", "Signer", "Asserted time, UTC", "Fingerprint of the key"];
   return details(`${manifests.length} manifests and their signers`, () => table("manifests", heads, rows));
 }
 
@@ -166,7 +166,7 @@ function numbersTable({ numbers, failure }) {
     element("td", { class: "number" }, number.n),
     element("td", { class: "digest" }, shown(number.address)),
   ];
-  const heads = ["Case", "Point", "Metric", "Statistic", "Value", "Unit", "Trials", "Address"];
+  const heads = ["Case", "Point", "Metric", "Statistic", ["Value"], "Unit", ["Trials"], "Address"];
   const rows = () => numbers.slice(0, MAX_SHOWN).map((number) => element("tr", {}, ...cells(number)));
   const title = `${grouped(numbers.length)} numbers${numbers.length > MAX_SHOWN ? `, the first ${grouped(MAX_SHOWN)} shown` : ""}`;
   return details(title, () => table("numbers", heads, rows()));
@@ -185,7 +185,9 @@ function list(title, items) {
 }
 
 function table(name, heads, rows) {
-  const head = element("thead", {}, element("tr", {}, ...heads.map((text) => element("th", { scope: "col" }, text))));
+  // The head of a column of numbers stands in a list of its own, and over their end.
+  const headOf = (text) => element("th", Array.isArray(text) ? { scope: "col", class: "number" } : { scope: "col" }, ...[text].flat());
+  const head = element("thead", {}, element("tr", {}, ...heads.map(headOf)));
   const whole = element("table", { class: name }, head, element("tbody", {}, ...rows));
   // What scrolls can be reached by keyboard.
   return element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": name }, whole);
