@@ -21,7 +21,9 @@ function withoutNotes(schema) {
   if (typeof schema !== "object" || schema === null) return schema;
   const named = (members) => Object.fromEntries(Object.entries(members).map(([name, inner]) => [name, withoutNotes(inner)]));
   const members = Object.entries(schema).filter(([name]) => !NOTES.includes(name));
-  return Object.fromEntries(members.map(([name, inner]) => [name, ["properties", "$defs"].includes(name) ? named(inner) : withoutNotes(inner)]));
+  return Object.fromEntries(
+    members.map(([name, inner]) => [name, ["properties", "$defs"].includes(name) ? named(inner) : withoutNotes(inner)]),
+  );
 }
 
 function typeOf(words) {
@@ -37,8 +39,10 @@ export function readTables(markdown) {
   for (const line of markdown.split("\n")) {
     const [, table] = /^## ([a-z_]+)$/.exec(line) ?? [];
     if (table) columns = tables[table] = [];
-    const [, name, key, type, unit, nullable] = /^\| `([a-z0-9_]+)`( \*key\*)? \| ([^|]*) \| ([^|]*) \| (yes|no) \|/.exec(line) ?? [];
-    if (name && columns) columns.push({ name, key: key !== undefined, type: typeOf(type.trim()), unit: unit.trim(), nullable: nullable === "yes" });
+    const [, name, key, type, unit, nullable] =
+      /^\| `([a-z0-9_]+)`( \*key\*)? \| ([^|]*) \| ([^|]*) \| (yes|no) \|/.exec(line) ?? [];
+    if (name && columns)
+      columns.push({ name, key: key !== undefined, type: typeOf(type.trim()), unit: unit.trim(), nullable: nullable === "yes" });
   }
   return tables;
 }

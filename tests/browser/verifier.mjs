@@ -30,7 +30,11 @@ const findings = [];
 const results = {};
 const profile = mkdtempSync(join(tmpdir(), "assay-browser-"));
 try {
-  const browser = await chromium.launchPersistentContext(profile, { executablePath: "/usr/bin/chromium", args: FLAGS, headless: true });
+  const browser = await chromium.launchPersistentContext(profile, {
+    executablePath: "/usr/bin/chromium",
+    args: FLAGS,
+    headless: true,
+  });
   for (const one of cases) {
     const page = await open(browser);
     results[one.name] = await verify(page, one);
@@ -52,7 +56,10 @@ console.log(JSON.stringify({ results, findings }));
 async function open(browser) {
   const page = await browser.newPage();
   const note = (what) => findings.push(what);
-  page.on("request", (request) => request.url() !== address && !request.url().startsWith("blob:") && note(`request: ${request.url()}`));
+  page.on(
+    "request",
+    (request) => request.url() !== address && !request.url().startsWith("blob:") && note(`request: ${request.url()}`),
+  );
   page.on("console", (message) => ["error", "warning"].includes(message.type()) && note(`console: ${message.text()}`));
   page.on("pageerror", (error) => note(`error: ${error}`));
   await page.goto(address, { waitUntil: "load" });
@@ -137,7 +144,10 @@ async function prints(browser, one) {
   const page = await open(browser);
   await verify(page, one);
   await page.emulateMedia({ media: "print", colorScheme: "dark" });
-  const [paper, form] = await page.evaluate(() => [getComputedStyle(document.body).backgroundColor, getComputedStyle(document.getElementById("form")).display]);
+  const [paper, form] = await page.evaluate(() => [
+    getComputedStyle(document.body).backgroundColor,
+    getComputedStyle(document.getElementById("form")).display,
+  ]);
   if (paper !== "rgb(255, 255, 255)") findings.push(`paper is not white: ${paper}`);
   if (form !== "none") findings.push("the form is printed");
   if (shots) await page.pdf({ path: join(shots, "print.pdf"), preferCSSPageSize: true });
@@ -145,7 +155,12 @@ async function prints(browser, one) {
 }
 
 async function shoot(page, name) {
-  for (const [width, colorScheme] of [[360, "light"], [360, "dark"], [1280, "light"], [1280, "dark"]]) {
+  for (const [width, colorScheme] of [
+    [360, "light"],
+    [360, "dark"],
+    [1280, "light"],
+    [1280, "dark"],
+  ]) {
     await page.setViewportSize({ width, height: 900 });
     await page.emulateMedia({ colorScheme });
     await page.screenshot({ path: join(shots, `${name}-${width}-${colorScheme}.png`), fullPage: true });

@@ -13,7 +13,11 @@ const MEDIA_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json";
  * the bundle holds and this page cannot check: log entries and timestamps.
  */
 export function readBundle(bytes) {
-  ensure(bytes.length <= MAX_BUNDLE_BYTES, "bundle_too_large", `the bundle has ${bytes.length} bytes, more than ${MAX_BUNDLE_BYTES}`);
+  ensure(
+    bytes.length <= MAX_BUNDLE_BYTES,
+    "bundle_too_large",
+    `the bundle has ${bytes.length} bytes, more than ${MAX_BUNDLE_BYTES}`,
+  );
   let bundle;
   try {
     bundle = parseJson(toText(bytes));
@@ -22,7 +26,11 @@ export function readBundle(bytes) {
   }
   ensure(isMap(bundle) && typeof bundle.mediaType === "string", "bundle_malformed", "the bundle names no media type");
   const { mediaType } = bundle;
-  ensure(mediaType === MEDIA_TYPE, "unknown_bundle_version", () => `the bundle has media type \`${shown(mediaType)}\`, not ${MEDIA_TYPE}`);
+  ensure(
+    mediaType === MEDIA_TYPE,
+    "unknown_bundle_version",
+    () => `the bundle has media type \`${shown(mediaType)}\`, not ${MEDIA_TYPE}`,
+  );
   only(bundle, ["mediaType", "verificationMaterial", "dsseEnvelope", "messageSignature"]);
   ensure(bundle.messageSignature == null, "message_signature_bundle", "the bundle signs a message, not a statement");
   return { ...readMaterial(bundle.verificationMaterial), ...readEnvelope(bundle.dsseEnvelope) };
@@ -31,7 +39,12 @@ export function readBundle(bytes) {
 function readMaterial(material) {
   only(material, ["publicKey", "certificate", "x509CertificateChain", "tlogEntries", "timestampVerificationData"]);
   const isKeyless = material.certificate != null || material.x509CertificateChain != null;
-  ensure(!isKeyless, "keyless_bundle", "the bundle is signed with a certificate, which this page cannot check", "verify it with cosign");
+  ensure(
+    !isKeyless,
+    "keyless_bundle",
+    "the bundle is signed with a certificate, which this page cannot check",
+    "verify it with cosign",
+  );
   only(material.publicKey, ["hint"]);
   const hint = fromBase64(material.publicKey.hint);
   ensure(hint?.length === 32, "bundle_malformed", "the bundle's key hint is not a fingerprint");
@@ -46,7 +59,11 @@ function readEnvelope(envelope) {
   only(envelope, ["payload", "payloadType", "signatures"]);
   const { payloadType, signatures } = envelope;
   ensure(typeof payloadType === "string" && Array.isArray(signatures), "bundle_malformed", "the bundle's envelope is malformed");
-  ensure(payloadType === PAYLOAD_TYPE, "wrong_payload_type", () => `the bundle holds a payload of type \`${shown(payloadType)}\``);
+  ensure(
+    payloadType === PAYLOAD_TYPE,
+    "wrong_payload_type",
+    () => `the bundle holds a payload of type \`${shown(payloadType)}\``,
+  );
   ensure(signatures.length === 1, "signature_count", `the bundle has ${signatures.length} signatures, not one`);
   only(signatures[0], ["sig"]);
   const [payload, signature] = [fromBase64(envelope.payload), fromBase64(signatures[0].sig)];
@@ -58,5 +75,7 @@ const isMap = (value) => typeof value === "object" && value !== null && !Array.i
 
 function only(value, members) {
   const unknown = isMap(value) ? Object.keys(value).find((name) => !members.includes(name)) : "";
-  ensure(unknown === undefined, "bundle_malformed", () => (unknown ? `the bundle has a member \`${shown(unknown)}\`` : "a member of the bundle is missing"));
+  ensure(unknown === undefined, "bundle_malformed", () =>
+    unknown ? `the bundle has a member \`${shown(unknown)}\`` : "a member of the bundle is missing",
+  );
 }

@@ -39,7 +39,11 @@ function checkInputs(members) {
   for (const { document } of members) {
     const needed = document.header.inputs.filter((input) => !isBaseline(document.kind, input));
     const missing = needed.find((input) => !known.has(keyOf(input)));
-    ensure(!missing, "missing_input", () => `the ${inWords(document.kind)} was made from a ${inWords(missing.kind)} that is missing: ${missing.manifest}`);
+    ensure(
+      !missing,
+      "missing_input",
+      () => `the ${inWords(document.kind)} was made from a ${inWords(missing.kind)} that is missing: ${missing.manifest}`,
+    );
   }
 }
 
@@ -58,7 +62,11 @@ function checkEvidence(members) {
     const [here] = ofKind(members, of);
     for (const { document } of ofKind(members, kind)) {
       const found = document.body[named];
-      ensure(!here || found === here.reference.manifest, "other_evidence", `the ${kind} names the ${of} ${found}, which is not the one of the chain`);
+      ensure(
+        !here || found === here.reference.manifest,
+        "other_evidence",
+        `the ${kind} names the ${of} ${found}, which is not the one of the chain`,
+      );
     }
   };
   check("summary", "collection", "artifact_manifest_digest");
@@ -82,8 +90,16 @@ function checkComplete(members) {
 // The plan says in short what it was made from, and pins files of it; the Source has it in full.
 function checkSource(members) {
   const [source, plan] = ["source", "plan"].map((kind) => ofKind(members, kind)[0].document.body);
-  const fitsKind = { git: source.commit && !source.dirty, worktree: true, adhoc: !source.commit && !source.repository && !source.dirty }[source.kind];
-  ensure(fitsKind, "source_contradicts_itself", `the source is of kind \`${source.kind}\`, and its commit and cleanliness are not of that kind`);
+  const fitsKind = {
+    git: source.commit && !source.dirty,
+    worktree: true,
+    adhoc: !source.commit && !source.repository && !source.dirty,
+  }[source.kind];
+  ensure(
+    fitsKind,
+    "source_contradicts_itself",
+    `the source is of kind \`${source.kind}\`, and its commit and cleanliness are not of that kind`,
+  );
   const other = ["kind", "repository", "commit", "dirty", "files_digest"].find((name) => plan.source[name] !== source[name]);
   ensure(other === undefined, "plan_source_differs", `the plan names another \`${other}\` than the source of the chain`);
   const files = new Map(source.files.map(({ path, artifact }) => [path, artifact.digest]));
@@ -92,7 +108,11 @@ function checkSource(members) {
   // What was fetched from an address is not in the repository.
   const pinned = pinnedFiles(plan).filter(({ origin }) => !origin.includes("://"));
   const differing = pinned.find(({ origin, artifact }) => files.get(origin) !== artifact.digest);
-  ensure(!differing, "plan_source_differs", () => `the plan pins other bytes as \`${shown(differing.origin)}\` than the source holds there`);
+  ensure(
+    !differing,
+    "plan_source_differs",
+    () => `the plan pins other bytes as \`${shown(differing.origin)}\` than the source holds there`,
+  );
 }
 
 function pinnedFiles(plan) {
@@ -112,12 +132,20 @@ function checkBlocks(members) {
 function checkTrials(members) {
   const [plan, collection] = ["plan", "collection"].map((kind) => ofKind(members, kind)[0].document.body);
   const [planned, collected] = [plan, collection].map(({ trials }) => trials.map((trial) => trial.trial_id));
-  ensure(planned.join() === collected.join(), "trials_unaccounted", `${planned.length} trials were planned and ${collected.length} collected, or in another order`);
+  ensure(
+    planned.join() === collected.join(),
+    "trials_unaccounted",
+    `${planned.length} trials were planned and ${collected.length} collected, or in another order`,
+  );
   const executed = new Map();
   for (const { document, reference } of ofKind(members, "execution_part")) {
     for (const attempt of document.body.attempts) {
       const key = `${reference.manifest} ${attempt.trial_id} ${attempt.attempt}`;
-      ensure(!executed.has(key), "attempts_unaccounted", `an execution part has attempt ${attempt.attempt} of \`${attempt.trial_id}\` twice`);
+      ensure(
+        !executed.has(key),
+        "attempts_unaccounted",
+        `an execution part has attempt ${attempt.attempt} of \`${attempt.trial_id}\` twice`,
+      );
       executed.set(key, attempt);
     }
   }
@@ -126,19 +154,31 @@ function checkTrials(members) {
     for (const { part, attempt } of trial.attempts) {
       const key = `${part} ${trial.trial_id} ${attempt}`;
       const isNew = executed.has(key) && !accounted.has(key);
-      ensure(isNew, "attempts_unaccounted", `the collection lists attempt ${attempt} of \`${shown(trial.trial_id)}\`, which no part has, or lists it twice`);
+      ensure(
+        isNew,
+        "attempts_unaccounted",
+        `the collection lists attempt ${attempt} of \`${shown(trial.trial_id)}\`, which no part has, or lists it twice`,
+      );
       accounted.add(key);
     }
     checkCounted(trial, executed);
   }
-  ensure(accounted.size === executed.size, "attempts_unaccounted", `${executed.size - accounted.size} attempts are not in the collection`);
+  ensure(
+    accounted.size === executed.size,
+    "attempts_unaccounted",
+    `${executed.size - accounted.size} attempts are not in the collection`,
+  );
 }
 
 function checkCounted(trial, executed) {
   const counted = countedAttempt(trial, executed);
   const follows = trial.attempts.every((one) => one.counted === (tryOf(one) === counted));
   const holds = follows && trial.counted === (counted !== null);
-  ensure(holds, "other_attempt_counted", `the collection counts another attempt of \`${trial.trial_id}\` than the first valid one`);
+  ensure(
+    holds,
+    "other_attempt_counted",
+    `the collection counts another attempt of \`${trial.trial_id}\` than the first valid one`,
+  );
 }
 
 const tryOf = ({ block, attempt }) => `${block.index} ${block.incarnation} ${attempt}`;
@@ -147,12 +187,15 @@ const tryOf = ({ block, attempt }) => `${block.index} ${block.incarnation} ${att
 function countedAttempt(trial, executed) {
   const isValid = ({ part, attempt }) => executed.get(`${part} ${trial.trial_id} ${attempt}`).validity.valid;
   const inOrder = [...trial.attempts].sort(
-    (one, other) => one.block.index - other.block.index || one.block.incarnation - other.block.incarnation || one.attempt - other.attempt,
+    (one, other) =>
+      one.block.index - other.block.index || one.block.incarnation - other.block.incarnation || one.attempt - other.attempt,
   );
   for (const first of inOrder) {
     const shards = inOrder.filter((one) => tryOf(one) === tryOf(first));
     const present = new Set(shards.map(({ shard }) => shard.index));
-    const isWhole = shards.every(({ shard }) => Array.from({ length: Math.min(shard.count, 1 << 16) }, (_, index) => index).every((index) => present.has(index)));
+    const isWhole = shards.every(({ shard }) =>
+      Array.from({ length: Math.min(shard.count, 1 << 16) }, (_, index) => index).every((index) => present.has(index)),
+    );
     if (isWhole && shards.every(isValid)) return tryOf(first);
   }
   return null;

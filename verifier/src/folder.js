@@ -29,7 +29,12 @@ export async function droppedFiles(transfer) {
   // Chromium gives a page that was opened from a file no content of entries, but of handles.
   const handles = items.map((item) => item.getAsFileSystemHandle?.());
   const isOne = entries.length === 1 && entries[0]?.isDirectory;
-  ensure(isOne, "not_a_folder", "what was dropped is not one folder", "drop the folder itself: the one that has `chain` and `numbers.json` in it");
+  ensure(
+    isOne,
+    "not_a_folder",
+    "what was dropped is not one folder",
+    "drop the folder itself: the one that has `chain` and `numbers.json` in it",
+  );
   const files = new Map();
   const handle = await handles[0]?.catch(() => null);
   if (handle) await walkHandle(handle, "", files, 0);
@@ -126,7 +131,11 @@ export class Folder {
     const path = this.#byDigest.get(digest);
     if (path === undefined) return null;
     const file = this.#files.get(path);
-    ensure(file.size <= limit, "artifact_too_large", () => `\`${shown(path)}\` has ${file.size} bytes, more than the limit of ${limit}`);
+    ensure(
+      file.size <= limit,
+      "artifact_too_large",
+      () => `\`${shown(path)}\` has ${file.size} bytes, more than the limit of ${limit}`,
+    );
     const bytes = await contentOf(path, file);
     ensure((await digestOf(bytes)) === digest, "artifact_corrupt", () => `\`${shown(path)}\` changed while it was read`);
     return bytes;
@@ -142,6 +151,10 @@ async function contentOf(path, file) {
   try {
     return new Uint8Array(await file.arrayBuffer());
   } catch {
-    throw new Refusal("unreadable", `the browser cannot read \`${shown(path)}\``, "drop the folder again: it may have changed since");
+    throw new Refusal(
+      "unreadable",
+      `the browser cannot read \`${shown(path)}\``,
+      "drop the folder again: it may have changed since",
+    );
   }
 }

@@ -57,7 +57,11 @@ async function checkFile({ path, executable }, root, objects, bytes) {
     const entry = readTree(objectOf(objects, "tree", oid), oid.length / 2).get(name);
     const isKind = entry && (isLast ? FILES.includes(entry.mode) : entry.mode === FOLDER);
     ensure(isKind, "commit", () => `the commit has no file \`${shown(path)}\``);
-    ensure(!isLast || (entry.mode === EXECUTABLE) === executable, "commit", () => `\`${shown(path)}\` is executable in one place and not in the other`);
+    ensure(
+      !isLast || (entry.mode === EXECUTABLE) === executable,
+      "commit",
+      () => `\`${shown(path)}\` is executable in one place and not in the other`,
+    );
     oid = entry.oid;
   }
   ensure((await oidOf("blob", bytes, root)) === oid, "commit", () => `\`${shown(path)}\` is not the commit's file`);
@@ -69,7 +73,8 @@ function readTree(bytes, oidBytes) {
   let place = 0;
   while (place < bytes.length) {
     const [space, end] = [bytes.indexOf(0x20, place), bytes.indexOf(0, place)];
-    if (space < 0 || end < space || end + 1 + oidBytes > bytes.length) throw new Refusal("commit", "a tree of the source is malformed");
+    if (space < 0 || end < space || end + 1 + oidBytes > bytes.length)
+      throw new Refusal("commit", "a tree of the source is malformed");
     const name = toText(bytes.subarray(space + 1, end));
     entries.set(name, { mode: toText(bytes.subarray(place, space)), oid: toHex(bytes.subarray(end + 1, end + 1 + oidBytes)) });
     place = end + 1 + oidBytes;

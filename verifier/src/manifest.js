@@ -32,11 +32,24 @@ export const inWords = (kind) => kind.replace("_", " ");
 
 /** Reads a manifest: `{ kind, header, body, artifacts }`. Only the canonical form is accepted, and only what its schema describes. */
 export function readManifest(bytes, schemas) {
-  ensure(bytes.length <= MAX_MANIFEST_BYTES, "manifest_too_large", `the manifest has ${bytes.length} bytes, more than ${MAX_MANIFEST_BYTES}`);
+  ensure(
+    bytes.length <= MAX_MANIFEST_BYTES,
+    "manifest_too_large",
+    `the manifest has ${bytes.length} bytes, more than ${MAX_MANIFEST_BYTES}`,
+  );
   const text = toText(bytes);
   const { kind, version, stage } = peekHeader(text);
-  ensure(version === VERSION, "unknown_version", () => `the manifest has version \`${shown(version)}\`; this page reads ${VERSION}`, "the page of another release may read it");
-  ensure(Object.hasOwn(KINDS, kind), "manifest_malformed", () => `\`${shown(kind)}\` is not a kind of manifest that a published run has`);
+  ensure(
+    version === VERSION,
+    "unknown_version",
+    () => `the manifest has version \`${shown(version)}\`; this page reads ${VERSION}`,
+    "the page of another release may read it",
+  );
+  ensure(
+    Object.hasOwn(KINDS, kind),
+    "manifest_malformed",
+    () => `\`${shown(kind)}\` is not a kind of manifest that a published run has`,
+  );
   const { role, takes } = KINDS[kind];
   ensure(stage === role, "wrong_stage", () => `a ${inWords(kind)} is made by ${role}, not by \`${shown(stage)}\``);
   const { value, problem } = parseCanonical(text);
@@ -65,10 +78,15 @@ function peekHeader(text) {
 
 // Outputs become files of the published folder, so their names are distinct and stay inside of it.
 function checkNames(kind, artifacts) {
-  const isPlain = (name) => name.length <= 512 && /^[A-Za-z0-9._\-/=@+]+$/.test(name) && name.split("/").every((part) => !["", ".", ".."].includes(part));
+  const isPlain = (name) =>
+    name.length <= 512 && /^[A-Za-z0-9._\-/=@+]+$/.test(name) && name.split("/").every((part) => !["", ".", ".."].includes(part));
   const names = artifacts.map(({ name }) => name);
   const bad = names.find((name) => !isPlain(name));
-  ensure(bad === undefined, "manifest_malformed", () => `the ${inWords(kind)} has an output \`${shown(bad)}\`, which is no plain path`);
+  ensure(
+    bad === undefined,
+    "manifest_malformed",
+    () => `the ${inWords(kind)} has an output \`${shown(bad)}\`, which is no plain path`,
+  );
   ensure(new Set(names).size === names.length, "manifest_malformed", () => `the ${inWords(kind)} has two outputs of one name`);
 }
 
@@ -81,7 +99,11 @@ export async function subjectsOf({ kind, artifacts }, digest) {
     return subjects;
   }
   for (const artifact of artifacts) {
-    ensure(!subjects.has(artifact.name), "subject_name_taken", () => `an output of the ${inWords(kind)} is called \`${shown(artifact.name)}\``);
+    ensure(
+      !subjects.has(artifact.name),
+      "subject_name_taken",
+      () => `an output of the ${inWords(kind)} is called \`${shown(artifact.name)}\``,
+    );
     subjects.set(artifact.name, artifact.digest);
   }
   return subjects;
@@ -99,7 +121,15 @@ export function chainName({ kind, body }) {
 /** The files of a published folder that come from one manifest: `[path, digest, size]`; the size is null where nobody states it. */
 export function publishedFiles({ document, reference }) {
   const name = chainName(document);
-  const prefix = { source: "source/", plan: "plan/", environment: `${name}/`, collection: "evidence/", summary: "", publication: "" }[document.kind];
-  const outputs = prefix === undefined ? [] : document.artifacts.map(({ name: output, digest, size }) => [prefix + output, digest, size]);
+  const prefix = {
+    source: "source/",
+    plan: "plan/",
+    environment: `${name}/`,
+    collection: "evidence/",
+    summary: "",
+    publication: "",
+  }[document.kind];
+  const outputs =
+    prefix === undefined ? [] : document.artifacts.map(({ name: output, digest, size }) => [prefix + output, digest, size]);
   return [[`chain/${name}.json`, reference.manifest, null], [`chain/${name}.sigstore.json`, reference.bundle, null], ...outputs];
 }

@@ -57,12 +57,19 @@ export function readNumbers(bytes, runId, publication) {
 function sorted(value) {
   if (Array.isArray(value)) return value.map(sorted);
   if (typeof value !== "object" || value === null) return value;
-  return Object.fromEntries(Object.keys(value).sort().map((name) => [name, sorted(value[name])]));
+  return Object.fromEntries(
+    Object.keys(value)
+      .sort()
+      .map((name) => [name, sorted(value[name])]),
+  );
 }
 
 function checkShape(number) {
   const { query, ...rest } = typeof number === "object" && number !== null ? number : {};
-  const holds = Object.keys(rest).sort().join() === [...MEMBERS].sort().join() && typeof rest.value === "number" && ["rows", "query"].includes(rest.source);
+  const holds =
+    Object.keys(rest).sort().join() === [...MEMBERS].sort().join() &&
+    typeof rest.value === "number" &&
+    ["rows", "query"].includes(rest.source);
   const texts = MEMBERS.filter((name) => name !== "value").every((name) => typeof rest[name] === "string");
   ensure(holds && texts && (query === undefined || typeof query === "object"), "numbers", "the published numbers cannot be read");
 }
@@ -71,7 +78,11 @@ function checkShape(number) {
 export function checkNumbers(runId, numbers, rows, tables) {
   for (const number of numbers) {
     const what = difference(runId, number, rows, tables);
-    ensure(what === null, "number_not_in_row", () => `the number \`${shown(number.address)}\` is not the one in its row: ${what} differs`);
+    ensure(
+      what === null,
+      "number_not_in_row",
+      () => `the number \`${shown(number.address)}\` is not the one in its row: ${what} differs`,
+    );
   }
 }
 
@@ -152,7 +163,8 @@ export function checkSummary(runId, summary, rows) {
         check(id, { statistic, value, n: metric.n, trial_id: null, unit: statistic === "cv" ? "ratio" : metric.unit });
         addresses.push(`${runId}/outcome_fact/${id.slice(7, 7 + MIN_ROW_DIGITS)}/value`);
       }
-      for (const trial of metric.trials) check(trial.row_id, { value: trial.value, n: trial.n, trial_id: trial.trial_id, unit: metric.unit });
+      for (const trial of metric.trials)
+        check(trial.row_id, { value: trial.value, n: trial.n, trial_id: trial.trial_id, unit: metric.unit });
     }
   }
   return { checked, addresses };
@@ -163,7 +175,12 @@ const text = (value) => (typeof value === "bigint" ? String(value) : (value ?? n
 /** Checks that `numbers.json` has every number of the Summary, in order, and beyond those only what queries select. */
 export function checkWhole(numbers, addresses) {
   const missing = addresses.find((address, place) => numbers[place]?.address !== address);
-  if (missing !== undefined) throw new Refusal("numbers_differ", `the published numbers lack \`${missing}\`, or have it in another place`);
+  if (missing !== undefined)
+    throw new Refusal("numbers_differ", `the published numbers lack \`${missing}\`, or have it in another place`);
   const more = numbers.slice(addresses.length).find(({ source }) => source !== "query");
-  ensure(!more, "numbers_differ", () => `the number \`${shown(more.address)}\` is neither of the summary nor selected by a query`);
+  ensure(
+    !more,
+    "numbers_differ",
+    () => `the number \`${shown(more.address)}\` is neither of the summary nor selected by a query`,
+  );
 }

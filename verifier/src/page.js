@@ -97,8 +97,14 @@ function show(found, folder) {
     ...(failure?.hint ? [element("p", { class: "hint quiet" }, ...prose(`hint: ${failure.hint}`))] : []),
     strip(found, folder),
     ...checksTable(found),
-    ...list("Not of the run", found.strangers.slice(0, MAX_SHOWN).map((path) => [element("code", {}, shown(path))])),
-    ...list("What was not checked", found.unchecked.map((text) => prose(text))),
+    ...list(
+      "Not of the run",
+      found.strangers.slice(0, MAX_SHOWN).map((path) => [element("code", {}, shown(path))]),
+    ),
+    ...list(
+      "What was not checked",
+      found.unchecked.map((text) => prose(text)),
+    ),
     ...manifestsTable(found),
     ...numbersTable(found),
   );
@@ -186,7 +192,8 @@ function list(title, items) {
 
 function table(name, heads, rows) {
   // The head of a column of numbers stands in a list of its own, and over their end.
-  const headOf = (text) => element("th", Array.isArray(text) ? { scope: "col", class: "number" } : { scope: "col" }, ...[text].flat());
+  const headOf = (text) =>
+    element("th", Array.isArray(text) ? { scope: "col", class: "number" } : { scope: "col" }, ...[text].flat());
   const head = element("thead", {}, element("tr", {}, ...heads.map(headOf)));
   const whole = element("table", { class: name }, head, element("tbody", {}, ...rows));
   // What scrolls can be reached by keyboard.

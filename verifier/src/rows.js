@@ -21,13 +21,18 @@ export async function readRows(file, bytes, tables) {
   ensure(Object.hasOwn(tables, name), "unknown_table", () => `the summary names a table \`${shown(name)}\``);
   const columns = tables[name];
   const rows = await unpack(artifact.name, bytes, columns);
-  ensure(String(rows.length) === file.rows, "row_count", `\`${artifact.name}\` has ${rows.length} rows, and the summary says ${file.rows}`);
+  ensure(
+    String(rows.length) === file.rows,
+    "row_count",
+    `\`${artifact.name}\` has ${rows.length} rows, and the summary says ${file.rows}`,
+  );
   for (const row of rows) await checkRow(name, columns, row);
   return rows;
 }
 
 async function unpack(name, bytes, columns) {
-  const malformed = (error) => new Refusal("rows", `\`${shown(name)}\` is no Parquet file that can be read: ${shown(error.message)}`);
+  const malformed = (error) =>
+    new Refusal("rows", `\`${shown(name)}\` is no Parquet file that can be read: ${shown(error.message)}`);
   const buffer = bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength);
   let metadata;
   try {
@@ -39,7 +44,8 @@ async function unpack(name, bytes, columns) {
   let room = MAX_UNPACKED_BYTES;
   const ZSTD = (input, length) => {
     room -= length;
-    if (!(length >= 0) || room < 0) throw new Refusal("parquet_too_large", `the pages of \`${shown(name)}\` unpack to more than ${MAX_UNPACKED_BYTES} bytes`);
+    if (!(length >= 0) || room < 0)
+      throw new Refusal("parquet_too_large", `the pages of \`${shown(name)}\` unpack to more than ${MAX_UNPACKED_BYTES} bytes`);
     return decompress(input, new Uint8Array(length));
   };
   try {
@@ -54,12 +60,21 @@ function checkSchema(name, metadata, columns) {
   const found = metadata.schema.slice(1);
   const rows = Number(metadata.num_rows);
   ensure(rows <= MAX_ROWS, "parquet_too_large", `\`${shown(name)}\` has ${rows} rows, more than ${MAX_ROWS}`);
-  ensure(found.length === columns.length, "rows", `\`${shown(name)}\` has ${found.length} columns, and its table ${columns.length}`);
+  ensure(
+    found.length === columns.length,
+    "rows",
+    `\`${shown(name)}\` has ${found.length} columns, and its table ${columns.length}`,
+  );
   for (const [place, column] of columns.entries()) {
     const { name: own, type, repetition_type: repetition, converted_type: meaning, logical_type: logical } = found[place];
-    ensure(own === column.name, "rows", () => `\`${shown(name)}\`: the column \`${shown(own)}\` stands where \`${column.name}\` should`);
+    ensure(
+      own === column.name,
+      "rows",
+      () => `\`${shown(name)}\`: the column \`${shown(own)}\` stands where \`${column.name}\` should`,
+    );
     // Another meaning, such as a decimal's, would change the values that are read.
-    const means = column.type === "text" ? meaning === "UTF8" && logical?.type === "STRING" : meaning === undefined && logical === undefined;
+    const means =
+      column.type === "text" ? meaning === "UTF8" && logical?.type === "STRING" : meaning === undefined && logical === undefined;
     const fits = means && type === PHYSICAL[column.type] && repetition === (column.nullable ? "OPTIONAL" : "REQUIRED");
     ensure(fits, "rows", `\`${shown(name)}\`: the column \`${own}\` is not of its table's type`);
   }
@@ -70,15 +85,24 @@ async function checkRow(table, columns, row) {
     const value = row[name] ?? null;
     ensure(nullable || value !== null, "rows", `a row of \`${table}\` has no \`${name}\``);
     ensure(type !== "float" || value === null || Number.isFinite(value), "rows", `a number of \`${table}\` is not finite`);
-    ensure(type !== "text" || value === null || value.length <= MAX_TEXT, "parquet_too_large", `a text of \`${table}\` is too long`);
+    ensure(
+      type !== "text" || value === null || value.length <= MAX_TEXT,
+      "parquet_too_large",
+      `a text of \`${table}\` is too long`,
+    );
   }
   const expected = await rowId(table, columns, row);
-  ensure(row.row_id === expected, "rows", () => `a row of \`${table}\` has the id ${shown(row.row_id)}, but its key columns give ${expected}`);
+  ensure(
+    row.row_id === expected,
+    "rows",
+    () => `a row of \`${table}\` has the id ${shown(row.row_id)}, but its key columns give ${expected}`,
+  );
 }
 
 /** The digest of the table's name and the key columns as canonical JSON; of a workload, the digest of its frozen `spec`. */
 async function rowId(table, columns, row) {
-  if (table === "workload_dim" && /^sha256:[0-9a-f]{64}$/.test(row.workload_spec_digest ?? "")) return row.workload_spec_digest.slice(7);
+  if (table === "workload_dim" && /^sha256:[0-9a-f]{64}$/.test(row.workload_spec_digest ?? ""))
+    return row.workload_spec_digest.slice(7);
   const keys = columns.filter(({ key }) => key).map(({ name, type }) => keyText(row[name] ?? null, type));
   return (await digestOf(toBytes(canonicalText([table, ...keys])))).slice(7);
 }

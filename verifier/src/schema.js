@@ -25,7 +25,9 @@ function problemIn(value, schema, at) {
   const inner = { ...at, found, depth: at.depth + 1 };
   for (const [keyword, rule] of Object.entries(schema)) {
     if (ANNOTATIONS.includes(keyword)) continue;
-    const problem = KEYWORDS[keyword] ? KEYWORDS[keyword](value, rule, inner, schema) : `\`${at.place}\` has a rule \`${keyword}\` that this page does not know`;
+    const problem = KEYWORDS[keyword]
+      ? KEYWORDS[keyword](value, rule, inner, schema)
+      : `\`${at.place}\` has a rule \`${keyword}\` that this page does not know`;
     if (problem) return problem;
   }
   at.found.push(...found);
@@ -64,7 +66,8 @@ const KEYWORDS = {
   enum: (value, expected, at) => (expected.includes(value) ? null : wrong(at, "is none of the known words")),
   minimum: (value, least, at) => (typeof value === "number" && value < least ? wrong(at, `is below ${least}`) : null),
   maximum: (value, most, at) => (typeof value === "number" && value > most ? wrong(at, `is above ${most}`) : null),
-  pattern: (value, pattern, at) => (typeof value === "string" && !new RegExp(pattern, "u").test(value) ? wrong(at, "is not spelled as it must be") : null),
+  pattern: (value, pattern, at) =>
+    typeof value === "string" && !new RegExp(pattern, "u").test(value) ? wrong(at, "is not spelled as it must be") : null,
   items(value, schema, at) {
     return Array.isArray(value) ? first(value, (item, place) => problemIn(item, schema, inside(at, place))) : null;
   },

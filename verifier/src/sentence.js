@@ -9,7 +9,8 @@ export const shortened = (text) => text.replace(DIGEST, "sha256:$1…");
 
 /** A count with its digits in groups, and a size in bytes as people say it. */
 export const grouped = (count) => String(count).replace(/\B(?=(\d{3})+$)/g, ",");
-export const sized = (bytes) => (bytes < 1000 ? `${bytes} bytes` : bytes < 1e6 ? `${(bytes / 1e3).toFixed(1)} kB` : `${(bytes / 1e6).toFixed(1)} MB`);
+export const sized = (bytes) =>
+  bytes < 1000 ? `${bytes} bytes` : bytes < 1e6 ? `${(bytes / 1e3).toFixed(1)} kB` : `${(bytes / 1e6).toFixed(1)} MB`;
 
 /** The level in words: what `assay verify` does at level 2 and this page does not is named with it. */
 export const LEVEL_2 = "2 of 4, without queries, grade and reports";

@@ -34,12 +34,20 @@ export function readStatement(bytes) {
 
 function readSubjects(list) {
   ensure(Array.isArray(list), "statement_malformed", "the statement has no subjects");
-  ensure(list.length <= MAX_SUBJECTS, "statement_too_long", `the statement has ${list.length} subjects, more than ${MAX_SUBJECTS}`);
+  ensure(
+    list.length <= MAX_SUBJECTS,
+    "statement_too_long",
+    `the statement has ${list.length} subjects, more than ${MAX_SUBJECTS}`,
+  );
   const subjects = new Map();
   for (const subject of list) {
     only(subject, ["name", "digest"], "a subject");
     only(subject.digest, ["sha256"], "a subject's digest");
-    ensure(!subjects.has(subject.name), "subject_duplicate", () => `the statement names the subject \`${shown(subject.name)}\` twice`);
+    ensure(
+      !subjects.has(subject.name),
+      "subject_duplicate",
+      () => `the statement names the subject \`${shown(subject.name)}\` twice`,
+    );
     subjects.set(subject.name, digest(`sha256:${subject.digest.sha256}`, "a subject's digest"));
   }
   return subjects;
@@ -52,7 +60,9 @@ function readProvenance(predicate) {
   only(definition, ["buildType", "externalParameters", "internalParameters", "resolvedDependencies"], "buildDefinition");
   only(details, ["builder", "metadata"], "runDetails");
   only(details.metadata, ["invocationId", "startedOn", "finishedOn"], "metadata");
-  const kind = Object.keys(KINDS).find((name) => KINDS[name].build && definition.buildType === `https://assay.dev/build/${KINDS[name].build}/v1alpha1`);
+  const kind = Object.keys(KINDS).find(
+    (name) => KINDS[name].build && definition.buildType === `https://assay.dev/build/${KINDS[name].build}/v1alpha1`,
+  );
   ensure(kind, "unknown_build_type", () => `the statement has build type \`${shown(definition.buildType)}\``);
   const isOwn = details.builder?.id === `https://assay.dev/builder/${KINDS[kind].role}`;
   ensure(isOwn, "statement_malformed", "the statement names another builder than its build type");
@@ -68,7 +78,15 @@ function readProvenance(predicate) {
 
 // SLSA verification summary v1, which only a Publication has.
 function readSummary(predicate) {
-  const members = ["verifier", "timeVerified", "resourceUri", "policy", "inputAttestations", "verificationResult", "verifiedLevels"];
+  const members = [
+    "verifier",
+    "timeVerified",
+    "resourceUri",
+    "policy",
+    "inputAttestations",
+    "verificationResult",
+    "verifiedLevels",
+  ];
   only(predicate, members, "the predicate");
   const isOwn = predicate.verifier?.id === "https://assay.dev/builder/publish";
   ensure(isOwn, "statement_malformed", "the statement names another verifier than the publish stage");
@@ -83,19 +101,39 @@ function readSummary(predicate) {
 /** Compares a statement with the manifest that it is about, both ways. `subjects` are those that the manifest calls for. */
 export function checkStatement(statement, { kind, header }, subjects) {
   const expected = predicateTypeOf(kind);
-  ensure(statement.predicateType === expected, "wrong_predicate_type", () => `a ${inWords(kind)} is signed with the predicate ${expected}`);
-  ensure(statement.kind === kind, "wrong_build_type", () => `the statement is about a ${inWords(statement.kind)}, but the manifest is a ${inWords(kind)}`);
+  ensure(
+    statement.predicateType === expected,
+    "wrong_predicate_type",
+    () => `a ${inWords(kind)} is signed with the predicate ${expected}`,
+  );
+  ensure(
+    statement.kind === kind,
+    "wrong_build_type",
+    () => `the statement is about a ${inWords(statement.kind)}, but the manifest is a ${inWords(kind)}`,
+  );
   for (const [name, found] of subjects) {
     const stated = statement.subjects.get(name);
     ensure(stated, "subject_missing", () => `the statement lacks the subject \`${shown(name)}\``);
-    ensure(stated === found, "subject_digest_mismatch", () => `the subject \`${shown(name)}\` is ${stated}, but the manifest's output is ${found}`);
+    ensure(
+      stated === found,
+      "subject_digest_mismatch",
+      () => `the subject \`${shown(name)}\` is ${stated}, but the manifest's output is ${found}`,
+    );
   }
   const extra = [...statement.subjects.keys()].find((name) => !subjects.has(name));
-  ensure(extra === undefined, "subject_extra", () => `the statement has a subject \`${shown(extra)}\`, which the manifest does not give out`);
+  ensure(
+    extra === undefined,
+    "subject_extra",
+    () => `the statement has a subject \`${shown(extra)}\`, which the manifest does not give out`,
+  );
   const isOwn = statement.runId === null || statement.runId === header.run_id;
   ensure(isOwn, "wrong_run", () => `the manifest is of the run \`${header.run_id}\`, its statement of \`${statement.runId}\``);
   const missing = header.inputs.find((input) => !statement.names(input));
-  ensure(!missing, "dependency_missing", () => `the statement does not name the input ${inWords(missing.kind)} ${missing.manifest} of the manifest`);
+  ensure(
+    !missing,
+    "dependency_missing",
+    () => `the statement does not name the input ${inWords(missing.kind)} ${missing.manifest} of the manifest`,
+  );
 }
 
 function only(value, members, what) {
@@ -109,7 +147,11 @@ function only(value, members, what) {
 
 function atMost(list) {
   ensure(Array.isArray(list), "statement_malformed", "the statement has no list of what it was made from");
-  ensure(list.length <= MAX_DEPENDENCIES, "statement_too_long", `the statement lists ${list.length} inputs, more than ${MAX_DEPENDENCIES}`);
+  ensure(
+    list.length <= MAX_DEPENDENCIES,
+    "statement_too_long",
+    `the statement lists ${list.length} inputs, more than ${MAX_DEPENDENCIES}`,
+  );
   return list;
 }
 

@@ -17,10 +17,19 @@ const refuse = (message) => new Refusal("trust_policy", message, "paste the whol
 
 /** What a reader pasted: null for nothing, `{ pins }` for fingerprints, `{ policy }` for the text of a TrustPolicy. */
 export function readPasted(text) {
-  const words = text.trim().split(/[\s,]+/).filter((word) => word !== "");
+  const words = text
+    .trim()
+    .split(/[\s,]+/)
+    .filter((word) => word !== "");
   if (words.length === 0) return null;
-  if (words.every((word) => FINGERPRINT.test(word))) return { pins: words.map((word) => `sha256:${word.replace("sha256:", "")}`) };
-  if (words.length <= 2) throw new Refusal("trust", `\`${shown(words[0])}\` is neither a fingerprint nor a TrustPolicy`, "a fingerprint is sha256: and 64 lower-case hexadecimal digits");
+  if (words.every((word) => FINGERPRINT.test(word)))
+    return { pins: words.map((word) => `sha256:${word.replace("sha256:", "")}`) };
+  if (words.length <= 2)
+    throw new Refusal(
+      "trust",
+      `\`${shown(words[0])}\` is neither a fingerprint nor a TrustPolicy`,
+      "a fingerprint is sha256: and 64 lower-case hexadecimal digits",
+    );
   return { policy: text };
 }
 
@@ -45,7 +54,14 @@ export async function establish(pasted, keys, textOf) {
 
 function nobody(keys) {
   const identify = (fingerprint) => ({ name: keys.get(fingerprint).name, established: false });
-  return { from: "nobody: nothing was pasted", signedBy: "a key that lies in the folder", established: false, key: keyIn(keys, "the folder"), identify, unchecked: [] };
+  return {
+    from: "nobody: nothing was pasted",
+    signedBy: "a key that lies in the folder",
+    established: false,
+    key: keyIn(keys, "the folder"),
+    identify,
+    unchecked: [],
+  };
 }
 
 function pinned(pins, keys) {
@@ -57,12 +73,24 @@ function pinned(pins, keys) {
   }
   const identify = (fingerprint) => ({ name: `pinned key ${fingerprint.slice(7, 19)}`, established: true });
   const from = `${pins.length === 1 ? "the pasted fingerprint" : `${pins.length} pasted fingerprints`} of keys, each believed for every role`;
-  return { from, signedBy: "a key whose fingerprint was pasted", established: true, key: keyIn(believed, "the list of pasted fingerprints"), identify, unchecked: [] };
+  return {
+    from,
+    signedBy: "a key whose fingerprint was pasted",
+    established: true,
+    key: keyIn(believed, "the list of pasted fingerprints"),
+    identify,
+    unchecked: [],
+  };
 }
 
 const keyIn = (keys, whom) => (fingerprint) => {
   const hint = "the signer is not among those whom you trust";
-  ensure(keys.has(fingerprint), "unknown_key", `a manifest is signed with the key ${fingerprint}, which ${whom} does not have`, hint);
+  ensure(
+    keys.has(fingerprint),
+    "unknown_key",
+    `a manifest is signed with the key ${fingerprint}, which ${whom} does not have`,
+    hint,
+  );
   return keys.get(fingerprint);
 };
 
@@ -78,17 +106,26 @@ export async function readPolicy(text) {
   const isPolicy = document?.kind === "TrustPolicy" && document.apiVersion === "assay.dev/v1alpha1";
   if (!isPolicy) throw refuse("this is no TrustPolicy of the version assay.dev/v1alpha1");
   const { signers, ...more } = document.spec ?? {};
-  if (!Array.isArray(signers) || signers.length === 0 || signers.length > MAX_SIGNERS) throw refuse(`a trust policy has 1 to ${MAX_SIGNERS} signers`);
+  if (!Array.isArray(signers) || signers.length === 0 || signers.length > MAX_SIGNERS)
+    throw refuse(`a trust policy has 1 to ${MAX_SIGNERS} signers`);
   const unchecked = new Set(Object.keys(more));
   const read = [];
   for (const signer of signers) read.push(await readSigner(signer, unchecked));
   const name = shown(document.metadata?.name ?? "unnamed");
-  return { name, signedBy: "a key that the policy allows for its role", established: true, unchecked: [...unchecked], key: keyOf(read, name), identify: identifyBy(read) };
+  return {
+    name,
+    signedBy: "a key that the policy allows for its role",
+    established: true,
+    unchecked: [...unchecked],
+    key: keyOf(read, name),
+    identify: identifyBy(read),
+  };
 }
 
 async function readSigner(signer, unchecked) {
   const { name, key, signs, not_before: first, not_after: last, ...more } = signer ?? {};
-  if (typeof name !== "string" || !Array.isArray(signs) || !signs.every((role) => ROLES.includes(role))) throw refuse("a signer has no name, or signs for something that is no role");
+  if (typeof name !== "string" || !Array.isArray(signs) || !signs.every((role) => ROLES.includes(role)))
+    throw refuse("a signer has no name, or signs for something that is no role");
   Object.keys(more).forEach((member) => unchecked.add(member));
   const publicKey = await readKey(key);
   if (!publicKey) throw new Refusal("trust_key", `the key of the signer \`${shown(name)}\` is no ECDSA P-256 key in PEM form`);
@@ -114,6 +151,10 @@ const identifyBy = (signers) => (fingerprint, role, time) => {
   const signs = own.flatMap((signer) => signer.signs).join(", ");
   ensure(allowed.length > 0, "wrong_signer", () => `\`${own[0].name}\` signs ${signs || "nothing"}; it may not sign for ${role}`);
   const valid = allowed.find(({ first, last }) => (first === null || first <= time) && (last === null || time <= last));
-  ensure(valid, "key_outside_validity", () => `the key of \`${allowed[0].name}\` is not valid at ${time}, the time that the statement asserts`);
+  ensure(
+    valid,
+    "key_outside_validity",
+    () => `the key of \`${allowed[0].name}\` is not valid at ${time}, the time that the statement asserts`,
+  );
   return { name: valid.name, established: true };
 };

@@ -36,7 +36,17 @@ const CHECKS = {
  * `{ failure, level, established, checks, manifests, numbers, strangers, unchecked, runId, trustedBy, grade }`.
  */
 export async function verifyFolder(files, pasted, contract, progress = async () => {}) {
-  const found = { failure: null, level: 0, established: false, manifests: [], numbers: [], strangers: [], runId: null, trustedBy: null, grade: null };
+  const found = {
+    failure: null,
+    level: 0,
+    established: false,
+    manifests: [],
+    numbers: [],
+    strangers: [],
+    runId: null,
+    trustedBy: null,
+    grade: null,
+  };
   found.checks = Object.entries(CHECKS).map(([id, [level, name]]) => ({ id, level, name, state: "not reached", detail: "" }));
   Object.assign(found, { unchecked: [], trusted: false, trustUnchecked: [] });
   const check = async (id, run) => {
@@ -54,7 +64,10 @@ export async function verifyFolder(files, pasted, contract, progress = async () 
   try {
     await walk({ files, pasted, contract, progress, found, check });
   } catch (error) {
-    const { code, message, hint } = error instanceof Refusal ? error : { code: "unexpected", message: `this page has a fault: ${error.message}`, hint: "report it; the folder may be whole" };
+    const { code, message, hint } =
+      error instanceof Refusal
+        ? error
+        : { code: "unexpected", message: `this page has a fault: ${error.message}`, hint: "report it; the folder may be whole" };
     Object.assign(found, { failure: { code, message, hint }, level: 0, established: false });
   }
   return found;
@@ -86,7 +99,8 @@ async function walk({ files, pasted, contract, progress, found, check }) {
   await check("source", async () => {
     const source = body("source");
     const subject = await checkSourceFiles(source, (artifact) => needed(folder, artifact));
-    if (subject === null) return `${source.files.length} files of a ${source.kind === "worktree" ? "work tree" : "run without a repository"}: no commit vouches for them`;
+    if (subject === null)
+      return `${source.files.length} files of a ${source.kind === "worktree" ? "work tree" : "run without a repository"}: no commit vouches for them`;
     return `commit ${source.commit.slice(0, 12)} holds the ${grouped(source.files.length)} files: ${shown(subject)}`;
   });
   await check("files", async () => {
@@ -120,7 +134,11 @@ async function walk({ files, pasted, contract, progress, found, check }) {
   await check("said", async () => {
     const count = checkEvidenceList(await needed(folder, body("collection").evidence), body("collection"), members);
     const policy = publication.keys.find(({ name }) => name === "trust.yaml");
-    ensure(policy?.digest === publication.trust_policy, "keys_differ", "the published `trust.yaml` is not the trust policy of the publication");
+    ensure(
+      policy?.digest === publication.trust_policy,
+      "keys_differ",
+      "the published `trust.yaml` is not the trust policy of the publication",
+    );
     checkListedRuns(found.runId, body("plan"), publication);
     checkTimes(members);
     return `the list of raw evidence has all ${grouped(count)} artifacts that manifests name; the run lists itself; no time is before what it rests on`;
@@ -142,7 +160,10 @@ async function walk({ files, pasted, contract, progress, found, check }) {
 // Public keys that lie in the folder, by fingerprint.
 async function keysOf(folder) {
   const keys = new Map();
-  const paths = folder.paths().filter((path) => path.endsWith(".pub")).slice(0, MAX_KEYS);
+  const paths = folder
+    .paths()
+    .filter((path) => path.endsWith(".pub"))
+    .slice(0, MAX_KEYS);
   for (const path of paths) {
     const key = await readKey(await folder.textOf(folder.at(path), MAX_TRUST_BYTES).catch(() => null));
     if (key) keys.set(key.fingerprint, { ...key, name: `the folder’s ${shown(path)}` });
@@ -170,7 +191,12 @@ async function loadChain(folder, trust, schemas) {
 
 async function headOf(folder, schemas) {
   const [manifest, bundle] = ["chain/publication.json", "chain/publication.sigstore.json"].map((path) => {
-    ensure(folder.at(path), "missing_stage", `the folder holds no \`${path}\``, "choose the folder of one published run: the one that has `chain` and `numbers.json` in it");
+    ensure(
+      folder.at(path),
+      "missing_stage",
+      `the folder holds no \`${path}\``,
+      "choose the folder of one published run: the one that has `chain` and `numbers.json` in it",
+    );
     return folder.at(path);
   });
   const bytes = await folder.get(manifest, MAX_MANIFEST_BYTES);
@@ -188,7 +214,12 @@ async function load(folder, input, by, trust, schemas, runId) {
   const take = async (what, digest, limit) => {
     const bytes = await folder.get(digest, limit);
     const from = by ? `, which the ${inWords(by)} was made from,` : "";
-    ensure(bytes, `${what}_missing`, `the ${what} ${digest} of the ${inWords(kind)}${from} is not there`, "it was removed, or other bytes were put in its place");
+    ensure(
+      bytes,
+      `${what}_missing`,
+      `the ${what} ${digest} of the ${inWords(kind)}${from} is not there`,
+      "it was removed, or other bytes were put in its place",
+    );
     return bytes;
   };
   const manifest = await take("manifest", input.manifest, MAX_MANIFEST_BYTES);
@@ -210,13 +241,24 @@ async function verifyOne(manifest, bundle, input, trust, schemas, runId) {
   const signer = trust.identify(bundle.fingerprint, KINDS[statement.kind].role, statement.time);
   const stated = statement.subjects.get(`${statement.kind}.json`);
   ensure(stated, "subject_missing", `the statement lacks the subject \`${statement.kind}.json\``);
-  ensure(stated === input.manifest, "subject_digest_mismatch", `the subject \`${statement.kind}.json\` is ${stated}, but the manifest is ${input.manifest}`);
+  ensure(
+    stated === input.manifest,
+    "subject_digest_mismatch",
+    `the subject \`${statement.kind}.json\` is ${stated}, but the manifest is ${input.manifest}`,
+  );
   const document = readManifest(manifest, schemas);
   checkStatement(statement, document, await subjectsOf(document, await digestOf(manifest)));
   ensure(document.kind === input.kind, "wrong_kind", `expected a ${inWords(input.kind)}, found a ${inWords(document.kind)}`);
   const { run_id: found } = document.header;
   ensure(found === runId, "wrong_run", `expected a manifest of the run \`${runId}\`, found one of \`${found}\``);
-  return { document, reference: input, signer, fingerprint: bundle.fingerprint, time: statement.time, unchecked: bundle.unchecked };
+  return {
+    document,
+    reference: input,
+    signer,
+    fingerprint: bundle.fingerprint,
+    time: statement.time,
+    unchecked: bundle.unchecked,
+  };
 }
 
 const describe = ({ document, reference, signer, fingerprint, time }) => ({
@@ -238,7 +280,11 @@ function checkFiles(folder, expected) {
   for (const [path, { digest, size }] of expected) {
     const found = folder.at(path);
     ensure(found, "artifact_absent", () => `the published file \`${shown(path)}\` (${digest}) is not there`);
-    ensure(found === digest, "artifact_corrupt", () => `\`${shown(path)}\` is not the published file: its bytes are ${found}, not ${digest}`);
+    ensure(
+      found === digest,
+      "artifact_corrupt",
+      () => `\`${shown(path)}\` is not the published file: its bytes are ${found}, not ${digest}`,
+    );
     const stated = size === null || size === String(folder.sizeOf(path));
     ensure(stated, "size_differs", () => `\`${shown(path)}\` has ${folder.sizeOf(path)} bytes, and its manifest says ${size}`);
   }
@@ -257,6 +303,7 @@ function notChecked(members, trust, body) {
   if (inBundles.length > 0) all.push(`Bundles: ${inBundles.join(" and ")} are there, and were not checked.`);
   const inPolicy = trust.unchecked.map((name) => `\`${shown(name)}\``);
   if (inPolicy.length > 0) all.push(`The trust policy: it asks for ${inPolicy.join(", ")}, which this page does not check.`);
-  if (body("source").kind === "git") all.push("The commit: that it is in a repository, and that no prepared SHA-1 collision hides in it.");
+  if (body("source").kind === "git")
+    all.push("The commit: that it is in a repository, and that no prepared SHA-1 collision hides in it.");
   return all;
 }

@@ -127,7 +127,8 @@ function scalar(text, number) {
     if (!/^'(?:[^']|'')*'$/.test(text)) throw new YamlError(number, "this text in quotes does not end");
     return text.slice(1, -1).replaceAll("''", "'");
   }
-  if (/^[&*!|>%@`{}\]?,]/.test(text) || / #|: /.test(text)) throw new YamlError(number, "this is YAML that a trust policy does not need");
+  if (/^[&*!|>%@`{}\]?,]/.test(text) || / #|: /.test(text))
+    throw new YamlError(number, "this is YAML that a trust policy does not need");
   return text;
 }
 

@@ -19,7 +19,7 @@ test("the numbers of RFC 8785, appendix B", () => {
   const bits = (hex) => new DataView(Uint8Array.from(hex.match(/../g), (pair) => parseInt(pair, 16)).buffer).getFloat64(0);
   const cases = {
     "0000000000000000": "0",
-    "8000000000000000": "0",
+    8000000000000000: "0",
     "0000000000000001": "5e-324",
     "7fefffffffffffff": "1.7976931348623157e+308",
     "44b52d02c7e14af5": "9.999999999999997e+22",
@@ -28,14 +28,27 @@ test("the numbers of RFC 8785, appendix B", () => {
     "3eb0c6f7a0b5ed8d": "0.000001",
     "41b3de4355555553": "333333333.3333332",
     "41b3de4355555554": "333333333.33333325",
-    "becbf647612f3696": "-0.0000033333333333333333",
+    becbf647612f3696: "-0.0000033333333333333333",
   };
   for (const [hex, text] of Object.entries(cases)) assert.equal(canonicalText(bits(hex)), text, hex);
 });
 
 test("only the canonical form is accepted", () => {
   assert.deepEqual(parseCanonical('{"a":1,"b":[true,null]}'), { value: { a: 1, b: [true, null] } });
-  const other = ['{"b":1,"a":2}', '{"a": 1}', '{"a":1,"a":1}', "1.0", "-0", "1e2", '"\\u0041"', '"\\/"', "9007199254740992", '"\\ud800"', "1e400", '{"a":1}\n'];
+  const other = [
+    '{"b":1,"a":2}',
+    '{"a": 1}',
+    '{"a":1,"a":1}',
+    "1.0",
+    "-0",
+    "1e2",
+    '"\\u0041"',
+    '"\\/"',
+    "9007199254740992",
+    '"\\ud800"',
+    "1e400",
+    '{"a":1}\n',
+  ];
   for (const text of other) assert.equal(parseCanonical(text).problem, "not_canonical", text);
   for (const text of ["", "{", "\ufeff{}", "NaN", null]) assert.equal(parseCanonical(text).problem, "malformed", String(text));
   assert.equal(parseCanonical("[".repeat(200) + "]".repeat(200)).problem, "not_canonical", "too deep");

@@ -11,7 +11,12 @@ import { conclusion } from "../src/sentence.js";
 const file = (text) => new Blob([text]);
 
 test("files are found by path and by content", async () => {
-  const folder = await Folder.open(new Map([["chain/plan.json", file("plan")], ["b", file("b")]]));
+  const folder = await Folder.open(
+    new Map([
+      ["chain/plan.json", file("plan")],
+      ["b", file("b")],
+    ]),
+  );
   const digest = await digestOf(toBytes("plan"));
   assert.equal(folder.at("chain/plan.json"), digest);
   assert.equal(await folder.textOf(digest), "plan");
@@ -45,13 +50,23 @@ test("a name cannot disguise itself", () => {
 
 test("a sentence says no more than was found", () => {
   const whole = { failure: null, level: 2, established: true, runId: "nightly", strangers: [] };
-  assert.equal(conclusion(whole), "The run `nightly` verifies to level 2 of 4, without queries, grade and reports: signed by those whom you trust.");
+  assert.equal(
+    conclusion(whole),
+    "The run `nightly` verifies to level 2 of 4, without queries, grade and reports: signed by those whom you trust.",
+  );
   const unknown = conclusion({ ...whole, established: false });
   assert.ok(unknown.includes("signer not established") && !unknown.includes("trust"), unknown);
-  assert.ok(conclusion({ ...whole, strangers: ["a", "b"] }).endsWith("2 files in it are not of the run: nothing vouches for them."));
+  assert.ok(
+    conclusion({ ...whole, strangers: ["a", "b"] }).endsWith("2 files in it are not of the run: nothing vouches for them."),
+  );
   assert.ok(conclusion({ ...whole, trustUnchecked: ["expectations"] }).includes("asks for more than this page checks"));
   const failure = { code: "bad_signature", message: `the signature is not by the key sha256:${"ab".repeat(32)}` };
-  assert.equal(conclusion({ ...whole, failure }), "This folder does not verify: the signature is not by the key sha256:abababababab… (`bad_signature`).");
-  assert.ok(conclusion({ failure: { code: "trust", message: "x" }, strangers: [] }).startsWith("What you pasted cannot be used: "));
+  assert.equal(
+    conclusion({ ...whole, failure }),
+    "This folder does not verify: the signature is not by the key sha256:abababababab… (`bad_signature`).",
+  );
+  assert.ok(
+    conclusion({ failure: { code: "trust", message: "x" }, strangers: [] }).startsWith("What you pasted cannot be used: "),
+  );
   assert.ok(conclusion({ failure: { code: "unreadable", message: "x" }, strangers: [] }).startsWith("Nothing was verified: "));
 });

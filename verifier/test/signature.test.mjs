@@ -27,12 +27,12 @@ test("a DER signature becomes r and s of 32 bytes each", () => {
 
 test("other spellings of a signature are refused", () => {
   const cases = {
-    "nothing": "",
+    nothing: "",
     "another tag": "31 06 02 01 01 02 01 01",
     "a wrong length": "30 07 02 01 01 02 01 01",
     "a trailing byte": "30 06 02 01 01 02 01 01 00",
     "a negative number": "30 06 02 01 80 02 01 01",
-    "zero": "30 06 02 01 00 02 01 01",
+    zero: "30 06 02 01 00 02 01 01",
     "a needless zero": "30 07 02 02 00 01 02 01 01",
     "an empty number": "30 05 02 00 02 01 01",
     "too many digits": `30 45 02 21 01 ${"00".repeat(32)} 02 20 ${"01".repeat(32)}`,
@@ -44,8 +44,10 @@ test("other spellings of a signature are refused", () => {
 });
 
 test("base64 is read in both alphabets, and nothing else is", () => {
-  for (const text of ["+//+AQ==", "+//+AQ", "-__-AQ==", "-__-AQ"]) assert.deepEqual([...fromBase64(text)], [0xfb, 0xff, 0xfe, 0x01], text);
-  for (const text of ["+__+AQ==", "+//+AR==", "a", "a b=", "ä", "AQ=\n", "AQ=", null]) assert.equal(fromBase64(text), null, String(text));
+  for (const text of ["+//+AQ==", "+//+AQ", "-__-AQ==", "-__-AQ"])
+    assert.deepEqual([...fromBase64(text)], [0xfb, 0xff, 0xfe, 0x01], text);
+  for (const text of ["+__+AQ==", "+//+AR==", "a", "a b=", "ä", "AQ=\n", "AQ=", null])
+    assert.equal(fromBase64(text), null, String(text));
 });
 
 // Made by other libraries: see the golden key of `crates/envelope/src/keys.rs`.
@@ -62,8 +64,17 @@ test("a fingerprint is the digest of the key's DER form", async () => {
 });
 
 test("other keys are refused", async () => {
-  const ed25519 = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA6kpsY+KcUgq+9VB7Ey7F+ZVHdq6+vnuSQh7qaRRG0iw=\n-----END PUBLIC KEY-----\n";
-  for (const text of [null, "", "not a key", ed25519, GOLDEN.replace("HhhT", "HhhU"), GOLDEN.replaceAll("PUBLIC", "PRIVATE"), `${GOLDEN}more`]) {
+  const ed25519 =
+    "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA6kpsY+KcUgq+9VB7Ey7F+ZVHdq6+vnuSQh7qaRRG0iw=\n-----END PUBLIC KEY-----\n";
+  for (const text of [
+    null,
+    "",
+    "not a key",
+    ed25519,
+    GOLDEN.replace("HhhT", "HhhU"),
+    GOLDEN.replaceAll("PUBLIC", "PRIVATE"),
+    `${GOLDEN}more`,
+  ]) {
     assert.equal(await readKey(text), null, String(text));
   }
 });

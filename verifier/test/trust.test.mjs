@@ -26,7 +26,8 @@ test("fingerprints and policies are told apart", async () => {
   assert.equal(readPasted("  \n"), null);
   assert.deepEqual(readPasted(`sha256:${HEX}\n ${HEX}`), { pins: [`sha256:${HEX}`, `sha256:${HEX}`] });
   assert.deepEqual(readPasted(policy), { policy });
-  for (const text of ["sha256:12", HEX.toUpperCase(), "trust me"]) assert.equal(await codeOf(() => readPasted(text)), "trust", text);
+  for (const text of ["sha256:12", HEX.toUpperCase(), "trust me"])
+    assert.equal(await codeOf(() => readPasted(text)), "trust", text);
   assert.equal(await codeOf(() => establish(readPasted("all of this is no policy"), new Map(), () => null)), "trust_policy");
 });
 
@@ -34,7 +35,10 @@ test("a policy says which key signs what, and when", async () => {
   const read = await readPolicy(policy);
   const names = [...policy.matchAll(/name: "(example-\w+)"/g)].map(([, name]) => name);
   assert.ok(names.length >= 7);
-  const windowed = policy.replace(/ {6}signs: \[plan\]\n/, (line) => `${line}      not_after: "2026-01-01T00:00:00Z"\n      not_before: '2025-01-01T00:00:00.5Z' # a remark\n`);
+  const windowed = policy.replace(
+    / {6}signs: \[plan\]\n/,
+    (line) => `${line}      not_after: "2026-01-01T00:00:00Z"\n      not_before: '2025-01-01T00:00:00.5Z' # a remark\n`,
+  );
   const later = await readPolicy(windowed);
   const { fingerprint } = await keyNamed("example-plan");
   const time = (year) => `${year}-06-01T00:00:00.000000000Z`;
@@ -69,12 +73,25 @@ test("damaged policies are refused", async () => {
     (text) => text.replace(/ {2}signers:[^]*/, "  signers: []\n"),
     (text) => `${text}\n  - stray\n`,
   ];
-  for (const [place, change] of changes.entries()) assert.equal(await codeOf(() => readPolicy(change(policy))), "trust_policy", `change ${place}`);
-  assert.equal(await codeOf(() => readPolicy(policy.replace("MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE", "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAF"))), "trust_key");
+  for (const [place, change] of changes.entries())
+    assert.equal(await codeOf(() => readPolicy(change(policy))), "trust_policy", `change ${place}`);
+  assert.equal(
+    await codeOf(() =>
+      readPolicy(policy.replace("MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE", "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAF")),
+    ),
+    "trust_key",
+  );
 });
 
 test("YAML is read as far as a policy needs it", () => {
   const text = 'a: 1 # one\n"b c": "x # y"\nlist:\n- one\n-  k: v\n   more: |-\n     two\n     lines\nempty:\nlast: it\'s\n';
-  assert.deepEqual(parseYaml(text), { a: "1", "b c": "x # y", list: ["one", { k: "v", more: "two\nlines" }], empty: null, last: "it's" });
-  for (const bad of ["a: !!str 1", "a: *x", "a: >\n  folded", "a: b: c", "a:\n   b: 1\n  c: 2", "? a", "a: {b: c}"]) assert.throws(() => parseYaml(bad), bad);
+  assert.deepEqual(parseYaml(text), {
+    a: "1",
+    "b c": "x # y",
+    list: ["one", { k: "v", more: "two\nlines" }],
+    empty: null,
+    last: "it's",
+  });
+  for (const bad of ["a: !!str 1", "a: *x", "a: >\n  folded", "a: b: c", "a:\n   b: 1\n  c: 2", "? a", "a: {b: c}"])
+    assert.throws(() => parseYaml(bad), bad);
 });
