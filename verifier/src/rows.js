@@ -60,24 +60,28 @@ function checkSchema(name, metadata, columns) {
   const found = metadata.schema.slice(1);
   const rows = Number(metadata.num_rows);
   ensure(rows <= MAX_ROWS, "parquet_too_large", `\`${shown(name)}\` has ${rows} rows, more than ${MAX_ROWS}`);
-  ensure(
-    found.length === columns.length,
-    "rows",
-    `\`${shown(name)}\` has ${found.length} columns, and its table ${columns.length}`,
-  );
-  for (const [place, column] of columns.entries()) {
-    const { name: own, type, repetition_type: repetition, converted_type: meaning, logical_type: logical } = found[place];
+  const next = columns.values();
+  for (const own of found) {
+    let column = next.next().value;
+    // A column that came later is missing from older files: there it is null.
+    while (column && column.name !== own.name && column.nullable && !column.key) column = next.next().value;
     ensure(
-      own === column.name,
+      column?.name === own.name,
       "rows",
-      () => `\`${shown(name)}\`: the column \`${shown(own)}\` stands where \`${column.name}\` should`,
+      () => `\`${shown(name)}\`: the column \`${shown(own.name)}\` is not the table's, or not in its place`,
     );
-    // Another meaning, such as a decimal's, would change the values that are read.
-    const means =
-      column.type === "text" ? meaning === "UTF8" && logical?.type === "STRING" : meaning === undefined && logical === undefined;
-    const fits = means && type === PHYSICAL[column.type] && repetition === (column.nullable ? "OPTIONAL" : "REQUIRED");
-    ensure(fits, "rows", `\`${shown(name)}\`: the column \`${own}\` is not of its table's type`);
+    ensure(isOf(column, own), "rows", `\`${shown(name)}\`: the column \`${column.name}\` is not of its table's type`);
   }
+  const missing = [...next].find(({ nullable, key }) => !nullable || key);
+  ensure(!missing, "rows", () => `\`${shown(name)}\`: the column \`${missing.name}\` is missing`);
+}
+
+function isOf(column, { type, repetition_type: repetition, converted_type: meaning, logical_type: logical }) {
+  // Another meaning, such as a decimal's, would change the values that are read.
+  const isText = meaning === "UTF8" && logical?.type === "STRING";
+  const isPlain = meaning === undefined && logical === undefined;
+  const fits = type === PHYSICAL[column.type] && repetition === (column.nullable ? "OPTIONAL" : "REQUIRED");
+  return fits && (column.type === "text" ? isText : isPlain);
 }
 
 async function checkRow(table, columns, row) {
