@@ -25,5 +25,6 @@ mod stand_in;
 mod support;
 mod tamper;
 mod trust;
+mod verifier_page;
 mod warehouse;
 mod workflows;
