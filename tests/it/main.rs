@@ -27,6 +27,7 @@ mod stand_in;
 mod support;
 mod tamper;
 mod trust;
+mod verifier_page;
 mod warehouse;
 mod windows;
 mod workflows;

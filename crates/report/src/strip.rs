@@ -51,7 +51,9 @@ pub(crate) fn items(inputs: &Inputs<'_>) -> Vec<StripItem> {
 fn verified(inputs: &Inputs<'_>) -> Option<StripItem> {
     let verified = inputs.verified.as_ref()?;
     let by = clean(&format!("by {}, before this report was made", verified.by));
-    let again = "a report cannot vouch for itself: verify again before you build on it".to_owned();
+    let again =
+        "a report cannot vouch for itself: verify its folder again, with `assay verify` or the verifier page of an Assay release"
+            .to_owned();
     Some(StripItem::new("Verified", false, clean(&format!("to level {}", verified.level)), vec![by, again]))
 }
 
@@ -214,7 +216,10 @@ fn signatures(inputs: &Inputs<'_>) -> StripItem {
     if publications == 0 && !inputs.signers.is_empty() {
         details.push("the Publication is signed after this report, which it names".to_owned());
     }
-    details.push("a report cannot vouch for itself: `assay verify` says which level holds".to_owned());
+    details.push(
+        "a report cannot vouch for itself: `assay verify`, or the verifier page of an Assay release, says which level holds"
+            .to_owned(),
+    );
     StripItem::new("Signatures", caution, headline, details)
 }
 

@@ -1,0 +1,290 @@
+//! The second verifier, a page in a browser that shares no code with Assay, against the first: both are given the same folders, and
+//! must refuse the same ones by the same words.
+//!
+//! `ASSAY_TEST_VERIFIER=FILE` names the page as `ci/verifier-page` makes it, and `ASSAY_TEST_BROWSER` the browser's check, as in
+//! `browser.rs`. If either is not asked for, the test says so and looks at nothing.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use assay_envelope::{Expect, SecretKey, Signer, TrustPolicy, TrustedSigner, sign, verify};
+use assay_manifest::{Digest, Document, Role};
+use serde_json::{Value, json};
+
+use crate::support::{Fixture, Ran, copy_folder, files_under, measured, write_file};
+use crate::tamper::{canonical, flipped, local_key, local_trust};
+
+/// What a reader trusts: `--trust` of the program, and what is pasted into the page.
+#[derive(Clone)]
+enum Trusts {
+    Nobody,
+    Fingerprints(Vec<String>),
+    PolicyFile(PathBuf),
+}
+
+impl Trusts {
+    fn fingerprint(text: impl ToString) -> Self {
+        Self::Fingerprints(vec![text.to_string()])
+    }
+
+    fn options(&self) -> Vec<String> {
+        let values = match self {
+            Self::Nobody => Vec::new(),
+            Self::Fingerprints(all) => all.clone(),
+            Self::PolicyFile(path) => vec![path.display().to_string()],
+        };
+        values.into_iter().flat_map(|value| ["--trust".to_owned(), value]).collect()
+    }
+
+    fn pasted(&self) -> String {
+        match self {
+            Self::Nobody => String::new(),
+            Self::Fingerprints(all) => all.join("\n"),
+            Self::PolicyFile(path) => fs::read_to_string(path).expect("a policy"),
+        }
+    }
+}
+
+/// What must become of a folder.
+#[derive(Clone, Copy)]
+enum Expected {
+    /// It verifies, and its signers are established.
+    Established,
+    /// It verifies, and nobody knows who signed.
+    Unestablished,
+    /// Both refuse it, by this word.
+    Refused(&'static str),
+    /// The page refuses it by this word; the program may know a better one.
+    RefusedByPage(&'static str),
+    /// Both refuse it by the same word, whatever it is.
+    RefusedAlike,
+}
+
+struct Case {
+    folder: PathBuf,
+    trusts: Trusts,
+    expected: Expected,
+}
+
+/// The cases of a test, each with a folder of its own.
+struct Cases {
+    fixture: Fixture,
+    all: BTreeMap<String, Case>,
+}
+
+impl Cases {
+    fn new() -> Self {
+        Self { fixture: Fixture::without_keys(), all: BTreeMap::new() }
+    }
+
+    /// Adds a copy of the published folder of the run `one`, changed.
+    fn add(&mut self, name: &str, trusts: &Trusts, expected: Expected, change: impl FnOnce(&Path)) {
+        let folder = self.fixture.root().join(format!("case-{}", self.all.len()));
+        copy_folder(&measured().published("one"), &folder);
+        change(&folder);
+        let known = self.all.insert(name.to_owned(), Case { folder, trusts: trusts.clone(), expected });
+        assert!(known.is_none(), "two cases are called {name}");
+    }
+
+    /// What `assay verify` says of a case, as a reader without keys or trust of his own.
+    fn verified(&self, case: &Case) -> Ran {
+        let options = case.trusts.options();
+        let folder = case.folder.display().to_string();
+        let mut arguments = vec!["verify", &folder];
+        arguments.extend(options.iter().map(String::as_str));
+        self.fixture.assay(&arguments)
+    }
+
+    /// What the page says of all cases.
+    fn shown(&self, script: &Path, page: &Path) -> Value {
+        let case = |(name, case): (&String, &Case)| json!({"name": name, "folder": case.folder, "trust": case.trusts.pasted()});
+        let list = self.fixture.root().join("cases.json");
+        let cases: Vec<_> = self.all.iter().map(case).collect();
+        write_file(&list, &serde_json::to_vec(&cases).expect("JSON"));
+        let mut node = Command::new("node");
+        Ran::of(node.arg(script).arg(page).arg(&list).output().expect("node starts")).success().json()
+    }
+}
+
+/// The scripts that open the page, and the page; none if nobody asked for both.
+#[expect(clippy::print_stdout, reason = "a test that looks at less says so")]
+fn asked() -> Option<(PathBuf, PathBuf)> {
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let (Some(browser), Some(page)) = (variable("ASSAY_TEST_BROWSER"), variable("ASSAY_TEST_VERIFIER")) else {
+        println!("ASSAY_TEST_BROWSER or ASSAY_TEST_VERIFIER is not set: the second verifier was not tried");
+        return None;
+    };
+    let script = browser.join("verifier.mjs");
+    assert!(script.is_file() && page.is_file(), "`{}` or `{}` is not there", script.display(), page.display());
+    Some((script, page))
+}
+
+const BUNDLE: &str = "chain/publication.sigstore.json";
+const PUBLICATION: &str = "chain/publication.json";
+
+fn policy_file() -> Trusts {
+    Trusts::PolicyFile(measured().trust())
+}
+
+/// Signs the Publication of a folder again, after a change of its body.
+fn sign_again(folder: &Path, key: SecretKey, change: impl FnOnce(&mut Value)) {
+    let [manifest, bundle] = [PUBLICATION, BUNDLE].map(|path| fs::read(folder.join(path)).expect("it is there"));
+    let verified = verify(&manifest, &bundle, local_trust(), &Expect::default()).expect("the untouched publication verifies");
+    let mut value: Value = serde_json::from_slice(&manifest).expect("JSON");
+    change(&mut value["body"]);
+    let Ok(Document::Publication(changed)) = Document::parse(&canonical(&value)) else { panic!("still a publication: {value}") };
+    let signed = sign(&changed, &Signer::new(key), verified.predicate().clone()).expect("a key signs what it is given");
+    write_file(&folder.join(PUBLICATION), &signed.manifest);
+    write_file(&folder.join(BUNDLE), &signed.bundle);
+}
+
+/// Changes `numbers.json`, and lets the publish key sign that it was so.
+fn publish_numbers(folder: &Path, change: impl FnOnce(&mut Vec<Value>)) {
+    let path = folder.join("numbers.json");
+    let mut numbers: Value = serde_json::from_slice(&fs::read(&path).expect("numbers")).expect("JSON");
+    change(numbers["numbers"].as_array_mut().expect("a list"));
+    let bytes = canonical(&numbers);
+    write_file(&path, &bytes);
+    sign_again(folder, local_key(Role::Publish), |body| {
+        body["numbers"]["digest"] = json!(Digest::of(&bytes));
+        body["numbers"]["size"] = json!(bytes.len().to_string());
+    });
+}
+
+fn whole_folders(cases: &mut Cases) {
+    let untouched = |_: &Path| {};
+    let policy = Digest::of(&fs::read(measured().trust()).expect("the policy"));
+    let keys: Vec<_> = Role::RUN.iter().map(|role| local_key(*role).public_key().fingerprint().to_string()).collect();
+    let strangers: Vec<_> = Role::RUN
+        .into_iter()
+        .map(|role| TrustedSigner::new(role.as_str(), SecretKey::generate().expect("a key").public_key(), [role]))
+        .collect();
+    let other = cases.fixture.root().join("other-policy.yaml");
+    write_file(&other, TrustPolicy { name: "other".to_owned(), signers: strangers, ..local_policy() }.to_yaml().as_bytes());
+
+    cases.add("0 whole", &Trusts::fingerprint(policy), Expected::Established, untouched);
+    cases.add("whole, policy pasted", &policy_file(), Expected::Established, untouched);
+    cases.add("whole, all keys pasted", &Trusts::Fingerprints(keys.clone()), Expected::Established, untouched);
+    cases.add("whole, nobody trusted", &Trusts::Nobody, Expected::Unestablished, untouched);
+    let one = Trusts::fingerprint(&keys[0]);
+    cases.add("whole, one key pasted", &one, Expected::Refused("unknown_key"), untouched);
+    let wrong = Trusts::fingerprint(Digest::of(b"somebody else's policy"));
+    cases.add("whole, another fingerprint pasted", &wrong, Expected::Refused("pinned_key_missing"), untouched);
+    cases.add("whole, another policy pasted", &Trusts::PolicyFile(other), Expected::Refused("unknown_key"), untouched);
+}
+
+fn local_policy() -> TrustPolicy {
+    match local_trust() {
+        assay_envelope::Trust::Policy(policy) => policy.clone(),
+        assay_envelope::Trust::None { .. } => unreachable!("the local trust is a policy"),
+    }
+}
+
+/// Every file of the folder with a flipped bit, and one of each kind taken away.
+fn changed_files(cases: &mut Cases) {
+    let published = measured().published("one");
+    let mut kinds = Vec::new();
+    for path in files_under(&published) {
+        let path = path.strip_prefix(&published).expect("inside").to_owned();
+        let name = path.display();
+        cases.add(&format!("a flipped bit of {name}"), &policy_file(), Expected::RefusedAlike, |folder| {
+            let bytes = fs::read(folder.join(&path)).expect("it is there");
+            write_file(&folder.join(&path), &flipped(&bytes));
+        });
+        let kind = (path.parent().map(Path::to_owned), path.extension().map(ToOwned::to_owned));
+        if !kinds.contains(&kind) {
+            cases.add(&format!("without {name}"), &policy_file(), Expected::RefusedAlike, |folder| {
+                fs::remove_file(folder.join(&path)).expect("removed");
+            });
+            kinds.push(kind);
+        }
+    }
+}
+
+fn other_bundles(cases: &mut Cases) {
+    let other = measured().published("two");
+    for (path, code) in [(BUNDLE, "subject_digest_mismatch"), ("chain/plan.sigstore.json", "bundle_missing")] {
+        cases.add(&format!("{path} of another run"), &policy_file(), Expected::Refused(code), |folder| {
+            fs::copy(other.join(path), folder.join(path)).expect("copied");
+        });
+    }
+    let by_another = |folder: &Path| {
+        let key = SecretKey::generate().expect("a key");
+        write_file(&folder.join("keys/other.pub"), key.public_key().to_pem().as_bytes());
+        sign_again(folder, key, |_| {});
+    };
+    cases.add("signed with another key", &policy_file(), Expected::Refused("unknown_key"), by_another);
+    cases.add("signed with another key, nobody trusted", &Trusts::Nobody, Expected::Unestablished, by_another);
+    let by_plan = |folder: &Path| sign_again(folder, local_key(Role::Plan), |_| {});
+    cases.add("signed with the key of another role", &policy_file(), Expected::Refused("wrong_signer"), by_plan);
+    cases.add("signed with the key of another role, nobody trusted", &Trusts::Nobody, Expected::Unestablished, by_plan);
+}
+
+fn other_numbers(cases: &mut Cases) {
+    let edit = |numbers: &mut Vec<Value>| numbers[0]["value"] = json!(1.5);
+    cases.add("a number edited", &policy_file(), Expected::Refused("number_not_in_row"), |folder| publish_numbers(folder, edit));
+    cases.add("a unit edited", &policy_file(), Expected::Refused("number_not_in_row"), |folder| {
+        publish_numbers(folder, |numbers| numbers[0]["unit"] = json!("parsecs"));
+    });
+    cases.add("a number left out", &policy_file(), Expected::RefusedByPage("numbers_differ"), |folder| {
+        publish_numbers(folder, |numbers| {
+            numbers.pop();
+        });
+    });
+    cases.add("another size", &policy_file(), Expected::RefusedByPage("size_differs"), |folder| {
+        sign_again(folder, local_key(Role::Publish), |body| body["numbers"]["size"] = json!("1"));
+    });
+    cases.add("a stranger", &policy_file(), Expected::Established, |folder| write_file(&folder.join("more.txt"), b"more"));
+}
+
+#[test]
+fn both_verifiers_agree_on_every_folder() {
+    let Some((script, page)) = asked() else { return };
+    let mut cases = Cases::new();
+    whole_folders(&mut cases);
+    changed_files(&mut cases);
+    other_bundles(&mut cases);
+    other_numbers(&mut cases);
+    let shown = cases.shown(&script, &page);
+    assert_eq!(shown["findings"], json!([]), "what is wrong with the page itself");
+    assert_eq!(shown["results"]["dropped"], shown["results"]["0 whole"], "a dropped folder is a chosen one");
+    let wrong: Vec<_> =
+        cases.all.iter().filter_map(|(name, case)| disagreement(&cases, name, case, &shown["results"][name])).collect();
+    assert!(wrong.is_empty(), "{} of {} cases went wrong:\n{}", wrong.len(), cases.all.len(), wrong.join("\n"));
+}
+
+/// In what the page is not as expected of a case, or does not agree with the program.
+fn disagreement(cases: &Cases, name: &str, case: &Case, shown: &Value) -> Option<String> {
+    let [code, sentence] = ["code", "sentence"].map(|member| shown[member].as_str().expect("the page concludes"));
+    let ran = cases.verified(case);
+    let said = ran.error().unwrap_or_default();
+    let is_whole = |established: bool, exit: i32| {
+        let words = if established { "signed by those whom you trust" } else { "internally consistent; signer not established" };
+        ran.code == exit
+            && (code, shown["level"].as_u64(), shown["established"].as_bool()) == ("", Some(2), Some(established))
+            && sentence.starts_with("The run one verifies to level 2 of 4, without queries, grade and reports: ")
+            && sentence.contains(words)
+            && (sentence.contains("not of the run") == !shown_strangers(shown).is_empty())
+    };
+    let is_refused = || {
+        let claims = ["verifies to level", "signed by", "established"];
+        (shown["level"].as_u64(), shown["established"].as_bool()) == (Some(0), Some(false))
+            && sentence.starts_with("This folder does not verify: ")
+            && !claims.iter().any(|claim| sentence.contains(claim))
+    };
+    let holds = match case.expected {
+        Expected::Established => is_whole(true, 0),
+        Expected::Unestablished => is_whole(false, 21),
+        Expected::Refused(expected) => is_refused() && (code, said.as_str(), ran.code) == (expected, expected, 20),
+        Expected::RefusedByPage(expected) => is_refused() && code == expected,
+        Expected::RefusedAlike => is_refused() && ran.code == 20 && code == said,
+    };
+    (!holds).then(|| format!("{name}: the page says `{code}`: {sentence}\n    the program exits {} with `{said}`", ran.code))
+}
+
+fn shown_strangers(shown: &Value) -> Vec<&str> {
+    let lists = shown["lists"].as_array().expect("a list");
+    lists.iter().filter_map(Value::as_str).filter(|text| ["more.txt", "keys/other.pub"].contains(text)).collect()
+}
