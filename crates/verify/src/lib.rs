@@ -10,6 +10,7 @@
 mod blobs;
 mod levels;
 mod numbers;
+mod pointers;
 mod queries;
 mod walk;
 mod warehouse;
@@ -17,6 +18,7 @@ mod warehouse;
 pub use blobs::{Blobs, FolderBlobs, StoreBlobs};
 pub use levels::{Level, LevelReport, evidence_of, read_numbers, verify_evidence, verify_rows};
 pub use numbers::{NumberRows, check_numbers};
+pub use pointers::check_pointers;
 pub use queries::{ask, check_query, lake_failure, numbers_of, with_queries};
 pub use walk::{Chain, Head, head_of_folder, head_of_run, load, walk};
 pub use warehouse::{fetched_from, verify_snapshot};

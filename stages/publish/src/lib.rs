@@ -152,7 +152,6 @@ fn reports(
         queries: &decided.asked.published,
         query_texts: decided.asked.texts.clone(),
         warehouse_snapshot: decided.snapshot,
-        verify_hint: format!("assay verify {}", ctx.run_id()),
     });
     Ok(vec![
         ctx.put("report.md", "text/markdown", report.markdown().as_bytes())?,
