@@ -26,6 +26,8 @@ impl Bench {
         for stage in ["plan", "provision", "execute", "record", "collect", "reduce", "publish"] {
             let _ = std::fs::remove_dir_all(bench.store().join("runs/one").join(stage));
         }
+        // What the run is published with here is not what it was published with there.
+        std::fs::remove_dir_all(bench.store().join("warehouse")).expect("it was copied");
         let source = bench.of("one", "source").input();
         (bench, source)
     }
@@ -34,7 +36,7 @@ impl Bench {
     pub(crate) fn with_runs() -> Self {
         let fixture = measured();
         let bench = Self { fixture, folder: tempfile::tempdir_in(fixture.scratch()).expect("a folder for the store") };
-        for folder in ["blobs", "runs", "cases"] {
+        for folder in ["blobs", "runs", "cases", "warehouse"] {
             copy_folder(&fixture.store().join(folder), &bench.store().join(folder));
         }
         bench

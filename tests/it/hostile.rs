@@ -50,7 +50,7 @@ fn a_folder_that_has_a_run_s_name_does_not_stand_in_for_it() {
     let store = fixture.store();
     let ran = fixture.assay_in(folder.path(), &["verify", "one", "--store", store.to_str().expect("UTF-8")]);
     assert!(ran.success().stdout.contains("run one"));
-    fixture.assay_in(folder.path(), &["verify", "./one"]).refuses(20, "missing_stage");
+    fixture.assay_in(folder.path(), &["verify", "./one"]).refuses(20, "not_a_publication");
 }
 
 #[test]

@@ -603,6 +603,6 @@ fn a_published_folder_s_manifests_are_refused_by_name() {
         write_file(&published.path(&name), &whole);
     }
     fs::remove_file(published.path("chain/publication.json")).expect("it is there");
-    wrong.check("no publication", &published.verify(), "missing_stage");
+    wrong.check("no publication", &published.verify(), "not_a_publication");
     wrong.none();
 }

@@ -264,9 +264,9 @@ fn a_swapped_file_of_a_table_is_found_by_query_and_verify() {
     write_file(file, &crate::tamper::flipped(&whole));
     let refused = fixture.assay(&["query", "SELECT count(*) FROM outcomes"]).refuses(20, "warehouse");
     assert!(refused.stderr.contains("was changed"), "{}", refused.stderr);
-    // Verify reads the evidence by digest, from where it is whole.
-    fixture.verify("one").success();
+    fixture.verify("one").refuses(20, "warehouse");
     write_file(file, &whole);
+    fixture.verify("one").success();
     fixture.assay(&["query", "SELECT count(*) FROM outcomes"]).success();
 }
 

@@ -37,12 +37,20 @@ pub(crate) fn talk(text: impl AsRef<str>) {
 
 /// The text with control characters and marks of direction written out.
 pub(crate) fn harmless(text: &str) -> String {
-    let steers = |letter: char| {
-        (letter.is_control() && letter != '\n')
-            || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
     let shown = |letter: char| if steers(letter) { letter.escape_default().to_string() } else { letter.to_string() };
     text.chars().map(shown).collect()
+}
+
+/// JSON with the same characters written out as JSON writes them, so that it stays JSON. They can only stand in its strings.
+pub(crate) fn harmless_json(text: &str) -> String {
+    let shown = |letter: char| if steers(letter) { format!("\\u{:04x}", u32::from(letter)) } else { letter.to_string() };
+    text.chars().map(shown).collect()
+}
+
+/// Whether a character could steer a terminal. All of them have four hexadecimal digits.
+fn steers(letter: char) -> bool {
+    (letter.is_control() && letter != '\n')
+        || matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 fn write(out: &mut dyn std::io::Write, text: &str) -> std::io::Result<()> {
@@ -64,8 +72,21 @@ fn said(written: std::io::Result<()>) {
 pub(crate) fn json(document: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(document)
         .map_err(|error| Failure::unexpected("json", "the result has no JSON form").because(&error))?;
-    line(text);
+    line(harmless_json(&text));
     Ok(())
+}
+
+/// Writes a document for machines, on a line of its own.
+pub(crate) fn json_line(document: &impl Serialize) -> Result<(), Failure> {
+    line(one_line(document)?);
+    Ok(())
+}
+
+/// A document for machines, on one line.
+pub(crate) fn one_line(document: &impl Serialize) -> Result<String, Failure> {
+    let text = serde_json::to_string(document)
+        .map_err(|error| Failure::unexpected("json", "the result has no JSON form").because(&error))?;
+    Ok(harmless_json(&text))
 }
 
 /// The beginning of a commit id, enough to recognise it.
@@ -145,5 +166,14 @@ mod tests {
     fn what_could_steer_a_terminal_is_shown() {
         assert_eq!(harmless("a\u{1b}[2Jb\rc\u{202e}d\u{9b}"), "a\\u{1b}[2Jb\\rc\\u{202e}d\\u{9b}");
         assert_eq!(harmless("two\nlines, für alle"), "two\nlines, für alle");
+    }
+
+    #[test]
+    fn json_stays_json_whatever_a_name_holds() {
+        let name = "a\u{1b}[2J\r\n\u{202e}\u{9b}\u{2066}ü";
+        let text = one_line(&serde_json::json!({ "name": name })).expect("JSON");
+        assert_eq!(text, r#"{"name":"a\u001b[2J\r\n\u202e\u009b\u2066ü"}"#);
+        assert_eq!(harmless(&text), text, "nothing is left to write out");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).expect("JSON")["name"], name);
     }
 }

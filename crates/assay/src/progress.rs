@@ -98,7 +98,7 @@ impl Observer for Progress {
 
     fn event(&mut self, call: &StageCall, event: &Event) {
         if self.as_json {
-            if let Ok(text) = serde_json::to_string(event) {
+            if let Ok(text) = output::one_line(event) {
                 output::talk(text);
             }
             return;

@@ -82,9 +82,8 @@ pub(crate) struct Teller {
 
 /// Tells something on standard output.
 pub(crate) fn tell(told: &Told) {
-    match serde_json::to_string(told) {
-        Ok(line) => output::line(line),
-        Err(error) => tracing::warn!(%error, "something cannot be told"),
+    if let Err(failure) = output::json_line(told) {
+        tracing::warn!(%failure, "something cannot be told");
     }
 }
 

@@ -95,6 +95,14 @@ pub enum BrokenLink {
     /// A block has no Environment.
     #[error("block {0} has no environment of its own")]
     Block(u32),
+    /// A block or an incarnation is missing between others: they are numbered from 0 without gaps.
+    #[error("the chain has block {}.{}, and no block {}.{} before it", .found.index, .found.incarnation, .missing.index, .missing.incarnation)]
+    Gap {
+        /// The block that is there.
+        found: Block,
+        /// The one that should be there too.
+        missing: Block,
+    },
     /// Two manifests say the same thing, of which at most one is ever accepted.
     #[error("the chain has two manifests that are `{0}`")]
     Twice(String),
@@ -124,6 +132,7 @@ impl BrokenLink {
             Self::Attempts(_) => "attempts_unaccounted",
             Self::Counted { .. } => "other_attempt_counted",
             Self::Block(_) => "block_without_environment",
+            Self::Gap { .. } => "block_missing",
             Self::Twice(_) => "accepted_twice",
             Self::Source(_) => "source_contradicts_itself",
             Self::PlanSource(_) => "plan_source_differs",
@@ -266,10 +275,20 @@ fn check_distinct(members: &[Member<'_>]) -> Result<(), BrokenLink> {
 
 fn check_blocks(members: &[Member<'_>]) -> Result<(), BrokenLink> {
     let environments: BTreeSet<_> = of_kind::<assay_manifest::Environment>(members).map(|manifest| manifest.body.block).collect();
-    match of_kind::<ExecutionPart>(members).find(|part| !environments.contains(&part.body.block)) {
-        Some(part) => Err(BrokenLink::Block(part.body.block.index)),
-        None => Ok(()),
+    if let Some(part) = of_kind::<ExecutionPart>(members).find(|part| !environments.contains(&part.body.block)) {
+        return Err(BrokenLink::Block(part.body.block.index));
     }
+    for &found in &environments {
+        let missing = match found {
+            Block { index: 0, incarnation: 0 } => continue,
+            Block { index, incarnation: 0 } => Block { index: index - 1, incarnation: 0 },
+            Block { index, incarnation } => Block { index, incarnation: incarnation - 1 },
+        };
+        if !environments.contains(&missing) {
+            return Err(BrokenLink::Gap { found, missing });
+        }
+    }
+    Ok(())
 }
 
 /// The plan's trials, the collection's and the attempts of the execution parts are the same, one for one, and what counts follows

@@ -6,7 +6,7 @@ use crate::bundle::BundleError;
 use crate::statement::StatementError;
 use crate::subjects::SubjectError;
 
-/// Why a manifest is not believed. All of these end with exit code 20.
+/// Why a manifest is not believed. All of these end with exit code 20, but for [`VerifyError::OldFormat`].
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {
     /// The manifest is larger than any that is read.
@@ -98,6 +98,17 @@ pub enum VerifyError {
     /// The manifest is not one that this build reads.
     #[error("the manifest is not acceptable")]
     Manifest(#[source] DocumentError),
+    /// The manifest is what its signer wrote, and this build does not read that format.
+    #[error("the {kind} is of another format than this Assay reads; {writer} wrote it, and reads it")]
+    OldFormat {
+        /// The kind of manifest that was signed.
+        kind: Kind,
+        /// Which Assay wrote it.
+        writer: String,
+        /// What this build makes of it.
+        #[source]
+        source: DocumentError,
+    },
     /// The manifest is of another kind than was asked for.
     #[error("expected a {expected}, found a {found}")]
     WrongKind {
@@ -184,6 +195,7 @@ impl VerifyError {
             Self::OtherResult => "other_result",
             Self::Subjects(_) => "subject_name_taken",
             Self::Manifest(error) => manifest_code(error),
+            Self::OldFormat { .. } => "old_format",
             Self::WrongKind { .. } => "wrong_kind",
             Self::WrongStage { .. } => "wrong_stage",
             Self::WrongRun { .. } => "wrong_run",
@@ -209,9 +221,10 @@ impl VerifyError {
             Self::Bundle(BundleError::Uncheckable(_)) => {
                 Some("sign without a log, as `assay` and `cosign --tlog-upload=false` do")
             }
-            Self::Bundle(BundleError::UnknownVersion(_))
-            | Self::Statement(StatementError::UnknownType(_))
-            | Self::Manifest(DocumentError::UnknownVersion(_)) => Some("another version of assay may read it"),
+            Self::Bundle(BundleError::UnknownVersion(_)) | Self::Statement(StatementError::UnknownType(_)) => {
+                Some("another version of assay may read it")
+            }
+            Self::OldFormat { .. } => Some("nothing was changed: read it with that Assay, or measure again with this one"),
             _ => None,
         }
     }

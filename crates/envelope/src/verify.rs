@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use assay_manifest::{Body, Digest, Document, Header, InputRef, Instant, Kind, MAX_MANIFEST_BYTES, Manifest, Role, RunId};
+use assay_manifest::{
+    Body, Digest, Document, DocumentError, Header, InputRef, Instant, Kind, MAX_MANIFEST_BYTES, Manifest, Role, RunId,
+};
 
 use crate::bundle::Bundle;
 use crate::descriptor::{ResourceDescriptor, of_input};
@@ -119,11 +121,26 @@ pub fn verify(manifest: &[u8], bundle: &[u8], trust: &Trust, expect: &Expect<'_>
     let stated = statement.kind;
     let signer = trust.identify(fingerprint, stated.signer(), statement.predicate.asserted_time())?;
     check_manifest_digest(&statement.subjects, stated, manifest_digest)?;
-    let document = Document::parse(manifest).map_err(VerifyError::Manifest)?;
+    let document = Document::parse(manifest).map_err(|error| unread(error, stated, &statement.predicate))?;
     check_statement(&statement, stated, &document, manifest_digest)?;
     expect.check_header(document.header())?;
     let input = InputRef { kind: document.kind(), manifest: manifest_digest, bundle: bundle_digest };
     Ok(Verified { value: document, bytes: manifest.to_vec(), input, signer, predicate: statement.predicate })
+}
+
+/// Why a manifest cannot be read whose bytes are what its signer signed: where its fields are not those of this build, it is of another
+/// format. Only the signer can have made it so.
+fn unread(error: DocumentError, kind: Kind, predicate: &Predicate) -> VerifyError {
+    match &error {
+        DocumentError::Fields { kind: found, .. } if *found == kind => {}
+        DocumentError::UnknownVersion(_) => {}
+        _ => return VerifyError::Manifest(error),
+    }
+    let writer = match predicate {
+        Predicate::Provenance(made) => format!("Assay {} (program {})", made.builder_version, made.builder_binary),
+        Predicate::VerificationSummary(_) | Predicate::TestResult(_) => "the Assay that signed it".to_owned(),
+    };
+    VerifyError::OldFormat { kind, writer, source: error }
 }
 
 impl Expect<'_> {

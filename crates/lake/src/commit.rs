@@ -56,6 +56,8 @@ pub fn commit_run(
     if !by_table.contains_key(BENCHMARK_RUN_FACT.name) {
         return Err(Error::NoRunRows { run: run.clone() });
     }
+    // A table of another schema is found before anything is written to the others.
+    lake.latest()?;
     let mut work = Work { lake, run, scratch, watch, steps: 0 };
     let mut snapshot = Snapshot::new();
     for table in TABLES {

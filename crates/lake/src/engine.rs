@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use assay_store::Area;
+use assay_warehouse::check_pages;
 use bytes::Bytes;
 use delta_kernel::arrow::array::RecordBatch;
 use delta_kernel::arrow::json::ReaderBuilder;
@@ -31,6 +32,8 @@ use url::Url;
 const ROOT: &str = "assay:///";
 /// The largest file of a log, in bytes. A commit names a run's files, and a checkpoint all files of a table in about 200 bytes each.
 const MAX_LOG_FILE_BYTES: u64 = 512 << 20;
+/// The most rows of a checkpoint that are unpacked at a time.
+const CHECKPOINT_BATCH_ROWS: usize = 1024;
 
 /// The URL under which the kernel sees a table.
 pub(crate) fn table_url(table: &str) -> String {
@@ -205,11 +208,13 @@ impl ParquetHandler for Files {
     ) -> KernelResult<FileDataReadResultIterator> {
         Ok(self.read_each(files, move |bytes, file| {
             let metadata = ArrowReaderMetadata::load(&bytes, reader_options())?;
+            let sizes = check_pages(&bytes, metadata.metadata()).map_err(KernelError::generic_err)?;
             let (order, mask) = parquet_read_plan(&schema, &metadata)?;
             let needs_indexes = ordering_needs_row_indexes(&order);
             let indexes = needs_indexes.then(|| RowIndexBuilder::new(metadata.metadata().row_groups()).build());
             let mut indexes = indexes.transpose()?;
-            let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(bytes, metadata);
+            let rows = sizes.batch_rows(CHECKPOINT_BATCH_ROWS);
+            let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(bytes, metadata).with_batch_size(rows);
             if let Some(mask) = mask {
                 builder = builder.with_projection(mask);
             }

@@ -210,7 +210,9 @@ impl Error {
                 | Self::Incomplete { .. }
                 | Self::BadFile { .. }
                 | Self::OtherFiles { .. }
-                | Self::Store(assay_store::Error::Absent { .. } | assay_store::Error::Corrupt { .. })
+                | Self::Store(
+                    assay_store::Error::Absent { .. } | assay_store::Error::Corrupt { .. } | assay_store::Error::NotPlain { .. }
+                )
         ) || self.is_damaged_log()
     }
 
@@ -231,7 +233,9 @@ impl Error {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Store(error) => error.hint(),
-            Self::OtherSchema { .. } => Some("give this version of Assay a store, or a `warehouse/` folder, of its own"),
+            Self::OtherSchema { .. } => Some(
+                "nothing was changed: the Assay that made the table reads it; give this one a store, or a `warehouse/` folder, of its own",
+            ),
             Self::Contended { .. } => Some("publish again: what was committed is found and not added twice"),
             Self::Stopped { .. } => Some("publish again: it goes on where it stopped"),
             Self::Changed { .. } | Self::Missing { .. } => {

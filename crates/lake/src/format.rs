@@ -2,9 +2,9 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use arrow_schema::{Field, Schema, SchemaRef};
+use arrow_schema::{Field, FieldRef, Schema, SchemaRef};
 use assay_store::ScratchFile;
-use assay_warehouse::{Column, Table};
+use assay_warehouse::{Column, Table, check_pages};
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 
 use crate::error::panic_text;
@@ -15,13 +15,15 @@ pub fn plain_schema(table: &Table) -> SchemaRef {
     Schema::new(table.columns().map(field).collect::<Vec<_>>()).into()
 }
 
-/// Looks at a file's footer: how many rows it has, or why it is no file of the table.
+/// Looks at a file's footer and the headers of its pages: how many rows it has, or why it is no file of the table.
 pub(crate) fn check_file(table: &Table, file: &ScratchFile) -> Result<u64, String> {
     let look = AssertUnwindSafe(|| {
         let file = file.open().map_err(|error| error.to_string())?;
         // The Arrow schema that the writer embeds would be one more thing to mistrust.
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-        ArrowReaderMetadata::load(&file, options).map_err(|error| error.to_string())
+        let footer = ArrowReaderMetadata::load(&file, options).map_err(|error| error.to_string())?;
+        check_pages(&file, footer.metadata()).map_err(|error| error.to_string())?;
+        Ok(footer)
     });
     let footer = catch_unwind(look).unwrap_or_else(|panic| Err(panic_text(&*panic)))?;
     difference(&plain_schema(table), footer.schema()).map_or(Ok(()), Err)?;
@@ -29,17 +31,19 @@ pub(crate) fn check_file(table: &Table, file: &ScratchFile) -> Result<u64, Strin
 }
 
 fn difference(expected: &Schema, found: &Schema) -> Option<String> {
-    let mut found = found.fields().iter();
+    let short = |field: &FieldRef| field.name().chars().take(80).collect::<String>();
+    let mut found = found.fields().iter().peekable();
     for expected in expected.fields() {
-        let Some(field) = found.next() else { return Some(format!("column `{}` is missing", expected.name())) };
-        if field.name() != expected.name()
-            || field.data_type() != expected.data_type()
-            || field.is_nullable() != expected.is_nullable()
-        {
-            return Some(format!(
-                "column `{}` is not what the table has there",
-                field.name().chars().take(80).collect::<String>()
-            ));
+        let Some(field) = found.next_if(|field| field.name() == expected.name()) else {
+            match found.peek() {
+                // A column that was added to the table later.
+                _ if expected.is_nullable() => continue,
+                Some(other) => return Some(format!("column `{}` is not what the table has there", short(other))),
+                None => return Some(format!("column `{}` is missing", expected.name())),
+            }
+        };
+        if field.data_type() != expected.data_type() || field.is_nullable() != expected.is_nullable() {
+            return Some(format!("column `{}` is not what the table has there", short(field)));
         }
     }
     found.next().map(|field| format!("column `{}` is one too many", field.name().chars().take(80).collect::<String>()))

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Int64Array, MapArray, RecordBatch, StringArray, StructArray, new_null_array};
 
 use arrow_schema::{DataType as ArrowType, Fields, Schema};
-use assay_manifest::{Count, Digest};
-use assay_store::{Area, Store};
+use assay_manifest::{Count, Digest, RunId};
+use assay_store::{Area, Scratch, Store};
 use assay_warehouse::{TABLES, Table, Type};
 use delta_kernel::arrow::buffer::OffsetBuffer;
 use delta_kernel::committer::FileSystemCommitter;
@@ -111,6 +111,29 @@ impl Lake {
     /// The data files of a table at a version, in the order of their paths.
     pub fn files(&self, table: &'static Table, version: u64) -> Result<Vec<TableFile>> {
         self.open_at(table, version)?.files(self)
+    }
+
+    /// Hashes a data file where it lies, and gives its size in bytes. Fails with [`Error::Missing`] and [`Error::Changed`].
+    pub fn check_file(&self, table: &'static Table, digest: &Digest) -> Result<u64> {
+        match self.area.digest(&data_path(table, digest))? {
+            None => Err(Error::Missing { table: table.name, digest: *digest }),
+            Some((found, _)) if found != *digest => Err(Error::Changed { table: table.name, expected: *digest, found }),
+            Some((_, size)) => Ok(size),
+        }
+    }
+
+    /// Whether a data file holds a row of a run. Fails where it cannot be read as a file of its table.
+    pub fn has_rows_of(&self, table: &'static Table, file: &TableFile, run: &RunId, scratch: &Scratch) -> Result<bool> {
+        let unreadable = |problem: String| Error::Unreadable { table: table.name, file: file.path.clone(), problem };
+        let found = self.area.materialise(&format!("{}/{}", table.name, file.path), scratch)?;
+        let (_, copy) = found.ok_or_else(|| unreadable("it is missing".to_owned()))?;
+        let mut has_rows = false;
+        assay_warehouse::each(table, copy.open()?, |row| {
+            has_rows |= row.text("run_id") == Some(run.as_str());
+            Ok(())
+        })
+        .map_err(|error| unreadable(error.to_string()))?;
+        Ok(has_rows)
     }
 
     /// Runs a piece of work of the kernel's, whose failures and panics become this crate's errors.
@@ -299,15 +322,24 @@ fn schema(table: &Table) -> Vec<StructField> {
     table.columns().map(field).collect()
 }
 
-/// What is different in the schema of a table that was found. Comments may differ: they are for people.
+/// What is different in the schema of a table that was found. Comments may differ: they are for people. A nullable column may be
+/// missing, because it may have been added to this program later.
 fn difference(expected: &[StructField], found: &StructType) -> Option<String> {
-    let mut found = found.fields();
+    let mut found = found.fields().peekable();
     for expected in expected {
-        let Some(field) = found.next() else { return Some(format!("column `{}` is missing", expected.name())) };
+        let Some(field) = found.next_if(|field| field.name() == expected.name()) else {
+            if expected.is_nullable() {
+                continue;
+            }
+            return Some(match found.peek() {
+                Some(other) => {
+                    let name: String = other.name().chars().take(80).collect();
+                    format!("column `{name}` stands where `{}` should", expected.name())
+                }
+                None => format!("column `{}` is missing", expected.name()),
+            });
+        };
         let name: String = field.name().chars().take(80).collect();
-        if field.name() != expected.name() {
-            return Some(format!("column `{name}` stands where `{}` should", expected.name()));
-        }
         if field.data_type() != expected.data_type() || field.is_nullable() != expected.is_nullable() {
             let null = if field.is_nullable() { "nullable" } else { "not null" };
             return Some(format!("column `{name}` is {} and {null}", field.data_type()));

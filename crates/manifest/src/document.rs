@@ -251,6 +251,15 @@ pub enum DocumentError {
         #[source]
         source: serde_json::Error,
     },
+    /// The fields of the body are not those of its kind in this build, while the header is a manifest's.
+    #[error("the {kind} does not have the fields of its kind")]
+    Fields {
+        /// The kind in the header.
+        kind: Kind,
+        /// Where and why.
+        #[source]
+        source: serde_json::Error,
+    },
     /// A version that this build does not know.
     #[error("the manifest has version `{0}`; this build reads `{VERSION}`")]
     UnknownVersion(String),
@@ -401,7 +410,7 @@ impl Document {
             return Err(DocumentError::UnknownVersion(peek.header.version.chars().take(QUOTED).collect()));
         }
         let kind = peek.header.kind;
-        let document = Self::read(kind, bytes).map_err(|source| DocumentError::Parse { what: kind.to_string(), source })?;
+        let document = Self::read(kind, bytes).map_err(|source| DocumentError::Fields { kind, source })?;
         document.check()?;
         if document.to_bytes()? != bytes {
             return Err(DocumentError::NotCanonical(kind));

@@ -65,6 +65,4 @@ pub struct Inputs<'a> {
     pub query_texts: BTreeMap<String, String>,
     /// The versions of the warehouse's tables that hold the rows.
     pub warehouse_snapshot: &'a BTreeMap<String, Count>,
-    /// The commands that verify this run, one on each line.
-    pub verify_hint: String,
 }

@@ -254,11 +254,10 @@ fn evidence(out: &mut String, report: &Report) {
         workload_block(out, workload);
     }
     signatures(out, lineage);
-    let hint = report.store_hint().map(|hint| format!(" {}", prose(hint))).unwrap_or_default();
-    let _ = writeln!(out, "\n### Check it\n\nThese commands are run in the published folder.{hint}\n");
+    let _ = writeln!(out, "\n### Check it\n\n{}\n", prose(report.place_note()));
     let trace = report.example_address().map(|address| report.trace_command(address));
     let cosign = lineage.signatures.iter().map(|signature| signature.command.clone());
-    let commands: Vec<_> = report.verify_commands().chain(trace).chain(cosign).collect();
+    let commands: Vec<_> = std::iter::once(report.verify_command()).chain(trace).chain(cosign).collect();
     out.push_str(&block("sh", &commands.join("\n")));
 }
 

@@ -11,7 +11,7 @@ use assay_manifest::{
 use crate::environment::Facts;
 use crate::fine_print::{self, FinePrint};
 use crate::inputs::Inputs;
-use crate::lineage::{Lineage, store_option};
+use crate::lineage::{Lineage, shell_word, store_option};
 use crate::number::{Format, grouped, level, percent};
 use crate::serving::{self, Load, Work};
 use crate::strip::{self, StripItem};
@@ -32,9 +32,18 @@ pub struct Report {
     pub(crate) facts: Vec<Facts>,
     pub(crate) lineage: Lineage,
     pub(crate) fine_print: Vec<FinePrint>,
-    pub(crate) verify_hint: Vec<String>,
-    /// What commands need to find the run's store; none where nobody knows, as in a report that is published.
-    pub(crate) elsewhere: Option<String>,
+    pub(crate) place: Place,
+}
+
+/// Where the commands of a report find its run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In the folder that the report lies in, as whoever receives it has it.
+    OwnFolder,
+    /// In a published folder of this name.
+    Folder(String),
+    /// In a store; without a name it is one that commands find by themselves.
+    Store(Option<String>),
 }
 
 /// One line of plain language: what was measured, with its interval and n, on what, with which grade.
@@ -216,38 +225,51 @@ impl Report {
             facts: Facts::of_targets(inputs.environments),
             lineage: Lineage::build(inputs),
             fine_print: fine_print::items(inputs),
-            verify_hint: inputs.verify_hint.lines().map(clean).filter(|line| !line.trim().is_empty()).collect(),
-            elsewhere: None,
+            place: Place::OwnFolder,
             cases,
         }
     }
 
-    /// The report of a run whose store is known: its commands name it, or none where they find it by themselves.
+    /// The report of a run in a store: its commands name the store, unless they find it by themselves.
     #[must_use]
-    pub fn in_store(mut self, uri: Option<&str>) -> Self {
-        self.elsewhere = Some(store_option(uri));
-        self
+    pub fn in_store(self, uri: Option<&str>) -> Self {
+        Self { place: Place::Store(uri.map(str::to_owned)), ..self }
     }
 
-    /// The commands that verify the run.
-    pub(crate) fn verify_commands(&self) -> impl Iterator<Item = String> {
-        self.verify_hint.iter().map(|command| self.finding_the_store(command))
+    /// The report of a run in a published folder, whose commands name the folder.
+    #[must_use]
+    pub fn in_folder(self, path: &str) -> Self {
+        Self { place: Place::Folder(path.to_owned()), ..self }
+    }
+
+    /// The command that verifies the run.
+    pub(crate) fn verify_command(&self) -> String {
+        match &self.place {
+            Place::OwnFolder => "assay verify .".to_owned(),
+            Place::Folder(path) => format!("assay verify {}", shell_word(path)),
+            Place::Store(uri) => format!("assay verify {}{}", self.run_id, store_option(uri.as_deref())),
+        }
     }
 
     /// The command that walks a number back.
     pub(crate) fn trace_command(&self, address: &Address) -> String {
-        self.finding_the_store(&format!("assay trace {address}"))
+        let place = match &self.place {
+            Place::OwnFolder => String::new(),
+            Place::Folder(path) => format!(" --from {}", shell_word(path)),
+            Place::Store(uri) => store_option(uri.as_deref()),
+        };
+        format!("assay trace {address}{place}")
     }
 
-    fn finding_the_store(&self, command: &str) -> String {
-        format!("{command}{}", self.elsewhere.as_deref().unwrap_or_default())
-    }
-
-    /// What there is to say of the commands where nobody knows the run's store.
-    pub(crate) fn store_hint(&self) -> Option<&'static str> {
-        self.elsewhere
-            .is_none()
-            .then_some("Where the run's store is not the default one, those of `assay` need `--store URI` as well.")
+    /// Where the commands are run, and what they can show there.
+    pub(crate) fn place_note(&self) -> &'static str {
+        match self.place {
+            Place::Store(_) => "The commands of `cosign` are run in the published folder.",
+            Place::OwnFolder | Place::Folder(_) => {
+                "These commands are run in the published folder. It holds no raw bytes, so level 2 is the highest level that it \
+                 reaches: levels 3 and 4 need the run's store."
+            }
+        }
     }
 
     /// The headline sentences in the plan's order: one for each serving case, and one for each primary metric of every other point.
@@ -642,12 +664,18 @@ mod tests {
 
     #[test]
     fn commands_name_a_store_that_they_would_not_find() {
-        let hint = "need `--store URI` as well";
+        let hint = "level 2 is the highest level that it reaches";
         let published = fixture::report();
-        assert!(published.markdown().contains(hint));
-        assert!(published.html().contains("need <code>--store URI</code> as well"));
+        for text in [published.markdown(), published.html()] {
+            assert!(text.contains("assay verify .") && text.contains(hint) && !text.contains("--store"), "{text}");
+        }
         let found = fixture::report().in_store(None);
         assert!(!found.markdown().contains(hint) && !found.markdown().contains("--store"));
+        let received = fixture::report().in_folder("./a folder").markdown();
+        assert!(
+            received.contains("assay verify './a folder'\n") && received.contains("/value --from './a folder'\n"),
+            "{received}"
+        );
         let elsewhere = fixture::report().in_store(Some("s3://a bucket"));
         for text in [elsewhere.terminal(100, false), elsewhere.markdown()] {
             assert!(text.contains("assay verify quickstart-2026-11-20 --store 's3://a bucket'\n"), "{text}");

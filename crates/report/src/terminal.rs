@@ -191,9 +191,7 @@ impl Screen {
             self.line(&format!("{text} {}/{}/<row>/value. Walk one back:", report.run_id, crate::Address::TABLE));
             self.line(&format!("  {}", report.trace_command(address)));
         }
-        for command in report.verify_commands() {
-            self.line(&format!("  {command}"));
-        }
+        self.line(&format!("  {}", report.verify_command()));
         self.line("");
         for item in report.fine_print.iter().filter(|item| item.of_this_run) {
             self.paragraph("", &format!("{}: {}", item.label, item.text), Paint::Faint);

@@ -172,6 +172,7 @@ impl From<assay_store::Error> for Failure {
             Error::Absent { .. } => (Exit::Verification, "artifact_absent"),
             Error::Corrupt { .. } => (Exit::Verification, "artifact_corrupt"),
             Error::TooLarge { .. } => (Exit::Verification, "artifact_too_large"),
+            Error::NotPlain { .. } => (Exit::Verification, "not_plain"),
             Error::ScratchFull { .. } => (Exit::Environment, "scratch_full"),
             _ => (Exit::Environment, "store"),
         };
@@ -185,7 +186,9 @@ impl From<assay_store::Error> for Failure {
 
 impl From<assay_envelope::VerifyError> for Failure {
     fn from(error: assay_envelope::VerifyError) -> Self {
-        let failure = Self::of(Exit::Verification, error.code(), &error);
+        let is_old = matches!(error, assay_envelope::VerifyError::OldFormat { .. });
+        let exit = if is_old { Exit::Environment } else { Exit::Verification };
+        let failure = Self::of(exit, error.code(), &error);
         match error.hint() {
             Some(hint) => failure.hint(hint),
             None => failure,

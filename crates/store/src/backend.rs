@@ -335,7 +335,7 @@ impl Backend {
         mut sink: impl FnMut(&[u8]) -> Result<()>,
     ) -> Result<bool> {
         let failed = self.failed("read", path);
-        self.check_plain(path).map_err(|source| failed(Box::new(source)))?;
+        self.check_plain(path)?;
         let options = GetOptions { range: range.map(GetRange::Bounded), ..GetOptions::default() };
         let found = match Self::wait(self.objects.get_opts(path, options))? {
             Ok(found) => found,
@@ -361,11 +361,11 @@ impl Backend {
     }
 
     /// In a folder an object is a plain file: a pipe would never end, and a link leads out of the store.
-    fn check_plain(&self, path: &Path) -> std::io::Result<()> {
+    fn check_plain(&self, path: &Path) -> Result<()> {
         let Some(folder) = &self.folder else { return Ok(()) };
         match std::fs::symlink_metadata(folder.join(path.as_ref())) {
             Ok(found) if found.is_file() => Ok(()),
-            Ok(_) => Err(std::io::Error::other("it is not a plain file")),
+            Ok(_) => Err(Error::NotPlain { path: path.to_string(), uri: self.uri.clone() }),
             // What is not there is for the caller to say.
             Err(_) => Ok(()),
         }

@@ -77,6 +77,14 @@ pub enum Error {
         /// The digest of the bytes that are there.
         found: Digest,
     },
+    /// A link, a pipe or a folder lies in a local store where an object should.
+    #[error("`{path}` of the store `{uri}` is not a plain file")]
+    NotPlain {
+        /// The object's path in the store.
+        path: String,
+        /// The store.
+        uri: String,
+    },
     /// Something is larger than the caller, or a rule of the store, allows.
     #[error("{what} is larger than the limit of {limit} bytes")]
     TooLarge {

@@ -15,6 +15,9 @@ const MAX_FILE_BYTES: u64 = 4 << 30;
 /// The most files of a published folder.
 const MAX_FILES: usize = 100_000;
 
+/// The most bytes of a published folder: what is larger is no run's, and hashing it would take minutes.
+const MAX_FOLDER_BYTES: u64 = 64 << 30;
+
 /// Bytes by digest. Whatever is given has been hashed: its digest is the one that was asked for.
 pub trait Blobs {
     /// The bytes of a digest, or nothing where they are not there. Bytes that are there and do not match are a failure.
@@ -51,10 +54,10 @@ pub struct FolderBlobs {
 }
 
 impl FolderBlobs {
-    /// Hashes every file of a folder.
+    /// Lists a folder, and hashes every file of it where there are not too many.
     pub fn open(folder: &Path) -> Result<Self, Failure> {
         let mut found = Self { folder: folder.to_owned(), by_path: BTreeMap::new(), by_digest: BTreeMap::new(), odd: Vec::new() };
-        let mut pending = vec![folder.to_owned()];
+        let (mut pending, mut files, mut bytes) = (vec![folder.to_owned()], Vec::new(), 0_u64);
         while let Some(inner) = pending.pop() {
             let entries = std::fs::read_dir(&inner).map_err(|error| unreadable(&inner, &error))?;
             for entry in entries {
@@ -64,16 +67,22 @@ impl FolderBlobs {
                 if kind.is_dir() {
                     pending.push(entry.path());
                 } else if kind.is_file() && size_of(&entry)? <= MAX_FILE_BYTES {
-                    found.add(entry.path())?;
+                    bytes = bytes.saturating_add(size_of(&entry)?);
+                    files.push(entry.path());
                 } else {
                     found.odd.push(found.inside(&entry.path()));
                 }
-                if found.by_path.len() + found.odd.len() + pending.len() > MAX_FILES {
+                if files.len() + found.odd.len() + pending.len() > MAX_FILES {
                     let message = format!("`{}` holds more than {MAX_FILES} files", folder.display());
                     return Err(Failure::usage("too_many_files", message));
                 }
+                if bytes > MAX_FOLDER_BYTES {
+                    let message = format!("the files of `{}` have more than {MAX_FOLDER_BYTES} bytes", folder.display());
+                    return Err(Failure::usage("folder_too_large", message));
+                }
             }
         }
+        files.into_iter().try_for_each(|path| found.add(path))?;
         Ok(found)
     }
 

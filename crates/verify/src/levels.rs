@@ -381,7 +381,7 @@ fn read_rows(blobs: &dyn Blobs, file: &CuratedFile) -> Result<(&'static str, Vec
     let table = assay_warehouse::table(&file.table)
         .ok_or_else(|| Failure::verification("unknown_table", format!("the summary names a table `{}`", file.table)))?;
     let bytes = blobs.get(&file.artifact.digest, MAX_CURATED_BYTES)?.ok_or_else(|| absent(&file.artifact))?;
-    let rows = assay_warehouse::read(table, bytes).map_err(|error| Failure::of(Exit::Verification, "rows", &error))?;
+    let rows = assay_warehouse::read(table, bytes).map_err(|error| Failure::of(Exit::Verification, error.code(), &error))?;
     if rows.len() as u64 != file.rows.0 {
         let message = format!("`{}` has {} rows, and the summary says {}", file.artifact.name, rows.len(), file.rows);
         return Err(Failure::verification("row_count", message));

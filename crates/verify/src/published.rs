@@ -102,7 +102,6 @@ impl Publishable<'_> {
             queries: decided.queries,
             query_texts: self.query_texts(plan)?,
             warehouse_snapshot: decided.snapshot,
-            verify_hint: format!("assay verify {}", self.run_id),
         });
         let file =
             |name: &str, media_type, text: String| PublishedFile { name: name.to_owned(), media_type, bytes: text.into_bytes() };

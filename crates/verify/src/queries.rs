@@ -26,6 +26,7 @@ pub fn lake_failure(error: Error, wrong_query: Exit) -> Failure {
         Error::Query(QueryError::OverLimit { .. }) => (wrong_query, "query_too_large"),
         Error::Query(QueryError::Failed { .. }) => (wrong_query, "query_failed"),
         Error::NoProgram(_) => (Exit::Usage, "binary_missing"),
+        Error::OtherSchema { .. } => (Exit::Environment, "old_format"),
         error if error.fails_verification() => (Exit::Verification, "warehouse"),
         Error::NoRunRows { .. } | Error::NoVersion { .. } => (Exit::Verification, "warehouse"),
         Error::Query(QueryError::GaveUp { .. }) | Error::GaveUp(_) | Error::Write(_) => (Exit::Unexpected, "warehouse"),

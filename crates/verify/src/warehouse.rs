@@ -1,17 +1,24 @@
-//! Whether the warehouse still holds what a run was published with.
+//! The rows of a published run in the warehouse: each curated file with its bytes in its table at the pinned version, and no rows of
+//! the run beside them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use assay_lake::Lake;
-use assay_manifest::{CuratedFile, Publication, RunId, Summary};
-use assay_stage::{Exit, Failure, Layout};
-use assay_store::Store;
+use assay_envelope::Trust;
+use assay_lake::{Lake, TableFile};
+use assay_manifest::{Body as _, CuratedFile, Digest, Kind, Publication, RunId, Summary};
+use assay_stage::{Accepted, Exit, Failure, Layout, StageName};
+use assay_store::{Scratch, Store};
+use assay_warehouse::Table;
 
+use crate::blobs::StoreBlobs;
 use crate::queries::lake_failure;
-use crate::walk::Chain;
+use crate::walk::{Chain, load};
 
 /// The largest mark.
 const MAX_MARK_BYTES: u64 = 4096;
+
+/// The largest file of another run that is looked into.
+const MAX_OTHER_BYTES: u64 = 4 << 30;
 
 /// The store that a run was copied from, whose tables its Publication means; none for a run of this store's.
 pub fn fetched_from(store: &Store, run_id: &RunId) -> Result<Option<String>, Failure> {
@@ -19,10 +26,13 @@ pub fn fetched_from(store: &Store, run_id: &RunId) -> Result<Option<String>, Fai
     Ok(mark.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-/// Checks that every curated file of the run is in its table at the version that the Publication pins, and gives how many there are.
-/// Nothing where the run is not published, where it was published elsewhere and copied here ([`fetched_from`]), or where the store has no
-/// warehouse at all: evidence may be copied without it.
-pub fn verify_snapshot(store: &Store, chain: &Chain) -> Result<Option<u64>, Failure> {
+/// Checks a published run in the tables of its store, at the versions that its Publication pins, and gives the number of its curated
+/// files: each is hashed where it lies, and no other file there may hold rows of the run. Nothing where the run is not published, or
+/// was published to another store and copied here ([`fetched_from`]).
+///
+/// Other files of a table are those of other runs. A signed Summary names each; where none of this store does under `trust`, the file
+/// may have come with neither the run's commit nor rows of the run.
+pub fn verify_snapshot(store: &Store, chain: &Chain, trust: &Trust) -> Result<Option<u64>, Failure> {
     let (Some(summary), Some(publication)) = (chain.one::<Summary>(), chain.one::<Publication>()) else { return Ok(None) };
     if fetched_from(store, &chain.run_id)?.is_some() {
         return Ok(None);
@@ -31,30 +41,122 @@ pub fn verify_snapshot(store: &Store, chain: &Chain) -> Result<Option<u64>, Fail
     let found = in_snapshot(&lake, &summary.body, &publication.body);
     // Only asked when it failed, since it opens the log of every table.
     if found.is_err() && lake.latest().map_err(failure)?.is_empty() {
-        return Ok(None);
+        let message = format!("the run was published to the warehouse of its store, and `{}` has no warehouse", store.uri());
+        return Err(Failure::verification("warehouse_absent", message)
+            .hint("a run is copied to another store with `assay fetch`; a published folder is verified without a warehouse"));
     }
-    found.map(Some)
+    let others = unnamed(store, &chain.run_id, trust, found?)?;
+    check_others(&lake, chain, &summary.body, &publication.body, &others)?;
+    Ok(Some(summary.body.files.len() as u64))
 }
 
-fn in_snapshot(lake: &Lake, summary: &Summary, publication: &Publication) -> Result<u64, Failure> {
+/// Files of tables that are not the run's.
+type Others = BTreeMap<&'static str, Vec<TableFile>>;
+
+/// Checks that the run's files are there, and gives the others.
+fn in_snapshot(lake: &Lake, summary: &Summary, publication: &Publication) -> Result<Others, Failure> {
     let tables: BTreeSet<_> = summary.files.iter().map(|file| file.table.as_str()).collect();
+    let mut others = Others::new();
     for name in tables {
-        let table = assay_warehouse::table(name)
-            .ok_or_else(|| Failure::verification("unknown_table", format!("the summary names a table `{name}`")))?;
-        let version = publication.warehouse_snapshot.get(name).ok_or_else(|| {
-            Failure::verification("not_in_snapshot", format!("the publication pins no version of the warehouse's table `{name}`"))
-        })?;
-        let there: BTreeSet<_> =
-            lake.files(table, version.0).map_err(failure)?.into_iter().filter_map(|file| file.digest).collect();
-        let of_table = |file: &&CuratedFile| file.table == name;
-        if let Some(absent) = summary.files.iter().filter(of_table).find(|file| !there.contains(&file.artifact.digest)) {
-            let (digest, name) = (absent.artifact.digest, &absent.table);
-            let message = format!("the file {digest} of the run is not in the warehouse's table `{name}` at version {version}");
-            return Err(Failure::verification("not_in_snapshot", message)
-                .hint("the table was made anew or its log was changed; its other rows are not to be trusted either"));
+        let (table, version) = pinned(name, publication)?;
+        let mut there = lake.files(table, version).map_err(failure)?;
+        for file in summary.files.iter().filter(|file| file.table == name) {
+            let digest = file.artifact.digest;
+            let place = there.iter().position(|found| found.digest == Some(digest)).ok_or_else(|| {
+                let message =
+                    format!("the file {digest} of the run is not in the warehouse's table `{name}` at version {version}");
+                Failure::verification("not_in_snapshot", message)
+                    .hint("the table was made anew or its log was changed; its other rows are not to be trusted either")
+            })?;
+            if let Some(why) = there.swap_remove(place).foreign {
+                let message =
+                    format!("the file {digest} of the run is not in the warehouse's table `{name}` as it was added: {why}");
+                return Err(Failure::verification("not_in_snapshot", message));
+            }
+            lake.check_file(table, &digest).map_err(failure)?;
+        }
+        if !there.is_empty() {
+            others.insert(table.name, there);
         }
     }
-    Ok(summary.files.len() as u64)
+    Ok(others)
+}
+
+fn pinned(name: &str, publication: &Publication) -> Result<(&'static Table, u64), Failure> {
+    let table = assay_warehouse::table(name)
+        .ok_or_else(|| Failure::verification("unknown_table", format!("the summary names a table `{name}`")))?;
+    let version = publication.warehouse_snapshot.get(name).ok_or_else(|| {
+        Failure::verification("not_in_snapshot", format!("the publication pins no version of the warehouse's table `{name}`"))
+    })?;
+    Ok((table, version.0))
+}
+
+/// Those of the files that no signed Summary of another run of the store names.
+fn unnamed(store: &Store, own: &RunId, trust: &Trust, mut others: Others) -> Result<Others, Failure> {
+    if others.is_empty() {
+        return Ok(others);
+    }
+    let paths = store.list(Layout::RUNS)?;
+    let names: BTreeSet<&str> = paths.iter().filter_map(|path| path.split('/').nth(1)).collect();
+    for run in names.into_iter().filter_map(|name| name.parse::<RunId>().ok()).filter(|run| run != own) {
+        // A run that is damaged, or whose signer is not trusted, names nothing.
+        let named = files_of(store, &run, trust).unwrap_or_default();
+        for (table, files) in &mut others {
+            files.retain(|file| file.foreign.is_some() || !file.digest.is_some_and(|digest| named.contains(&(*table, digest))));
+        }
+        others.retain(|_, files| !files.is_empty());
+        if others.is_empty() {
+            break;
+        }
+    }
+    Ok(others)
+}
+
+/// The files that the signed Summary of a run names.
+fn files_of(store: &Store, run: &RunId, trust: &Trust) -> Result<BTreeSet<(&'static str, Digest)>, Failure> {
+    let Some(accepted) = Accepted::of_stage(store, run, StageName::Reduce)?.next().transpose()? else {
+        return Ok(BTreeSet::new());
+    };
+    let verified = load(&StoreBlobs(store.clone()), accepted.as_input(Kind::Summary), None, trust, run)?;
+    let files = Summary::of(verified.value()).map(|summary| summary.body.files.as_slice()).unwrap_or_default();
+    Ok(files.iter().filter_map(|file| Some((assay_warehouse::table(&file.table)?.name, file.artifact.digest))).collect())
+}
+
+/// A file that no signed Summary names came neither with the run's own commit, where that is the pinned one, nor with rows of the run.
+fn check_others(
+    lake: &Lake,
+    chain: &Chain,
+    summary: &Summary,
+    publication: &Publication,
+    others: &Others,
+) -> Result<(), Failure> {
+    if others.is_empty() {
+        return Ok(());
+    }
+    let scratch = Scratch::new(MAX_OTHER_BYTES)?;
+    for (name, files) in others {
+        let (table, version) = pinned(name, publication)?;
+        let before = match version.checked_sub(1) {
+            Some(before) => lake.files(table, before).map_err(failure)?,
+            None => Vec::new(),
+        };
+        let was_there = |file: &&CuratedFile| before.iter().any(|found| found.digest == Some(file.artifact.digest));
+        let is_own_commit = !summary.files.iter().filter(|file| file.table == *name).all(|file| was_there(&file));
+        for file in files {
+            let how = if is_own_commit && !before.contains(file) {
+                "came with the commit that the run's publication pins"
+            } else if lake.has_rows_of(table, file, &chain.run_id, &scratch).map_err(failure)? {
+                "holds rows of the run"
+            } else {
+                continue;
+            };
+            let message =
+                format!("the file `{}` of the warehouse's table `{name}` {how}, and no signed summary names it", file.path);
+            return Err(Failure::verification("foreign_file", message)
+                .hint("another program wrote to the table: what it shows of the run was not measured"));
+        }
+    }
+    Ok(())
 }
 
 fn failure(error: assay_lake::Error) -> Failure {

@@ -38,6 +38,18 @@ pub enum Error {
         /// The column.
         column: &'static str,
     },
+    /// The text is longer than any column holds.
+    #[error("column `{table}.{column}` got a text of {bytes} bytes, more than {limit}")]
+    TextTooLong {
+        /// The table.
+        table: &'static str,
+        /// The column.
+        column: &'static str,
+        /// How long it is, in bytes.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
     /// A column that may not be null has no value.
     #[error("column `{table}.{column}` has no value and may not be null")]
     MissingValue {
@@ -112,4 +124,14 @@ pub enum Error {
     /// The text cannot be the beginning of a row id.
     #[error("`{0}` is not the beginning of a row id: expected 1 to 64 lower-case hexadecimal digits")]
     BadPrefix(String),
+}
+
+impl Error {
+    /// The stable word for it where a file is read: one that is too large is told from one that is wrong.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::TooMany { .. } | Self::TextTooLong { .. } => "parquet_too_large",
+            _ => "rows",
+        }
+    }
 }

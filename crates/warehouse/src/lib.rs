@@ -7,6 +7,7 @@
 //! Beside them stand the files of raw [`records`], which execute writes and reduce reads.
 
 mod error;
+mod pages;
 mod read;
 pub mod records;
 mod reference;
@@ -16,9 +17,10 @@ mod tables;
 mod write;
 
 pub use error::Error;
-pub use read::{MAX_FOUND, MAX_READ_ROWS, Source, each, find, read};
+pub use pages::{PageError, PageSizes, check_pages};
+pub use read::{MAX_FILE_ROWS, MAX_FOUND, MAX_READ_ROWS, Source, each, find, read};
 pub use reference::reference;
-pub use row::{Row, Value, row_id};
+pub use row::{MAX_TEXT_BYTES, Row, Value, row_id};
 pub use schema::{Column, ROW_ID, Table, Type, arrow_schema};
 pub use tables::{
     ARTIFACT_LINEAGE_DIM, ATTEMPT_FACT, BENCHMARK_RUN_FACT, CLUSTER_POD_FACT, CLUSTER_REGION_DIM, HARDWARE_TOPOLOGY_DIM,

@@ -10,21 +10,31 @@ use arrow_array::{Array as _, ArrayRef, RecordBatch};
 use arrow_schema::Schema;
 use assay_manifest::Instant;
 use bytes::Bytes;
-use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use parquet::file::metadata::ParquetMetaData;
 use parquet::file::reader::ChunkReader;
 
+use crate::pages::{PageError, check_pages};
 use crate::row::Value;
 use crate::schema::{Column, ROW_ID, Table, Type};
+use crate::write::MAX_ROW_GROUP_ROWS;
 use crate::{Error, Result, Row};
 
 /// The most rows that [`read`] gives at once; larger files are walked with [`each`].
 pub const MAX_READ_ROWS: u64 = 1_000_000;
 /// The most rows that [`find`] gives: a prefix that short is a mistake.
 pub const MAX_FOUND: u64 = 1_000;
+/// The most rows of a file.
+pub const MAX_FILE_ROWS: u64 = 10_000_000;
 /// The most bytes that a row group of a file may say it unpacks to: ten times what the writer makes of the widest table.
 const MAX_UNPACKED_BYTES: u64 = 2 << 30;
-/// Rows that are unpacked at a time.
+/// The most bytes that rows which are kept may take, whatever the size of their file.
+const MAX_KEPT_BYTES: u64 = 4 << 30;
+/// Bytes that the rows of a file may take however small it is, and for each of its bytes. A row has an id of its own, which packs to 32
+/// bytes at the least, and takes 2 KiB in the widest table.
+const FREE_BYTES: u64 = 64 << 20;
+const BYTES_PER_BYTE: u64 = 256;
+/// The most rows that are unpacked at a time.
 const BATCH_ROWS: usize = 8 * 1024;
 
 /// Where a file's bytes are.
@@ -34,6 +44,16 @@ pub enum Source {
     Bytes(Bytes),
     /// In a file of the system.
     File(File),
+}
+
+impl Source {
+    /// Its size in bytes. A file that does not tell has none, and its rows get what every file gets.
+    fn len(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::File(file) => file.metadata().map_or(0, |found| found.len()),
+        }
+    }
 }
 
 impl From<Vec<u8>> for Source {
@@ -70,13 +90,18 @@ fn collect(
     what: &'static str,
     keep: impl Fn(&Row) -> bool,
 ) -> Result<Vec<Row>> {
-    let mut rows = Vec::new();
+    let (mut rows, mut bytes) = (Vec::new(), 0);
+    let room = source.len().saturating_mul(BYTES_PER_BYTE).saturating_add(FREE_BYTES).min(MAX_KEPT_BYTES);
     each(table, source, |row| {
         if !keep(&row) {
             return Ok(());
         }
         if rows.len() as u64 >= limit {
             return Err(Error::TooMany { table: table.name, what, limit });
+        }
+        bytes += row.bytes();
+        if bytes > room {
+            return Err(Error::TooMany { table: table.name, what: "bytes of rows", limit: room });
         }
         rows.push(row);
         Ok(())
@@ -110,24 +135,40 @@ fn walk<R: ChunkReader + 'static>(table: &'static Table, source: R, visit: &mut 
     let bad = malformed(table);
     // The schema is taken from Parquet's own; the Arrow schema that the writer also embeds would be one more thing to mistrust.
     let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-    let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(source, options).map_err(|error| bad(error.into()))?;
-    check_schema(table, builder.schema())?;
-    check_size(table, builder.metadata())?;
-    for batch in builder.with_batch_size(BATCH_ROWS).build().map_err(|error| bad(error.into()))? {
-        visit_rows(table, &batch.map_err(|error| bad(error.into()))?, visit)?;
+    let metadata = ArrowReaderMetadata::load(&source, options).map_err(|error| bad(error.into()))?;
+    let columns = check_schema(table, metadata.schema())?;
+    check_size(table, metadata.metadata())?;
+    let sizes = check_pages(&source, metadata.metadata()).map_err(|error| match error {
+        PageError::TooLarge { what, limit } => Error::TooMany { table: table.name, what, limit },
+        error @ PageError::Malformed(_) => bad(error.into()),
+    })?;
+    let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(source, metadata);
+    for batch in builder.with_batch_size(sizes.batch_rows(BATCH_ROWS)).build().map_err(|error| bad(error.into()))? {
+        visit_rows(table, &columns, &batch.map_err(|error| bad(error.into()))?, visit)?;
     }
     Ok(())
 }
 
-fn check_schema(table: &'static Table, found: &Schema) -> Result<()> {
+/// The columns of the table that a file has, in its order. One that may be null, and is no part of a row's id, may be missing: it may have
+/// been added to the table after the file was written, and is null in each of its rows.
+fn check_schema(table: &'static Table, found: &Schema) -> Result<Vec<&'static Column>> {
     let wrong = |problem: String| Error::WrongSchema { table: table.name, problem };
-    let mut fields = found.fields().iter();
+    let mut fields = found.fields().iter().peekable();
+    let mut columns = Vec::new();
     for column in table.columns() {
-        let field = fields.next().ok_or_else(|| wrong(format!("column `{}` is missing", column.name)))?;
-        if field.name() != column.name {
-            let name: String = field.name().chars().take(80).collect();
-            return Err(wrong(format!("column `{name}` stands where `{}` should", column.name)));
-        }
+        let Some(field) = fields.next_if(|field| field.name() == column.name) else {
+            if column.nullable && !column.key {
+                continue;
+            }
+            return Err(wrong(match fields.peek() {
+                Some(other) => {
+                    let name: String = other.name().chars().take(80).collect();
+                    format!("column `{name}` stands where `{}` should", column.name)
+                }
+                None => format!("column `{}` is missing", column.name),
+            }));
+        };
+        columns.push(column);
         if *field.data_type() != column.kind.arrow() || field.is_nullable() != column.nullable {
             let null = if field.is_nullable() { "nullable" } else { "not null" };
             return Err(wrong(format!("column `{}` is {} and {null}", column.name, field.data_type())));
@@ -135,24 +176,35 @@ fn check_schema(table: &'static Table, found: &Schema) -> Result<()> {
     }
     match fields.next() {
         Some(field) => Err(wrong(format!("column `{}` is one too many", field.name().chars().take(80).collect::<String>()))),
-        None => Ok(()),
+        None => Ok(columns),
     }
 }
 
 fn check_size(table: &'static Table, metadata: &ParquetMetaData) -> Result<()> {
-    let sizes = metadata.row_groups().iter().map(|group| u64::try_from(group.total_byte_size()).unwrap_or(u64::MAX));
-    match sizes.max() {
-        Some(largest) if largest > MAX_UNPACKED_BYTES => {
-            Err(Error::TooMany { table: table.name, what: "unpacked bytes in one row group", limit: MAX_UNPACKED_BYTES })
+    let too_many = |what, limit| Err(Error::TooMany { table: table.name, what, limit });
+    let mut rows = 0_u64;
+    for group in metadata.row_groups() {
+        let of_group = u64::try_from(group.num_rows()).unwrap_or(u64::MAX);
+        if of_group > MAX_ROW_GROUP_ROWS as u64 {
+            return too_many("rows in one row group", MAX_ROW_GROUP_ROWS as u64);
         }
-        _ => Ok(()),
+        if u64::try_from(group.total_byte_size()).unwrap_or(u64::MAX) > MAX_UNPACKED_BYTES {
+            return too_many("unpacked bytes in one row group", MAX_UNPACKED_BYTES);
+        }
+        rows = rows.saturating_add(of_group);
     }
+    if rows > MAX_FILE_ROWS { too_many("rows", MAX_FILE_ROWS) } else { Ok(()) }
 }
 
-fn visit_rows(table: &'static Table, batch: &RecordBatch, visit: &mut dyn FnMut(Row) -> Result<()>) -> Result<()> {
+fn visit_rows(
+    table: &'static Table,
+    columns: &[&'static Column],
+    batch: &RecordBatch,
+    visit: &mut dyn FnMut(Row) -> Result<()>,
+) -> Result<()> {
     for index in 0..batch.num_rows() {
         let mut row = Row::new(table);
-        for (column, array) in table.columns().zip(batch.columns()) {
+        for (column, array) in columns.iter().zip(batch.columns()) {
             row.set(column.name, value(column, array, index))?;
         }
         row.check()?;

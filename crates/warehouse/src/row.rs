@@ -6,6 +6,9 @@ use serde_json::Value as Json;
 use crate::schema::{Column, ROW_ID, Table, Type};
 use crate::{Error, Result};
 
+/// The longest text of a column, in bytes: the reasons of a run with thousands of remarks.
+pub const MAX_TEXT_BYTES: usize = 1 << 20;
+
 /// A value of a column.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
@@ -146,6 +149,12 @@ impl Row {
         self.table.columns().zip(&self.values)
     }
 
+    /// About how many bytes of memory it takes.
+    pub(crate) fn bytes(&self) -> u64 {
+        let texts = self.values.iter().map(|value| if let Value::Text(text) = value { text.len() as u64 } else { 0 });
+        (self.values.len() * size_of::<Value>()) as u64 + texts.sum::<u64>()
+    }
+
     pub(crate) fn value_at(&self, index: usize) -> &Value {
         self.values.get(index).unwrap_or(&Value::Null)
     }
@@ -175,6 +184,9 @@ fn check_value(table: &'static str, column: &'static Column, value: &Value) -> R
     }
     match value {
         Value::Float(float) if !float.is_finite() => Err(Error::NotFinite { table, column: column.name }),
+        Value::Text(text) if text.len() > MAX_TEXT_BYTES => {
+            Err(Error::TextTooLong { table, column: column.name, bytes: text.len(), limit: MAX_TEXT_BYTES })
+        }
         _ => Ok(()),
     }
 }

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use assay_manifest::{Body as _, Digest, Document, EndState, ListedRun, MAX_MANIFEST_BYTES, Plan, RunEnd, RunId, RunOutcome};
+use assay_manifest::{
+    Body as _, Digest, Document, EndState, Kind, ListedRun, MAX_MANIFEST_BYTES, Plan, RunEnd, RunId, RunOutcome,
+};
 use assay_stage::{Accepted, Context, Exit, Failure, Layout, StageName};
 
 /// Lists every run that announced one of the plan's cases.
@@ -31,19 +33,30 @@ fn listed(ctx: &Context, run_id: RunId, cases: Vec<String>) -> Result<ListedRun,
 fn outcome(ctx: &Context, run_id: &RunId) -> Result<(RunOutcome, Option<Digest>), Failure> {
     let layout = Layout::of(run_id);
     if let Some(summary) = Accepted::of_stage(ctx.store(), run_id, StageName::Reduce)?.next() {
-        return Ok((RunOutcome::Finished, Some(summary?.manifest)));
+        let digest = summary?.manifest;
+        return manifest_of(ctx, run_id, digest, Kind::Summary).map(|_| (RunOutcome::Finished, Some(digest)));
     }
     let ends = ctx.store().list(&format!("{}/ends", layout.run()))?;
     let Some(end) = ends.last().map(|path| Accepted::read(ctx.store(), path)).transpose()?.flatten() else {
         return Ok((RunOutcome::Unfinished, None));
     };
     let digest = end.manifest;
-    let bytes = ctx.store().get(&digest, MAX_MANIFEST_BYTES)?;
-    let document = Document::parse(&bytes).map_err(|error| Failure::of(Exit::Verification, "run_end", &error))?;
+    let document = manifest_of(ctx, run_id, digest, Kind::RunEnd)?;
     let outcome = match RunEnd::of(&document).map(|end| end.body.state) {
         Some(EndState::Cancelled) => RunOutcome::Cancelled,
         Some(EndState::Failed) => RunOutcome::Failed,
         None => RunOutcome::Unfinished,
     };
     Ok((outcome, Some(digest)))
+}
+
+/// The manifest that a pointer of another run names, which has to be that run's.
+fn manifest_of(ctx: &Context, run_id: &RunId, digest: Digest, kind: Kind) -> Result<Document, Failure> {
+    let document = Document::parse(&ctx.store().get(&digest, MAX_MANIFEST_BYTES)?)
+        .map_err(|error| Failure::of(Exit::Verification, "manifest", &error))?;
+    if document.header().run_id == *run_id && document.kind() == kind {
+        return Ok(document);
+    }
+    let message = format!("a pointer of run `{run_id}` leads to a {} of run `{}`", document.kind(), document.header().run_id);
+    Err(Failure::verification("pointer_elsewhere", message))
 }

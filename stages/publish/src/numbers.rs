@@ -17,7 +17,7 @@ pub(crate) fn rows(ctx: &Context, summary: &Summary) -> Result<NumberRows, Failu
             continue;
         }
         let bytes = ctx.get(&file.artifact, MAX_FILE_BYTES)?;
-        let read = assay_warehouse::read(table, bytes).map_err(|error| Failure::of(Exit::Verification, "rows", &error))?;
+        let read = assay_warehouse::read(table, bytes).map_err(|error| Failure::of(Exit::Verification, error.code(), &error))?;
         rows.add(file, read)?;
     }
     Ok(rows)

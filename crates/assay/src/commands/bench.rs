@@ -307,7 +307,7 @@ fn pairs(option: &str, texts: &[String]) -> Result<Map<String, Value>, Failure> 
 fn written(document: &Value) -> Vec<u8> {
     let mut text = serde_json::to_string_pretty(document).unwrap_or_default();
     text.push('\n');
-    text.into_bytes()
+    output::harmless_json(&text).into_bytes()
 }
 
 #[cfg(test)]

@@ -99,7 +99,7 @@ fn lengths(store: &Store, run_id: &RunId, case: &CaseId) -> Result<Vec<u64>, Fai
     for accepted in Accepted::of_stage(store, run_id, StageName::Execute)? {
         let bytes = store.get(&accepted?.manifest, MAX_MANIFEST_BYTES)?;
         let Ok(document) = Document::parse(&bytes) else { continue };
-        let Some(part) = ExecutionPart::of(&document) else { continue };
+        let Some(part) = ExecutionPart::of(&document).filter(|part| part.header.run_id == *run_id) else { continue };
         let of_case = part.body.attempts.iter().filter(|attempt| attempt.case_id == *case && attempt.validity.valid);
         found.extend(of_case.map(|attempt| attempt.window.duration_ns.0));
     }

@@ -4,14 +4,18 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use assay_envelope::{Trust, Verified};
-use assay_manifest::{Collection, Document, Environment, Plan, Publication, RunId, Summary, Views};
+use assay_manifest::{Collection, Document, Environment, MAX_MANIFEST_BYTES, Plan, Publication, RunId, Summary, Views};
 use assay_report::{Inputs, Report, SignedBy, shell_word};
 use assay_runner::{Config, default_store};
-use assay_stage::Failure;
+use assay_stage::{Exit, Failure};
 use assay_store::Store;
-use assay_verify::{Blobs, Chain, FolderBlobs, Head, StoreBlobs, head_of_folder, head_of_run, walk};
+use assay_verify::{Blobs, Chain, FolderBlobs, Head, StoreBlobs, check_pointers, head_of_folder, head_of_run, walk};
 
+use crate::files::read_plain;
 use crate::trust::{establish, keys_beside_run, keys_in_folder, nobody};
+
+/// Where a published folder has its Publication.
+const PUBLICATION: &str = "chain/publication.json";
 
 /// The largest frozen workload, and the largest query.
 const MAX_SPEC_BYTES: u64 = 16 << 20;
@@ -37,6 +41,8 @@ pub(crate) struct Opened {
     pub(crate) trust: Trust,
     pub(crate) trusted_by: String,
     pub(crate) store: Option<String>,
+    /// The published folder that it was found in, as it was named.
+    pub(crate) folder: Option<String>,
 }
 
 impl Where {
@@ -62,44 +68,90 @@ impl Where {
         let blobs = StoreBlobs(store);
         let trust = nobody(&keys_beside_run(&blobs, &head)?);
         let chain = walk(&blobs, &head, &trust)?;
+        check_pointers(&blobs.0, &chain)?;
         let trusted_by = "nobody: it is not known who signed".to_owned();
-        Ok(Opened { chain, head, blobs: Box::new(blobs), strangers: Vec::new(), trust, trusted_by, store: Some(uri) })
+        let (blobs, strangers) = (Box::new(blobs), Vec::new());
+        Ok(Opened { chain, head, blobs, strangers, trust, trusted_by, store: Some(uri), folder: None })
     }
 
     /// Finds a run by its name, or by the folder that it was published to, and verifies its chain.
     pub(crate) fn open(&self, name: &str) -> Result<Opened, Failure> {
-        let config = Config::find()?;
         // A folder is named as one, so that a folder that happens to have a run's name never stands in for that run.
         let is_path = name.contains('/') || name == "." || name == "..";
         if is_path && Path::new(name).is_dir() {
-            let blobs = FolderBlobs::open(Path::new(name))?;
-            let established = establish(&self.trust, &config, &blobs, &keys_in_folder(&blobs)?)?;
-            let head = head_of_folder(&blobs)?;
-            let chain = walk(&blobs, &head, &established.trust)?;
-            let strangers = blobs.check_files(&chain.published_files())?;
-            return Ok(Opened {
-                chain,
-                head,
-                blobs: Box::new(blobs),
-                strangers,
-                trust: established.trust,
-                trusted_by: established.from,
-                store: None,
-            });
+            return self.open_folder(name);
         }
         let run_id: RunId = name.parse().map_err(|error| {
             Failure::usage("no_such_run", format!("`{name}` is neither a folder nor the name of a run"))
                 .because(&error)
                 .hint("a published folder is named with a `/`, such as `./folder`")
         })?;
+        self.open_in_store(&run_id).map_err(|failure| match published_run(Path::new(name)) {
+            Some(_) if failure.exit == Exit::Usage => {
+                failure.hint(format!("the folder `./{name}` holds a published run: name it with a `/`, `assay verify ./{name}`"))
+            }
+            _ => failure,
+        })
+    }
+
+    /// Finds a run by its name where the working folder may be its published folder, which whoever has received one is in.
+    pub(crate) fn open_here_or_in_store(&self, run_id: &RunId) -> Result<Opened, Failure> {
+        // The variable names a store for all commands, and says nothing against the folder that this one is in.
+        let names_store = self.store.is_some() && self.store != std::env::var("ASSAY_STORE").ok();
+        if !names_store && published_run(Path::new(".")).as_ref() == Some(run_id) {
+            return self.open_folder(".");
+        }
+        self.open(run_id.as_str())
+    }
+
+    /// Finds the run that a published folder holds, and verifies its chain.
+    pub(crate) fn open_folder(&self, name: &str) -> Result<Opened, Failure> {
+        let path = Path::new(name);
+        // Asked before anything is hashed: a folder above one's own may hold a whole disk.
+        let is_plain = |found: std::fs::Metadata| found.is_file();
+        if !path.join(PUBLICATION).symlink_metadata().is_ok_and(is_plain) {
+            let message = format!("`{name}` is not the folder of a published run: it holds no manifest at `{PUBLICATION}`");
+            return Err(Failure::verification("not_a_publication", message).hint("name the folder of one published run"));
+        }
+        let config = Config::find()?;
+        let blobs = FolderBlobs::open(path)?;
+        let established = establish(&self.trust, &config, &blobs, &keys_in_folder(&blobs)?)?;
+        let head = head_of_folder(&blobs)?;
+        let chain = walk(&blobs, &head, &established.trust)?;
+        let strangers = blobs.check_files(&chain.published_files())?;
+        Ok(Opened {
+            chain,
+            head,
+            blobs: Box::new(blobs),
+            strangers,
+            trust: established.trust,
+            trusted_by: established.from,
+            store: None,
+            folder: Some(name.to_owned()),
+        })
+    }
+
+    fn open_in_store(&self, run_id: &RunId) -> Result<Opened, Failure> {
+        let config = Config::find()?;
         let uri = self.store_uri()?;
         let store = Store::open_existing(&uri)?;
-        let head = head_of_run(&store, &run_id)?;
+        let head = head_of_run(&store, run_id)?;
         let blobs = StoreBlobs(store);
         let established = establish(&self.trust, &config, &blobs, &keys_beside_run(&blobs, &head)?)?;
         let chain = walk(&blobs, &head, &established.trust)?;
+        check_pointers(&blobs.0, &chain)?;
         let (trust, trusted_by) = (established.trust, established.from);
-        Ok(Opened { chain, head, blobs: Box::new(blobs), strangers: Vec::new(), trust, trusted_by, store: Some(uri) })
+        let (blobs, strangers) = (Box::new(blobs), Vec::new());
+        Ok(Opened { chain, head, blobs, strangers, trust, trusted_by, store: Some(uri), folder: None })
+    }
+}
+
+/// The run whose Publication lies in a folder, unverified; none where it holds no such manifest.
+fn published_run(folder: &Path) -> Option<RunId> {
+    let bytes = read_plain(&folder.join(PUBLICATION), MAX_MANIFEST_BYTES).ok()?;
+    match Document::parse(&bytes).ok()? {
+        Document::Publication(publication) => Some(publication.header.run_id),
+        _ => None,
     }
 }
 
@@ -145,11 +197,11 @@ impl Opened {
             queries: &publication.body.queries,
             query_texts: self.query_texts(&plan.body)?,
             warehouse_snapshot: &publication.body.warehouse_snapshot,
-            verify_hint: format!("assay verify {}", chain.run_id),
         });
-        Ok(Some(match &self.store {
-            Some(uri) => report.in_store(named_store(uri)),
-            None => report,
+        Ok(Some(match (&self.store, &self.folder) {
+            (Some(uri), _) => report.in_store(named_store(uri)),
+            (None, Some(folder)) => report.in_folder(folder),
+            (None, None) => report,
         }))
     }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use assay_envelope::ScryptCost;
 use assay_manifest::{InputRef, Plan, Publication, RunId, RunStatus, Summary};
 use assay_process::{Cancel, Signal};
+use assay_report::shell_word;
 use assay_runner::{Committed, Config, Run as Driven, RunSpec, SourceSpec, ToBranch, export, init_keys};
 use assay_stage::{Exit, Failure};
 use assay_store::Store;
@@ -208,6 +209,7 @@ impl Asked {
             }
             let elsewhere = store_option(store_uri);
             output::line(format!("verify    assay verify {}{elsewhere}", run.run_id));
+            output::line(format!("folder    assay verify {}", shell_word(&folder.display().to_string())));
             if let Some(address) = report.example_address() {
                 output::line(format!("prove     assay trace {address}{elsewhere}"));
             }

@@ -76,13 +76,13 @@ pub(crate) fn run_ids(store: &Store) -> Result<Vec<RunId>, Failure> {
 fn listed(store: &Store, run_id: RunId) -> Result<Listed, Failure> {
     let layout = Layout::of(&run_id);
     let accepted = Accepted::read(store, &layout.source())?;
-    let source = match accepted.map(|accepted| manifest_of(store, accepted)).transpose()? {
+    let source = match accepted.map(|accepted| manifest_of(store, accepted, &run_id)).transpose()? {
         Some(Document::Source(source)) => Some(source.body),
         _ => None,
     };
     let (pipeline, commit) = source.as_ref().map(|source| (source.pipeline.clone(), commit(source))).unwrap_or_default();
     let begun_at = accepted.map(|accepted| signed_at(store, accepted)).transpose()?.flatten();
-    Ok(Listed { state: state(store, &layout)?, run_id, begun_at, pipeline, commit })
+    Ok(Listed { state: state(store, &layout, &run_id)?, run_id, begun_at, pipeline, commit })
 }
 
 /// When whoever signed a result says that they did.
@@ -99,7 +99,7 @@ fn commit(source: &Source) -> String {
     if source.dirty { format!("{commit}+") } else { commit }
 }
 
-fn state(store: &Store, layout: &Layout) -> Result<String, Failure> {
+fn state(store: &Store, layout: &Layout, run_id: &RunId) -> Result<String, Failure> {
     let accepted = |stage: StageName| -> Result<bool, Failure> {
         Ok(store.list(&layout.stage(stage))?.iter().any(|path| path.contains("/accepted/")))
     };
@@ -107,7 +107,7 @@ fn state(store: &Store, layout: &Layout) -> Result<String, Failure> {
         return Ok("published".to_owned());
     }
     if let Some(last) = store.list(&format!("{}/ends", layout.run()))?.last()
-        && let Some(document) = document(store, last)?
+        && let Some(document) = document(store, last, run_id)?
         && let Some(end) = RunEnd::of(&document)
     {
         let how = if end.body.state == EndState::Cancelled { "cancelled" } else { "failed" };
@@ -129,12 +129,12 @@ pub(crate) fn published_runs(store: &Store, pipeline: &str) -> Result<Vec<RunId>
     for run_id in run_ids(store)? {
         let layout = Layout::of(&run_id);
         let is_of = |document| matches!(document, Some(Document::Source(source)) if source.body.pipeline == pipeline && source.body.kind == OriginKind::Git);
-        if !is_of(document(store, &layout.source())?) {
+        if !is_of(document(store, &layout.source(), &run_id)?) {
             continue;
         }
         let pointers = store.list(&layout.stage(StageName::Publish))?;
         let Some(pointer) = pointers.iter().find(|path| path.contains("/accepted/")) else { continue };
-        if let Some(Document::Publication(publication)) = document(store, pointer)? {
+        if let Some(Document::Publication(publication)) = document(store, pointer, &run_id)? {
             found.push((publication.body.published_at, run_id));
         }
     }
@@ -142,11 +142,17 @@ pub(crate) fn published_runs(store: &Store, pipeline: &str) -> Result<Vec<RunId>
     Ok(found.into_iter().map(|(_, run_id)| run_id).collect())
 }
 
-fn document(store: &Store, path: &str) -> Result<Option<Document>, Failure> {
-    Accepted::read(store, path)?.map(|accepted| manifest_of(store, accepted)).transpose()
+fn document(store: &Store, path: &str, run_id: &RunId) -> Result<Option<Document>, Failure> {
+    Accepted::read(store, path)?.map(|accepted| manifest_of(store, accepted, run_id)).transpose()
 }
 
-fn manifest_of(store: &Store, accepted: Accepted) -> Result<Document, Failure> {
+/// The manifest that a pointer of a run names, which has to be that run's.
+fn manifest_of(store: &Store, accepted: Accepted, run_id: &RunId) -> Result<Document, Failure> {
     let bytes = store.get(&accepted.manifest, MAX_MANIFEST_BYTES)?;
-    Document::parse(&bytes).map_err(|error| Failure::of(Exit::Verification, "manifest", &error))
+    let document = Document::parse(&bytes).map_err(|error| Failure::of(Exit::Verification, "manifest", &error))?;
+    let found = &document.header().run_id;
+    if found == run_id {
+        return Ok(document);
+    }
+    Err(Failure::verification("pointer_elsewhere", format!("a pointer of run `{run_id}` leads to a manifest of run `{found}`")))
 }

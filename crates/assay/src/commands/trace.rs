@@ -30,7 +30,7 @@ pub(crate) struct Trace {
     /// The number's address, `<run>/<table>/<row id>/<column>`, as tables and reports print it
     #[arg(value_name = "NUMBER")]
     number: String,
-    /// The published folder to look in, instead of the store
+    /// The published folder to look in, instead of the store; the working folder if it is that of the run
     #[arg(long, value_name = "PATH")]
     from: Option<String>,
     #[command(flatten)]
@@ -89,7 +89,10 @@ impl Trace {
             Failure::of(Exit::Usage, "address", &error)
                 .hint("an address is `<run>/<table>/<row id>/<column>`; tables and reports print it")
         })?;
-        let opened = self.place.open(self.from.as_deref().unwrap_or(address.run_id().as_str()))?;
+        let opened = match &self.from {
+            Some(folder) => self.place.open_folder(folder)?,
+            None => self.place.open_here_or_in_store(address.run_id())?,
+        };
         if opened.chain.run_id != *address.run_id() {
             return Err(Failure::usage(
                 "address",
@@ -166,7 +169,7 @@ fn snapshot_of(opened: &Opened, file: &CuratedFile) -> Result<Option<(Count, boo
     let pinned = opened.chain.one::<Publication>().and_then(|publication| publication.body.warehouse_snapshot.get(&file.table));
     let Some(version) = pinned else { return Ok(None) };
     let Some(store) = &opened.store else { return Ok(Some((*version, false))) };
-    let found = assay_verify::verify_snapshot(&Store::open_existing(store)?, &opened.chain)?;
+    let found = assay_verify::verify_snapshot(&Store::open_existing(store)?, &opened.chain, &opened.trust)?;
     Ok(Some((*version, found.is_some())))
 }
 
@@ -198,7 +201,7 @@ fn rows_of(file: &CuratedFile, bytes: Vec<u8>, digits: &str) -> Result<Vec<Row>,
         .ok_or_else(|| Failure::usage("unknown_table", format!("there is no table `{}`", file.table)))?;
     assay_warehouse::find(table, bytes, digits).map_err(|error| match error {
         assay_warehouse::Error::BadPrefix(_) => Failure::of(Exit::Usage, "address", &error),
-        error => Failure::of(Exit::Verification, "rows", &error),
+        error => Failure::of(Exit::Verification, error.code(), &error),
     })
 }
 

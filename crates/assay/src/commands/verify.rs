@@ -24,6 +24,9 @@ pub(crate) struct Verify {
     /// Also run reduce again from the raw evidence and compare (level 4)
     #[arg(long)]
     recompute: bool,
+    /// Fail where something lies in the published folder that is not of the run
+    #[arg(long)]
+    strict: bool,
     /// Print the result as one JSON document
     #[arg(long)]
     json: bool,
@@ -53,6 +56,9 @@ impl Verify {
             print_json(&opened, &found)?;
         } else {
             self.show(&opened, &found);
+        }
+        if self.strict {
+            check_strangers(&opened.strangers)?;
         }
         Ok(if opened.chain.is_established() { Exit::Done } else { Exit::Unestablished })
     }
@@ -112,11 +118,11 @@ impl Verify {
                 (Level::Rows, Some(files), _) => {
                     output::line(format!("  ok  {files} curated files in the warehouse at the pinned versions"));
                 }
-                (Level::Rows, None, Some(_)) => output::line(match &found.fetched_from {
+                (Level::Rows, None, _) => output::line(match &found.fetched_from {
                     Some(store) => {
-                        format!("  --  the warehouse: the run is in the tables of {store}, and was fetched from there")
+                        format!("  --  warehouse not checked: the run is in the tables of {store}, and was fetched from there")
                     }
-                    None => "  --  the warehouse: this store has none".to_owned(),
+                    None => "  --  warehouse not checked: a published folder has none".to_owned(),
                 }),
                 _ => {}
             }
@@ -124,6 +130,9 @@ impl Verify {
         for stranger in &opened.strangers {
             let stranger = stranger.escape_debug();
             output::line(format!("  !!  `{stranger}` lies in the folder and is not of the run: nothing vouches for it"));
+        }
+        if opened.folder.is_some() {
+            output::line("  --  a published folder holds no raw bytes: level 2 is the highest level that it reaches");
         }
         let partial = matches!(found.recomputed, Some(Recomputed::Partial { .. }));
         output::line(format!("level {} of 4 reached{}", found.reached, if partial { "; level 4 partial" } else { "" }));
@@ -134,10 +143,19 @@ impl Verify {
     }
 }
 
+fn check_strangers(strangers: &[String]) -> Result<(), Failure> {
+    let Some(first) = strangers.first() else { return Ok(()) };
+    let more = strangers.len() - 1;
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    let message = format!("`{}`{more} in the folder: not of the run, and nothing vouches for it", first.escape_debug());
+    Err(Failure::verification("strangers", message)
+        .hint("a published folder holds the files that its manifests name, and no others"))
+}
+
 fn warehouse(opened: &Opened) -> Result<(Option<u64>, Option<String>), Failure> {
     let Some(uri) = &opened.store else { return Ok((None, None)) };
     let store = Store::open_existing(uri)?;
-    Ok((verify_snapshot(&store, &opened.chain)?, fetched_from(&store, &opened.chain.run_id)?))
+    Ok((verify_snapshot(&store, &opened.chain, &opened.trust)?, fetched_from(&store, &opened.chain.run_id)?))
 }
 
 fn check(opened: &Opened, level: Level) -> Result<(LevelReport, Option<Recomputed>), Failure> {

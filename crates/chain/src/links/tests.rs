@@ -448,6 +448,34 @@ fn a_part_needs_its_block_s_environment() {
 }
 
 #[test]
+fn blocks_and_incarnations_have_no_gaps() {
+    let refusal = |blocks: &[(u32, u32)]| {
+        let plan_digest = plan().digest().expect("a digest");
+        let environment =
+            |&(index, incarnation): &(u32, u32)| Environment { block: Block { index, incarnation }, ..environment(plan_digest) };
+        let documents: Vec<_> = blocks
+            .iter()
+            .map(|block| Document::Environment(Manifest::new("r".parse().expect("a run"), Vec::new(), environment(block))))
+            .collect();
+        let digest = |place: usize| Digest::of(&place.to_le_bytes());
+        let members: Vec<_> = documents
+            .iter()
+            .enumerate()
+            .map(|(place, document)| Member {
+                document,
+                reference: InputRef { kind: Kind::Environment, manifest: digest(place), bundle: digest(place) },
+            })
+            .collect();
+        said(check_blocks(&members))
+    };
+    assert_eq!(refusal(&[(0, 0), (0, 1), (1, 0), (0, 2)]), "whole");
+    insta::assert_snapshot!(refusal(&[(0, 0), (0, 2)]), @"block_missing: the chain has block 0.2, and no block 0.1 before it");
+    insta::assert_snapshot!(refusal(&[(0, 1)]), @"block_missing: the chain has block 0.1, and no block 0.0 before it");
+    insta::assert_snapshot!(refusal(&[(0, 0), (2, 0)]), @"block_missing: the chain has block 2.0, and no block 1.0 before it");
+    insta::assert_snapshot!(refusal(&[(0, 0), (1, 1)]), @"block_missing: the chain has block 1.1, and no block 1.0 before it");
+}
+
+#[test]
 fn what_has_no_canonical_form_is_refused() {
     // No field of a plan can hold such a value today.
     insta::assert_snapshot!(said(Err(CanonicalError::NotFinite.into())), @"not_canonical: the plan has no digest");

@@ -368,19 +368,19 @@ fn an_edited_manifest_is_refused_before_it_is_read() {
 #[test]
 fn an_edited_and_signed_manifest_is_refused() {
     let rows: &[(&str, Value, &str)] = &[
-        ("/header/version", json!("v9"), "unknown_version"),
+        ("/header/version", json!("v9"), "old_format"),
         ("/header/version", Value::Null, "manifest_malformed"),
         ("/header/kind", json!("verdict"), "manifest_malformed"),
         ("/header/kind", json!("plan"), "manifest_malformed"),
         ("/header/run_id", json!("run-2"), "wrong_run"),
-        ("/header/run_id", json!("Not A Run"), "manifest_malformed"),
+        ("/header/run_id", json!("Not A Run"), "old_format"),
         ("/header/stage", json!("reduce"), "wrong_stage"),
         ("/header/inputs/0/kind", json!("summary"), "wrong_input"),
         ("/header/inputs/0/manifest", json!(digest("other")), "dependency_missing"),
         ("/header/inputs/0/bundle", json!(digest("other")), "dependency_missing"),
         ("/header/inputs/-", json!(input(Kind::Recording)), "dependency_missing"),
-        ("/header/more", json!(1), "manifest_malformed"),
-        ("/body/more", json!(1), "manifest_malformed"),
+        ("/header/more", json!(1), "old_format"),
+        ("/body/more", json!(1), "old_format"),
         ("/body/evidence/digest", json!(digest("other")), "subject_digest_mismatch"),
         ("/body/evidence/name", json!("other.json"), "subject_missing"),
         ("/body/evidence/name", json!("../other.json"), "manifest_malformed"),

@@ -117,14 +117,12 @@ impl Report {
 
     fn evidence(&self, page: &mut Writer) {
         page.element("p", &[], |page| {
-            page.text("Every number above walks back by digest and signature to the bytes that it came from. The commands below are run in the published folder.");
-            if let Some(hint) = self.store_hint() {
-                page.prose(&format!(" {hint}"));
-            }
+            page.text("Every number above walks back by digest and signature to the bytes that it came from. ");
+            page.prose(self.place_note());
         });
         page.leaf("h3", &[("id", "check")], "Check it");
         let trace = self.example_address().map(|address| self.trace_command(address));
-        for command in self.verify_commands().chain(trace) {
+        for command in std::iter::once(self.verify_command()).chain(trace) {
             command_line(page, &command);
         }
         page.leaf("h3", &[("id", "source")], "Source");
@@ -623,7 +621,6 @@ pub(crate) mod tests {
         let mut model = fixture::model();
         let long = "x".repeat(1_000_000);
         model.plan.pipeline.path.clone_from(&long);
-        model.verify_hint.clone_from(&long);
         for spec in model.specs.values_mut() {
             spec.clone_from(&long);
         }
@@ -705,7 +702,6 @@ pub(crate) mod tests {
         for spec in model.specs.values_mut() {
             *spec = text();
         }
-        model.verify_hint = text();
         model.report()
     }
 

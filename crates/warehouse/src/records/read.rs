@@ -21,6 +21,7 @@ use super::column::{RecordColumn, RecordKind};
 use super::positioned::Positioned;
 use super::{MAX_CHUNKS, MAX_ERROR_BYTES, MAX_FINISH_REASON_BYTES, ROW_GROUP_CHUNKS, ROW_GROUP_ROWS, RecordError, Result};
 use crate::Source;
+use crate::pages::{PageError, PageSizes, check_pages};
 use crate::read::panic_text;
 
 /// Rows of a batch without lists.
@@ -40,6 +41,7 @@ pub struct RecordFile {
     source: Positioned,
     metadata: ArrowReaderMetadata,
     rows: u64,
+    sizes: PageSizes,
 }
 
 impl RecordFile {
@@ -58,10 +60,14 @@ impl RecordFile {
         let metadata = ArrowReaderMetadata::load(&source, plain).map_err(malformed)?;
         check_schema(metadata.schema())?;
         let rows = check_size(metadata.metadata())?;
+        let sizes = check_pages(&source, metadata.metadata()).map_err(|error| match error {
+            PageError::TooLarge { what, limit } => RecordError::TooMany { what, limit },
+            error @ PageError::Malformed(_) => RecordError::Malformed(error.into()),
+        })?;
         let fields: Vec<_> = RecordColumn::ALL.iter().map(|column| column.read_field()).collect();
         let typed = ArrowReaderOptions::new().with_schema(Arc::new(Schema::new(fields)));
         let metadata = ArrowReaderMetadata::try_new(metadata.metadata().clone(), typed).map_err(malformed)?;
-        Ok(Self { source, metadata, rows })
+        Ok(Self { source, metadata, rows, sizes })
     }
 
     /// How many records it has.
@@ -106,6 +112,7 @@ impl RecordFile {
         let first = groups.first().and_then(|first| self.metadata.metadata().row_groups().get(..*first)).unwrap_or_default();
         let before = first.iter().map(|group| u64::try_from(group.num_rows()).unwrap_or(0)).sum();
         let rows = if columns.iter().any(|column| column.kind() == RecordKind::Ints) { self.list_rows() } else { BATCH_ROWS };
+        let rows = self.sizes.batch_rows_of(columns.iter().map(|column| *column as usize), rows);
         let reader = guarded(|| self.reader(&columns, groups, rows))?;
         Ok(Batches { reader: Some(reader), columns: columns.into(), before })
     }

@@ -1,0 +1,77 @@
+//! The pointers of a run in a store: each leads to a manifest of that run, of the kind that its place says.
+//!
+//! What a pointer holds is signed by nobody, so whoever can write to a store can turn one to another run. A run's chain is found through
+//! a few of them and pins the rest by digest; the others are what a resumed run, a listing or an estimate would follow.
+
+use std::collections::BTreeSet;
+
+use assay_manifest::{Body as _, Checkpoint, Digest, Document, Kind, MAX_MANIFEST_BYTES, RunId, Shard};
+use assay_stage::{Accepted, Failure, Layout, StageName};
+use assay_store::Store;
+
+use crate::walk::Chain;
+
+/// Checks every pointer of a run. A manifest of its chain has been verified; of any other its run, its kind and its place are compared.
+pub fn check_pointers(store: &Store, chain: &Chain) -> Result<(), Failure> {
+    let run = &chain.run_id;
+    let layout = Layout::of(run);
+    let known: BTreeSet<Digest> = chain.documents.iter().map(assay_envelope::Verified::manifest_digest).collect();
+    for path in store.list(&layout.run())? {
+        let Some(kind) = kind_at(&layout, &path) else { continue };
+        let Some(accepted) = Accepted::read(store, &path)? else { continue };
+        // There is one Source, and every manifest of the chain rests on it.
+        let is_known = known.contains(&accepted.manifest);
+        if kind == Kind::Source && !is_known && chain.one::<assay_manifest::Source>().is_some() {
+            return Err(elsewhere(&path, "another source than the one that the run rests on"));
+        }
+        if !is_known || kind == Kind::Checkpoint {
+            check_manifest(store, run, &path, kind, accepted.manifest)?;
+        }
+    }
+    Ok(())
+}
+
+/// The kind of manifest that a pointer leads to; none for a mark, which leads nowhere.
+fn kind_at(layout: &Layout, path: &str) -> Option<Kind> {
+    let parts: Vec<&str> = path.strip_prefix(&layout.run())?.split('/').skip(1).collect();
+    let stage = |name: &str| StageName::ALL.into_iter().find(|stage| stage.as_str() == name);
+    match parts.as_slice() {
+        ["source"] => Some(Kind::Source),
+        ["ends", _] => Some(Kind::RunEnd),
+        [name, _, "accepted", _] => stage(name).map(StageName::gives),
+        ["execute", _, "trials", _, _, last] | ["execute", _, "prepared", _, last] => {
+            last.bytes().all(|byte| byte.is_ascii_digit()).then_some(Kind::Checkpoint)
+        }
+        _ => None,
+    }
+}
+
+fn check_manifest(store: &Store, run: &RunId, path: &str, kind: Kind, manifest: Digest) -> Result<(), Failure> {
+    let document = Document::parse(&store.get(&manifest, MAX_MANIFEST_BYTES)?)
+        .map_err(|error| elsewhere(path, "what is no manifest").because(&error))?;
+    if document.header().run_id != *run {
+        return Err(elsewhere(path, &format!("a manifest of run `{}`", document.header().run_id)));
+    }
+    if document.kind() != kind {
+        return Err(elsewhere(path, &format!("a {} instead of a {kind}", document.kind())));
+    }
+    match Checkpoint::of(&document).filter(|checkpoint| place_of(run, &checkpoint.body).as_deref() != Some(path)) {
+        Some(_) => Err(elsewhere(path, "the checkpoint of another step")),
+        None => Ok(()),
+    }
+}
+
+/// The path of the pointer that names a checkpoint.
+fn place_of(run: &RunId, checkpoint: &Checkpoint) -> Option<String> {
+    let (layout, input, shard): (_, _, Shard) = (Layout::of(run), checkpoint.input_digest, checkpoint.shard);
+    match (&checkpoint.attempt, &checkpoint.prepared) {
+        (Some(attempt), None) => Some(layout.attempt(input, &attempt.trial_id, attempt.attempt, shard)),
+        (None, Some(prepared)) => Some(layout.prepared(input, prepared.workload.as_str(), shard)),
+        _ => None,
+    }
+}
+
+fn elsewhere(path: &str, where_to: &str) -> Failure {
+    Failure::verification("pointer_elsewhere", format!("the pointer `{path}` leads to {where_to}"))
+        .hint("a pointer is not signed: somebody who can write to the store has turned it")
+}

@@ -1,0 +1,361 @@
+//! The room that the pages of a Parquet file need, from their headers, before any page is unpacked.
+//!
+//! A few KiB of Parquet can stand for gigabytes: a page may unpack to 2 GiB, a dictionary's text may be repeated in a million rows for
+//! one byte, and a list's length costs nothing. The library trusts all of that. So the headers of all pages are read first, and what
+//! they say is checked: the library itself holds a page to the size that its header says.
+
+use std::io::Read;
+
+use parquet::basic::{Compression, Type as Physical};
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
+use parquet::file::reader::ChunkReader;
+
+/// The most bytes that the dictionary and the largest page of every column of a row group unpack to, all columns together. A page of
+/// our writers has about 1 MiB.
+const MAX_HELD_BYTES: u64 = 256 << 20;
+/// The most bytes of text that one batch of rows may come to.
+const MAX_BATCH_TEXT_BYTES: u64 = 64 << 20;
+/// The most values of one column in a row group.
+const MAX_GROUP_VALUES: u64 = 32 << 20;
+/// The most bytes that the texts of a column of lists may come to in a row group, if each value is its dictionary's longest.
+const MAX_LIST_TEXT_BYTES: u64 = 1 << 30;
+/// The longest header of a page: the smallest and the largest value may stand in it.
+const MAX_HEADER_BYTES: u64 = 1 << 20;
+/// How deep a header is nested: a page's statistics are two below it.
+const MAX_DEPTH: u8 = 8;
+/// An encoding that repeats the beginning of the text before: a page of it may unpack to a thousand times its size.
+const DELTA_BYTE_ARRAY: i64 = 7;
+
+/// Why a file is not unpacked.
+#[derive(Debug, thiserror::Error)]
+pub enum PageError {
+    /// A page's header, or what the file's end says of it, makes no sense.
+    #[error("its pages cannot be read: {0}")]
+    Malformed(String),
+    /// It would take more room than any file of ours.
+    #[error("it unpacks to more than {limit} {what}")]
+    TooLarge {
+        /// Of what there is too much.
+        what: &'static str,
+        /// The limit.
+        limit: u64,
+    },
+}
+
+type Result<T, E = PageError> = std::result::Result<T, E>;
+
+fn malformed(problem: impl Into<String>) -> PageError {
+    PageError::Malformed(problem.into())
+}
+
+fn too_large(what: &'static str, limit: u64) -> PageError {
+    PageError::TooLarge { what, limit }
+}
+
+/// The room that the texts of a checked file need: for each column, the bytes by which a row more can make a batch larger. That is the
+/// whole dictionary, because every row can have its longest text, or the share of a row in its page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageSizes(Vec<u64>);
+
+impl PageSizes {
+    /// How many rows of all columns can be unpacked at a time, at most `most`, so that their texts stay below 64 MiB and a few pages.
+    pub fn batch_rows(&self, most: usize) -> usize {
+        self.batch_rows_of(0..self.0.len(), most)
+    }
+
+    /// The same of some columns, by their places in the file.
+    pub fn batch_rows_of(&self, columns: impl IntoIterator<Item = usize>, most: usize) -> usize {
+        let row =
+            columns.into_iter().filter_map(|column| self.0.get(column)).fold(0, |sum: u64, bytes| sum.saturating_add(*bytes));
+        usize::try_from(MAX_BATCH_TEXT_BYTES / row.max(1)).unwrap_or(most).clamp(1, most.max(1))
+    }
+}
+
+/// Reads the headers of all pages of a file. Fails where the pages are not those that the file's end tells of, and where they unpack to
+/// more than is allowed.
+pub fn check_pages(source: &impl ChunkReader, metadata: &ParquetMetaData) -> Result<PageSizes> {
+    let mut sizes = vec![0; metadata.file_metadata().schema_descr().num_columns()];
+    for group in metadata.row_groups() {
+        check_group(source, group, &mut sizes)?;
+    }
+    Ok(PageSizes(sizes))
+}
+
+/// What one column chunk unpacks to.
+#[derive(Default)]
+struct ChunkSizes {
+    dictionary: u64,
+    largest_page: u64,
+    /// The bytes of a page for each of its values, of the page that has the most.
+    largest_share: u64,
+    values: u64,
+}
+
+fn check_group(source: &impl ChunkReader, group: &RowGroupMetaData, text_bytes: &mut [u64]) -> Result<()> {
+    let rows = u64::try_from(group.num_rows()).map_err(|_| malformed("a row group has less than no rows"))?;
+    let mut held = 0_u64;
+    for (column, text_bytes) in group.columns().iter().zip(text_bytes) {
+        let sizes = check_chunk(source, column)?;
+        let said = u64::try_from(column.num_values()).unwrap_or(u64::MAX);
+        let is_list = column.column_descr().max_rep_level() > 0;
+        if sizes.values != said || sizes.values < rows || (!is_list && sizes.values != rows) {
+            return Err(malformed(format!("a column of {rows} rows says that it has {said} values, and has {}", sizes.values)));
+        }
+        if sizes.values > MAX_GROUP_VALUES {
+            return Err(too_large("values of a column in one row group", MAX_GROUP_VALUES));
+        }
+        held = held.saturating_add(sizes.dictionary).saturating_add(sizes.largest_page);
+        if !matches!(column.column_descr().physical_type(), Physical::BYTE_ARRAY | Physical::FIXED_LEN_BYTE_ARRAY) {
+            continue;
+        }
+        if is_list && sizes.values.saturating_mul(sizes.dictionary) > MAX_LIST_TEXT_BYTES {
+            return Err(too_large("bytes of text in the lists of one row group", MAX_LIST_TEXT_BYTES));
+        }
+        *text_bytes = sizes.dictionary.max(sizes.largest_share).max(*text_bytes);
+    }
+    if held > MAX_HELD_BYTES { Err(too_large("bytes of pages at a time", MAX_HELD_BYTES)) } else { Ok(()) }
+}
+
+fn check_chunk(source: &impl ChunkReader, column: &ColumnChunkMetaData) -> Result<ChunkSizes> {
+    // The others unpack to whatever their bytes say, whatever the header says.
+    if !matches!(column.compression(), Compression::UNCOMPRESSED | Compression::SNAPPY | Compression::ZSTD(_)) {
+        return Err(malformed(format!("its compression is {}", column.compression())));
+    }
+    let start = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
+    let place = (u64::try_from(start), u64::try_from(column.compressed_size()));
+    let (Ok(mut at), Ok(length)) = place else { return Err(malformed("a column begins before the file")) };
+    let end = at.checked_add(length).filter(|end| *end <= source.len());
+    let end = end.ok_or_else(|| malformed("a column lies beyond the file's end"))?;
+    let mut sizes = ChunkSizes::default();
+    while at < end {
+        let read = source.get_read(at).map_err(|error| malformed(error.to_string()))?;
+        let mut reader = HeaderReader { source: read.take(MAX_HEADER_BYTES), read: 0 };
+        let page = reader.page()?;
+        at = at.saturating_add(reader.read).saturating_add(page.packed);
+        if at > end {
+            return Err(malformed("a page lies beyond its column's end"));
+        }
+        if page.encoding == DELTA_BYTE_ARRAY {
+            return Err(malformed("a page is encoded as differences between texts"));
+        }
+        match page.kind {
+            PageKind::Dictionary => sizes.dictionary = sizes.dictionary.saturating_add(page.unpacked),
+            PageKind::Data => {
+                sizes.values = sizes.values.saturating_add(page.values);
+                sizes.largest_page = sizes.largest_page.max(page.unpacked);
+                sizes.largest_share = sizes.largest_share.max(page.unpacked.div_ceil(page.values.max(1)));
+            }
+            PageKind::Index => {}
+        }
+    }
+    Ok(sizes)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PageKind {
+    Data,
+    Index,
+    Dictionary,
+}
+
+/// What a page's header says.
+struct PageHeader {
+    kind: PageKind,
+    unpacked: u64,
+    packed: u64,
+    values: u64,
+    encoding: i64,
+}
+
+/// The values of a header's fields and of the struct for its kind of page, by id. What is not needed is skipped.
+type Fields = [Option<i64>; 5];
+
+/// Reads headers in Thrift's compact protocol, of which they use structs, whole numbers, flags and bytes.
+struct HeaderReader<R> {
+    source: std::io::Take<R>,
+    read: u64,
+}
+
+// The types of the protocol.
+const TRUE: u8 = 1;
+const FALSE: u8 = 2;
+const I8: u8 = 3;
+const I64: u8 = 6;
+const DOUBLE: u8 = 7;
+const BINARY: u8 = 8;
+const STRUCT: u8 = 12;
+
+impl<R: Read> HeaderReader<R> {
+    fn page(&mut self) -> Result<PageHeader> {
+        let (own, [first, _, dictionary, second]) = self.header()?;
+        let needed = |value: Option<i64>| value.ok_or_else(|| malformed("a page's header lacks a field"));
+        let size = |value: Option<i64>| {
+            let value = i32::try_from(needed(value)?).ok().and_then(|value| u64::try_from(value).ok());
+            value.ok_or_else(|| malformed("a page has less than no bytes"))
+        };
+        let [_, kind, unpacked, packed, _] = own;
+        let (kind, values, encoding) = match needed(kind)? {
+            0 => (PageKind::Data, first[1], first[2]),
+            1 => (PageKind::Index, Some(0), Some(0)),
+            2 => (PageKind::Dictionary, dictionary[1], dictionary[2]),
+            3 => (PageKind::Data, second[1], second[4]),
+            _ => return Err(malformed("a page is of no known kind")),
+        };
+        Ok(PageHeader {
+            kind,
+            unpacked: size(unpacked)?,
+            packed: size(packed)?,
+            values: size(values)?,
+            encoding: needed(encoding)?,
+        })
+    }
+
+    /// The fields of a header, and those of the structs 5 to 8 in it.
+    fn header(&mut self) -> Result<(Fields, [Fields; 4])> {
+        let (mut own, mut inner) = (Fields::default(), [Fields::default(); 4]);
+        let mut last = 0;
+        while let Some((id, kind)) = self.field(last)? {
+            last = id;
+            let of_kind = id.checked_sub(5).and_then(|place| inner.get_mut(usize::try_from(place).ok()?));
+            match of_kind {
+                Some(fields) if kind == STRUCT => *fields = self.fields()?,
+                _ => self.keep(id, kind, &mut own, 0)?,
+            }
+        }
+        Ok((own, inner))
+    }
+
+    fn fields(&mut self) -> Result<Fields> {
+        let (mut fields, mut last) = (Fields::default(), 0);
+        while let Some((id, kind)) = self.field(last)? {
+            last = id;
+            self.keep(id, kind, &mut fields, 1)?;
+        }
+        Ok(fields)
+    }
+
+    /// Reads a field's value, and keeps it if it is a whole number that is asked for.
+    fn keep(&mut self, id: i16, kind: u8, fields: &mut Fields, depth: u8) -> Result<()> {
+        match usize::try_from(id).ok().and_then(|id| fields.get_mut(id)) {
+            Some(field) if (4..=I64).contains(&kind) => *field = Some(self.int()?),
+            _ => self.skip(kind, depth)?,
+        }
+        Ok(())
+    }
+
+    /// The id and the type of the next field of a struct; none at its end. Ids rise, so that no field is there twice.
+    fn field(&mut self, last: i16) -> Result<Option<(i16, u8)>> {
+        let byte = self.byte()?;
+        if byte == 0 {
+            return Ok(None);
+        }
+        let id = match i16::from(byte >> 4) {
+            0 => i16::try_from(self.int()?).ok(),
+            step => last.checked_add(step),
+        };
+        let id = id.filter(|id| *id > last).ok_or_else(|| malformed("the fields of a page's header are not in order"))?;
+        Ok(Some((id, byte & 0x0f)))
+    }
+
+    fn skip(&mut self, kind: u8, depth: u8) -> Result<()> {
+        if depth > MAX_DEPTH {
+            return Err(malformed("a page's header is nested too deep"));
+        }
+        match kind {
+            TRUE | FALSE => {}
+            I8 => drop(self.byte()?),
+            4..=I64 => drop(self.varint()?),
+            DOUBLE => self.pass(8)?,
+            BINARY => {
+                let length = self.varint()?;
+                self.pass(length)?;
+            }
+            STRUCT => {
+                let mut last = 0;
+                while let Some((id, kind)) = self.field(last)? {
+                    last = id;
+                    self.skip(kind, depth + 1)?;
+                }
+            }
+            // A header has no lists, sets or maps.
+            _ => return Err(malformed("a field of a page's header is of no known type")),
+        }
+        Ok(())
+    }
+
+    fn byte(&mut self) -> Result<u8> {
+        let mut byte = [0];
+        self.source.read_exact(&mut byte).map_err(|_| malformed("a page's header ends too early"))?;
+        self.read += 1;
+        let [byte] = byte;
+        Ok(byte)
+    }
+
+    fn pass(&mut self, bytes: u64) -> Result<()> {
+        let passed = std::io::copy(&mut self.source.by_ref().take(bytes), &mut std::io::sink()).unwrap_or(0);
+        self.read = self.read.saturating_add(passed);
+        if passed == bytes { Ok(()) } else { Err(malformed("a page's header ends too early")) }
+    }
+
+    fn varint(&mut self) -> Result<u64> {
+        let mut value = 0_u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Ok(value);
+            }
+        }
+        Err(malformed("a number of a page's header does not end"))
+    }
+
+    fn int(&mut self) -> Result<i64> {
+        let value = self.varint()?;
+        Ok((value >> 1).cast_signed() ^ -((value & 1).cast_signed()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(bytes: &[u8]) -> Result<PageHeader> {
+        HeaderReader { source: bytes.take(MAX_HEADER_BYTES), read: 0 }.page()
+    }
+
+    /// A data page of 3 values: 100 bytes, 50 packed, plain.
+    const DATA: [u8; 18] =
+        [0x15, 0x00, 0x15, 0xc8, 0x01, 0x15, 0x64, 0x2c, 0x15, 0x06, 0x15, 0x00, 0x15, 0x06, 0x15, 0x06, 0x00, 0x00];
+
+    #[test]
+    fn a_header_is_read() {
+        let page = header(&DATA).expect("a header");
+        assert_eq!((page.kind, page.unpacked, page.packed, page.values, page.encoding), (PageKind::Data, 100, 50, 3, 0));
+    }
+
+    #[test]
+    fn headers_that_make_no_sense_are_refused() {
+        let refusal = |bytes: &[u8]| header(bytes).map(|_| ()).expect_err("refused").to_string();
+        let changed = |place: usize, byte: u8| {
+            let mut bytes = DATA;
+            bytes[place] = byte;
+            refusal(&bytes)
+        };
+        insta::assert_snapshot!(refusal(&DATA[..9]), @"its pages cannot be read: a page's header ends too early");
+        insta::assert_snapshot!(refusal(&[0]), @"its pages cannot be read: a page's header lacks a field");
+        insta::assert_snapshot!(changed(1, 0x0a), @"its pages cannot be read: a page is of no known kind");
+        insta::assert_snapshot!(changed(6, 0x63), @"its pages cannot be read: a page has less than no bytes");
+        insta::assert_snapshot!(changed(0, 0x1d), @"its pages cannot be read: a field of a page's header is of no known type");
+        insta::assert_snapshot!(refusal(&[0x15, 0, 0x05, 2, 0]), @"its pages cannot be read: the fields of a page's header are not in order");
+        insta::assert_snapshot!(refusal(&[0x1c; 40]), @"its pages cannot be read: a page's header is nested too deep");
+        insta::assert_snapshot!(refusal(&[0xff; 40]), @"its pages cannot be read: a field of a page's header is of no known type");
+        insta::assert_snapshot!(refusal(&[[0x15].as_slice(), &[0x80; 20]].concat()), @"its pages cannot be read: a number of a page's header does not end");
+    }
+
+    #[test]
+    fn a_batch_has_as_many_rows_as_their_texts_allow() {
+        let rows = |of_column| PageSizes(vec![0, of_column]).batch_rows(8192);
+        assert_eq!((rows(0), rows(1 << 10), rows(1 << 20), rows(u64::MAX)), (8192, 8192, 64, 1));
+        assert_eq!(PageSizes(vec![1 << 30, 1 << 20]).batch_rows_of([1], 8192), 64, "of the columns that are read");
+    }
+}
