@@ -768,6 +768,21 @@ mod tests {
         assert!(!report.html().contains("0 of 0"));
     }
 
+    #[test]
+    fn a_count_of_which_nothing_is_required_is_no_agreement() {
+        let mut model = crate::fixture::serving::small();
+        let attempts = model.collection.trials.iter_mut().flat_map(|trial| &mut trial.attempts);
+        let checks: Vec<_> = attempts.flat_map(|attempt| &mut attempt.cross_checks).collect();
+        let all = checks.len();
+        for check in checks {
+            check.detail = "informational, nothing is required: the endpoint's chat template adds tokens".to_owned();
+        }
+        let report = model.report();
+        let client = report.strip.iter().find(|item| item.label == "Client").expect("it is there").details.join("\n");
+        assert!(client.contains("the endpoint has no counters that must agree with the client's counts"), "{client}");
+        assert!(client.contains(&format!("of {all} other count")) && !client.contains("counters agree"), "{client}");
+    }
+
     /// What is said of a case with one load, whose trials have so many samples of each metric and these medians.
     fn said_of(samples: u64, medians: &[(&str, f64)]) -> String {
         let mut model = crate::fixture::serving::small();

@@ -121,8 +121,10 @@ fn client(inputs: &Inputs<'_>) -> Option<StripItem> {
     let points = || inputs.summary.points.iter().filter(|point| point.workload_type == WorkloadType::Serving);
     points().next()?;
     let limited: Vec<&Exclusion> = points().flat_map(|point| &point.excluded).filter(|exclusion| is_client(exclusion)).collect();
-    let checks: Vec<&CrossCheck> =
-        inputs.collection.trials.iter().flat_map(|trial| &trial.attempts).flat_map(|attempt| &attempt.cross_checks).collect();
+    let attempts = inputs.collection.trials.iter().flat_map(|trial| &trial.attempts);
+    // Where client and endpoint count by other rules, their counts are told and nothing is required of them: that is no agreement.
+    let (told, checks): (Vec<&CrossCheck>, Vec<&CrossCheck>) =
+        attempts.flat_map(|attempt| &attempt.cross_checks).partition(|check| check.detail.starts_with("informational"));
     let agreeing = checks.iter().filter(|check| check.agrees).count();
     let headline = match limited.len() {
         0 => "no attempt was limited by its client".to_owned(),
@@ -132,10 +134,16 @@ fn client(inputs: &Inputs<'_>) -> Option<StripItem> {
     details.extend((!limited.is_empty()).then(|| reason_counts(limited.iter().copied())));
     details.extend(worst_lateness(inputs.summary));
     details.push(match checks.len() {
-        0 => "the endpoint has no counters to check the client's counts against".to_owned(),
+        0 => "the endpoint has no counters that must agree with the client's counts".to_owned(),
         all if agreeing == all => format!("the endpoint's own counters agree in {}", all_of(all as u64, "check")),
         all => format!("the endpoint's own counters agree in {agreeing} of {}", counted(all as u64, "check")),
     });
+    details.extend((!told.is_empty()).then(|| {
+        format!(
+            "of {} nothing is required, since client and endpoint count differently",
+            counted(told.len() as u64, "other count")
+        )
+    }));
     let disagreeing = checks.iter().filter(|check| !check.agrees);
     details.extend(disagreeing.map(|check| {
         clean(&format!("{}: the client counted {}, the endpoint {}", check.what, check.client.0, check.endpoint.0))
