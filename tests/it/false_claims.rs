@@ -35,7 +35,7 @@ fn reduce_falsifies_a_row() {
     let across = Forgery::of_rows(&OUTCOME_FACT, |rows| {
         rows.iter_mut().filter(|row| row.get("trial_id") == Some(&Cell::Null)).for_each(falsify);
     });
-    assert_eq!(across.caught(2), "publish: number_not_in_row");
+    assert_eq!(across.caught(2), "publish: row_differs");
     let of_trials = Forgery::of_rows(&OUTCOME_FACT, |rows| {
         rows.iter_mut().filter(|row| row.get("trial_id") != Some(&Cell::Null)).for_each(falsify);
     });
@@ -95,20 +95,26 @@ fn reduce_names_another_program() {
     // What the signed result never has is listed, and level 4 is not claimed.
     let partial = Forgery::forge("reduce", |bench, manifest| {
         name_another_program(bench, manifest);
-        replace_rows(bench, manifest, &assay_warehouse::SOFTWARE_VERSION_DIM, |rows| {
-            rows[0].set("other_versions", Cell::Null).expect("a column");
+        replace_rows(bench, manifest, &BENCHMARK_RUN_FACT, |rows| {
+            for row in rows {
+                row.set("confidence_level", Cell::Null).expect("a column");
+            }
         });
     });
-    let software = partial.caught(4);
-    assert!(["publish: row_differs", "verify: recompute_differs"].contains(&software.as_str()), "{software}");
+    let ran = partial.verify(&["--recompute"]).success();
+    assert!(ran.stdout.ends_with("level 3 (raw bytes) of 4 reached; level 4 partial\n"), "{}", ran.stdout);
+    let listed = "the column `benchmark_run_fact.confidence_level`: only the result computed now has it";
+    assert!(ran.stdout.contains(listed), "{}", ran.stdout);
+    let json = partial.verify(&["--recompute", "--json"]).success().json();
+    assert_eq!((&json["level"], &json["recomputed"]["outcome"]), (&json!(3), &json!("partial")), "{json:#}");
 }
 
 #[test]
 fn reduce_falsifies_a_statistic() {
     let caught = |edit: fn(&mut Value)| Forgery::of_manifest("reduce", edit).caught(2);
-    assert_eq!(caught(|body| metric(body)["median"] = json!(1_000.0)), "publish: number_not_in_row");
-    assert_eq!(caught(|body| metric(body)["n"] = json!("300")), "publish: number_not_in_row");
-    assert_eq!(caught(|body| metric(body)["unit"] = json!("GB/s")), "publish: number_not_in_row");
+    assert_eq!(caught(|body| metric(body)["median"] = json!(1_000.0)), "publish: summary_contradicts_itself");
+    assert_eq!(caught(|body| metric(body)["n"] = json!("300")), "publish: summary_contradicts_itself");
+    assert_eq!(caught(|body| metric(body)["unit"] = json!("GB/s")), "publish: row_differs");
     assert_eq!(caught(|body| metric(body)["trials"][0]["value"] = json!(1.0)), "publish: summary_contradicts_itself");
     assert_eq!(caught(|body| metric(body)["primary"] = json!(false)), "publish: row_differs");
     assert_eq!(caught(|body| body["points"][0]["attempts"] = json!(1)), "publish: summary_contradicts_itself");
@@ -123,8 +129,13 @@ fn plan_names_another_source() {
     assert_eq!(caught(|body| body["source"]["repository"] = json!("https://example.org/other")), "publish: plan_source_differs");
     assert_eq!(caught(|body| body["source"]["kind"] = json!("worktree")), "publish: plan_source_differs");
     assert_eq!(caught(|body| body["pipeline"]["digest"] = zero()), "publish: plan_source_differs");
+    // What the two manifests do not decide, the Source's files do.
+    assert_eq!(caught(|body| body["trial_policy"]["retry_budget"] = json!(7)), "verify: plan_source_differs");
+    assert_eq!(caught(|body| body["workloads"][0]["metrics"][0]["unit"] = json!("GB/s")), "verify: plan_source_differs");
+    assert_eq!(caught(|body| body["workloads"][0]["indicator"]["time_limit_ns"] = json!("1")), "verify: plan_source_differs");
+    assert_eq!(caught(|body| body["intent"] = json!("realism")), "verify: plan_source_differs");
     let script = |body: &mut Value| body["workloads"][0]["indicator"]["script"]["artifact"]["digest"] = zero();
-    assert_eq!(caught(script), "collect: artifact_absent", "or by whoever looks for it");
+    assert_eq!(caught(script), "publish: plan_source_differs");
 }
 
 #[test]
@@ -156,9 +167,8 @@ fn publish_falsifies_what_people_read() {
     assert_eq!(renamed.caught(2), "verify: report_differs");
     let time = Forgery::of_manifest("publish", |body| body["published_at"] = json!("2020-01-01T00:00:00.000000000Z"));
     assert_eq!(time.caught(2), "verify: time_order");
-    let unlisted = Forgery::of_manifest("publish", |body| body["runs"] = json!([]));
-    // The report lists the runs as well.
-    assert_eq!(unlisted.caught(2), "verify: own_run_unlisted");
+    let twice = Forgery::of_manifest("publish", |body| body["runs"][0]["outcome"] = json!("finished"));
+    assert_eq!(twice.caught(2), "verify: own_run_listed_otherwise");
     let key = Forgery::of_manifest("publish", |body| drop(body["keys"].as_array_mut().expect("keys").pop()));
     assert_eq!(key.caught(2), "verify: keys_differ");
 }

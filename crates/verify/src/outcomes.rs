@@ -476,16 +476,23 @@ fn repeated(column: &str, value: &Value, point: &PointSummary) -> Option<Value> 
     if column == "cost_per_token" {
         return Some(metric_of("cost_per_million_output_tokens").map(|(metric, _)| metric.median / 1e6).into());
     }
-    // The row's error rate is over all counted requests, and not the median of the trials' rates.
-    if column == "error_rate" {
+    if NO_METRICS.contains(&column) {
         return None;
     }
-    let (metric, scale) = metric_of(column)?;
+    let Some((metric, scale)) = metric_of(column) else {
+        // A statistic that the Summary does not have is nowhere else either.
+        let is_statistic = column.contains("_ns_") || matches!(value, Value::Float(_));
+        return is_statistic.then_some(Value::Null);
+    };
     Some(match value {
         Value::Int(_) => Value::Int((metric.median * scale).round() as i64),
         _ => Value::Float(metric.median * scale),
     })
 }
+
+/// Columns of a wide row that are no statistics of the Summary: what was asked for, what others tell, and the error rate, which is over
+/// all counted requests and not the median of the trials' rates.
+const NO_METRICS: [&str; 4] = ["request_rate_per_s", "queue_delay_ns_mean", "gpu_hour_cost", "error_rate"];
 
 fn reasons_text(reasons: &[Reason]) -> Option<String> {
     let text = || String::from_utf8(canonical_json(&reasons).ok()?).ok();

@@ -2,17 +2,17 @@
 //! needs to check them.
 
 mod listing;
-mod numbers;
 mod queries;
 
 use std::ops::ControlFlow;
 
 use assay_claim::Evidence;
 use assay_lake::{Lake, Snapshot, commit_run};
-use assay_manifest::{Artifact, Collection, Environment, Kind, Numbers, Publication, Summary};
+use assay_manifest::{Artifact, Collection, CuratedFile, Environment, Kind, Numbers, Publication, Summary};
 use assay_stage::{Context, Exit, Failure, Inputs, Stage, StageName};
 use assay_store::Scratch;
-use assay_verify::{Decided, Publishable, PublishedFile, StoreBlobs, lake_failure};
+use assay_verify::{Decided, NumberRows, Publishable, PublishedFile, StoreBlobs, lake_failure};
+use assay_warehouse::{CLUSTER_POD_FACT, TELEMETRY_SLICE_FACT};
 use serde::{Deserialize, Serialize};
 
 /// The largest trust policy.
@@ -50,7 +50,7 @@ impl Stage for Publish {
             .manifest;
         let grade = assay_claim::grade(&Evidence::of(plan, &environments, collection, summary));
         let scratch = Scratch::within(ctx.scratch(), MAX_SCRATCH_BYTES)?;
-        let rows = numbers::rows(ctx, summary)?;
+        let rows = number_rows(inputs, ctx, summary)?;
         let asked = queries::ask_all(ctx, plan, summary, &rows, &scratch)?;
         let from_summary = assay_verify::numbers_of_summary(ctx.run_id(), summary)?;
         let numbers = Numbers {
@@ -122,6 +122,19 @@ fn check_evidence(inputs: &Inputs, ctx: &Context) -> Result<(), Failure> {
     let lost = || Failure::verification("artifact_absent", "the collection's list of evidence is not in the store");
     let list = assay_verify::evidence_of(&StoreBlobs(ctx.store().clone()), collection)?.ok_or_else(lost)?;
     assay_verify::check_evidence_list(inputs.verified(), &list)
+}
+
+/// The rows that hold numbers. Nothing is published whose rows say something else than the Summary, which a reader would refuse.
+fn number_rows(inputs: &Inputs, ctx: &Context, summary: &Summary) -> Result<NumberRows, Failure> {
+    let is_large = |file: &&CuratedFile| [TELEMETRY_SLICE_FACT.name, CLUSTER_POD_FACT.name].contains(&file.table.as_str());
+    let files: Vec<_> = summary.files.iter().filter(|file| !is_large(file)).collect();
+    let mut tables = assay_verify::read_tables(&StoreBlobs(ctx.store().clone()), files.iter().copied())?;
+    assay_verify::check_outcomes(ctx.run_id(), inputs.verified(), &tables)?;
+    let mut rows = NumberRows::default();
+    for file in files {
+        rows.add(file, tables.remove(file.table.as_str()).unwrap_or_default())?;
+    }
+    Ok(rows)
 }
 
 /// The publication's files, in the store.

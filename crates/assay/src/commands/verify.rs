@@ -212,11 +212,14 @@ fn print_json(opened: &Opened, found: &Found) -> Result<(), Failure> {
 }
 
 fn level_line(level: Level, report: &LevelReport) -> String {
+    let is_whole = report.not_compared.is_empty();
     let what = match level {
         Level::Chain => "manifests",
-        Level::Rows => "published files; rows, numbers and reports follow from the summary",
+        Level::Rows if is_whole => "published files: rows, numbers and reports follow from the summary",
+        Level::Rows => "published files: rows and numbers follow from the summary",
         Level::Raw => "raw artifacts",
-        Level::Recomputed => "manifests and curated files computed again and compared",
+        Level::Recomputed if is_whole => "manifests and curated files computed again: every row and field is the same",
+        Level::Recomputed => "manifests and curated files computed again: what both results have is the same",
     };
     match report.absent.as_slice() {
         [] => format!("  ok  {} {what}, {}", report.checked, assay_report::bytes(report.bytes)),
