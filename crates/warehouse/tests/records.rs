@@ -44,6 +44,7 @@ fn full() -> Record {
         error: Some("none ü".to_owned()),
         request_bytes: 11,
         response_bytes: 12,
+        input_tokens_asked: Some(19),
         input_tokens: u32::MAX,
         input_tokens_endpoint: Some(13),
         cached_tokens: Some(14),
@@ -181,7 +182,7 @@ fn every_column_says_what_it_holds() {
 
 fn any_record() -> impl Strategy<Value = Record> {
     let times = prop::array::uniform11(any::<Option<i64>>());
-    let small = prop::array::uniform6(any::<Option<u32>>());
+    let small = prop::array::uniform7(any::<Option<u32>>());
     let chunk =
         (any::<i64>(), any::<u32>(), any::<Option<u32>>()).prop_map(|(at_ns, bytes, tokens)| Chunk { at_ns, bytes, tokens });
     let words = (prop::sample::select(Phase::ALL), prop::sample::select(Outcome::ALL), prop::sample::select(TokenSource::ALL));
