@@ -473,13 +473,20 @@ fn outcomes(finished: &Finished, phase: Phase) -> BTreeMap<String, Count> {
 /// What the load says of itself; what the machine says of it is not in there.
 fn health(finished: &Finished, is_open: bool) -> ClientHealth {
     let client = &finished.client;
-    let lateness = client.lateness.as_ref();
+    let (lateness, delays) = (client.lateness.as_ref(), &client.delays);
     ClientHealth {
         lateness_p50_ns: lateness.map(|lateness| unsigned(lateness.ns_p50)),
         lateness_p99_ns: lateness.map(|lateness| unsigned(lateness.ns_p99)),
         lateness_max_ns: lateness.map(|lateness| unsigned(lateness.ns_max)),
         loop_busy_p99_ns: unsigned(client.busy_ns_p99),
         loop_stall_max_ns: unsigned(client.longest_stall_ns),
+        loop_late_ns: Some(unsigned(delays.late_ns)),
+        late_requests: Some(Count(delays.late_requests)),
+        late_request_share: Some(delays.request_share()),
+        ttft_p99_delay_ns: delays.ttft_p99.map(|(measured, least)| unsigned(measured - least)),
+        e2e_p99_delay_ns: delays.e2e_p99.map(|(measured, least)| unsigned(measured - least)),
+        run_delay_ns: delays.run_delay_ns.map(unsigned),
+        interruptions: Some(Count(delays.interruptions)),
         cpu_user_us: unsigned(client.cpu_user_ns / 1000),
         cpu_system_us: unsigned(client.cpu_system_ns / 1000),
         full_reads: Count(client.full_reads),
@@ -487,6 +494,7 @@ fn health(finished: &Finished, is_open: bool) -> ClientHealth {
         asked_rate_per_s: client.asked_per_s.filter(|_| is_open),
         sent_rate_per_s: client.sent_per_s.unwrap_or(0.0),
         connections: Count(client.connections_opened),
+        resends: Some(Count(client.resends)),
         events: Count(client.token_events),
         ..ClientHealth::default()
     }
