@@ -8,6 +8,7 @@ mod judge;
 mod requests;
 mod sink;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufWriter;
@@ -43,6 +44,9 @@ const MAX_IN_FLIGHT: u64 = 15_000;
 /// Files that a shard needs besides its connections.
 const SPARE_FILES: u64 = 256;
 
+/// Servers that count tokens chunk by chunk if they are asked to (`continuous_usage_stats`).
+const CONTINUOUS_USAGE: [&str; 2] = ["vllm", "assay-simulator"];
+
 /// How often progress is told.
 const TELL_EVERY: Duration = Duration::from_millis(250);
 
@@ -58,7 +62,8 @@ pub(crate) type Tokenizers = BTreeMap<assay_manifest::Digest, Arc<Tokenizer>>;
 /// One serving trial and all that its attempts need from the plan.
 pub(crate) struct ServingTrial<'a> {
     trial: &'a PlannedTrial,
-    work: &'a ServingWork,
+    /// The plan's, with what was found out about the endpoint since.
+    work: Cow<'a, ServingWork>,
     target: &'a Target,
     address: String,
     schedule_of: ScheduleOf<'a>,
@@ -86,13 +91,14 @@ impl<'a> ServingTrial<'a> {
         let lost = |what: &str| Failure::verification("plan", format!("the plan has no {what} for trial `{}`", trial.trial_id));
         let case = plan.case(&trial.case_id).ok_or_else(|| lost("case"))?;
         let workload = plan.workload(&case.workload).ok_or_else(|| lost("workload"))?;
-        let Some(work) = &workload.serving else { return Ok(None) };
+        let Some(planned) = &workload.serving else { return Ok(None) };
         let point = case.points.iter().find(|point| point.point_id == trial.point_id).ok_or_else(|| lost("point"))?;
         let target = plan.target(&case.target).ok_or_else(|| lost("target"))?;
         let address = address(environment, target)?;
+        let work = observed(planned, environment, target);
         let seed = workload.seed.parse().map_err(|error| Failure::of(Exit::Verification, "seed", &error))?;
         let offered = Offered::of_point(point).map_err(|error| Failure::of(Exit::Definition, "schedule", &error))?;
-        let tokenizer = tokenizer(ctx, work, tokenizers)?;
+        let tokenizer = tokenizer(ctx, &work, tokenizers)?;
         let schedule_of = ScheduleOf { seed, workload, offered };
         let flushes = work.cache == CacheMode::ColdFlush || plan.isolation == Isolation::Flush;
         Ok(Some(Self { trial, work, target, address, schedule_of, tokenizer, flushes }))
@@ -106,7 +112,7 @@ impl<'a> ServingTrial<'a> {
             trial: self.trial.index,
             nonce: Nonce::of_attempt(ctx.run_id(), &self.trial.trial_id, attempt),
         };
-        TrialSchedule::new(self.work, *offered, &key).map_err(|error| Failure::of(Exit::Definition, "schedule", &error))
+        TrialSchedule::new(&self.work, *offered, &key).map_err(|error| Failure::of(Exit::Definition, "schedule", &error))
     }
 
     /// Offers the load once.
@@ -218,7 +224,7 @@ impl<'a> ServingTrial<'a> {
     /// Sends the shard's own prompts once, each for one token.
     fn warm(&self, ctx: &Context, schedule: &TrialSchedule, endpoint: &Endpoint) -> Result<(), Failure> {
         const USERS: u32 = 16;
-        let prompts = Prompts::new(schedule, stripe(ctx), Arc::clone(&self.tokenizer), self.work);
+        let prompts = Prompts::new(schedule, stripe(ctx), Arc::clone(&self.tokenizer), &self.work);
         let trial = Trial {
             arrivals: Arrivals::Closed { users: USERS },
             start_at_ns: assay_reactor::now_ns(),
@@ -272,7 +278,7 @@ impl<'a> ServingTrial<'a> {
     ) -> Result<Shot, Failure> {
         let stripe = stripe(ctx);
         let mut trial = self.trial_of(endpoint, start.monotonic_ns);
-        let mut prompts = Prompts::new(schedule, stripe, Arc::clone(&self.tokenizer), self.work);
+        let mut prompts = Prompts::new(schedule, stripe, Arc::clone(&self.tokenizer), &self.work);
         if let Some(users) = own_users(ctx, schedule) {
             trial.arrivals = Arrivals::Closed { users: users.max(1) };
             // A shard without users of its own still takes part, with no request.
@@ -432,6 +438,16 @@ impl<'a> Teller<'a> {
             token_events: seen.token_events,
         });
     }
+}
+
+/// The planned work; where provision found a server that counts tokens chunk by chunk, it is asked to, whatever its stack was said to be.
+fn observed<'a>(planned: &'a ServingWork, environment: &Environment, target: &Target) -> Cow<'a, ServingWork> {
+    let found = environment.targets.iter().find(|found| found.id == target.name);
+    let server = found.and_then(|found| found.server.as_ref()?.value.as_deref());
+    if planned.continuous_usage || !server.is_some_and(|server| CONTINUOUS_USAGE.contains(&server)) {
+        return Cow::Borrowed(planned);
+    }
+    Cow::Owned(ServingWork { continuous_usage: true, ..planned.clone() })
 }
 
 /// Where the target is, as provision found it.
