@@ -7,6 +7,7 @@ mod attempts;
 mod dimensions;
 mod evidence;
 mod pods;
+mod resends;
 mod rows;
 mod serving;
 mod telemetry;
@@ -232,7 +233,8 @@ fn issues(points: &[PointSummary], context: &RowContext<'_>) -> Vec<Reason> {
         assay_claim::sides_differ(context.plan, counted(), environments),
         assay_claim::confounded(context.plan, environments),
     ];
-    missing.into_iter().chain(drift).chain(unrecorded).chain(clocks).chain(places.into_iter().flatten()).collect()
+    let resends = resends::issue(counted().map(|counted| counted.attempt));
+    missing.into_iter().chain(drift).chain(unrecorded).chain(clocks).chain(resends).chain(places.into_iter().flatten()).collect()
 }
 
 fn write_file(ctx: &Context, table: &'static Table, rows: impl IntoIterator<Item = Row>) -> Result<CuratedFile, Failure> {
