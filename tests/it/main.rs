@@ -17,7 +17,9 @@ mod kills;
 mod life;
 mod pipeline;
 mod server;
+mod server_probe;
 mod serving;
+mod stalls;
 mod stores;
 // The forge that posting is tried on.
 #[path = "../../crates/forge/tests/it/stand_in.rs"]
