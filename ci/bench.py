@@ -348,6 +348,7 @@ FIGURES = {
     "plan": (plan, ["--bins"]),
     "client": (bench_examples.client, ["--example", "bench"]),
     "ttft": (bench_examples.ttft, ["--example", "ttft_error", "--bin", "assay-simulator"]),
+    "stalls": (bench_examples.stalls, ["--example", "stalls", "--bin", "assay-simulator"]),
     "reduce": (bench_examples.reduce, ["--example", "reduce_bench"]),
     "report": (bench_examples.report, ["--example", "report_bench"]),
     "warehouse": (bench_examples.warehouse, ["--example", "commit_bench"]),

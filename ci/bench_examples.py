@@ -128,6 +128,21 @@ def ttft(place, table):
         )
 
 
+def stalls(place, table):
+    text = example(place, "stalls", place.binaries / "assay-simulator", 6 if SCALE >= 1 else 2)
+    print(text, file=sys.stderr)
+    [[missed]] = numbers(r"\n(\d+) rows are valid beyond the bound", text, "stalls")
+    rows = re.findall(r"\n(?:closed|open) .*? (valid|client_\w+)", text)
+    table.add(
+        "stopped clients beyond the bound",
+        f"{missed:.0f} of {len(rows)} rows; {len(rows) - rows.count('valid')} invalid",
+        "0 rows",
+        missed * 2,
+        "clients that are stopped for 50 ms to 2 s, or starved: TTFT p99 within 25 ms or 10 % of the simulator's own, or the attempt is "
+        "invalid; a simulator that stalls makes none invalid",
+    )
+
+
 def reduce(place, table):
     python = os.environ.get("ASSAY_BENCH_PYTHON", "python3")
     if subprocess.run([python, "-c", "import duckdb"], capture_output=True).returncode != 0:

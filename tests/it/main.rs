@@ -20,7 +20,9 @@ mod life;
 mod pipeline;
 mod received;
 mod server;
+mod server_probe;
 mod serving;
+mod stalls;
 mod stores;
 // The forge that posting is tried on.
 #[path = "../../crates/forge/tests/it/stand_in.rs"]

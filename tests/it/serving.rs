@@ -89,7 +89,7 @@ const LOADS: [(&str, &str); 3] = [
 ];
 
 /// Two finished runs of one commit on the simulator, `one` and `two`: two trials under each of three loads.
-fn served() -> &'static Fixture {
+pub(crate) fn served() -> &'static Fixture {
     static SERVED: OnceLock<Fixture> = OnceLock::new();
     SERVED.get_or_init(|| {
         let fixture = Fixture::shared();
@@ -423,8 +423,8 @@ fn a_lost_shard_ends_the_attempt_for_all() {
 #[test]
 fn requests_that_fail_are_rows_with_their_outcome() {
     let servers = [
-        ("refuses", "connect_error", None, Server::start(MODEL, |_| (Vec::new(), Then::Leave))),
-        ("hangs-up", "connect_error", None, Server::start(MODEL, |_| (Vec::new(), Then::HangUp))),
+        ("refuses", "connection_closed", None, Server::start(MODEL, |_| (Vec::new(), Then::Leave))),
+        ("hangs-up", "connection_closed", None, Server::start(MODEL, |_| (Vec::new(), Then::HangUp))),
         (
             "fails",
             "http_error",

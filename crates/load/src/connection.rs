@@ -1,6 +1,7 @@
 //! The connections of a trial, each in a slot of its own, and the requests that they carry.
 
 use crate::answer::Reader;
+use crate::delay::RequestDelays;
 use crate::output::Row;
 use crate::transport::Transport;
 
@@ -39,7 +40,7 @@ pub(crate) enum State {
 #[derive(Debug)]
 pub(crate) struct Exchange {
     pub(crate) row: Box<Row>,
-    /// The request as it goes on the wire; given back once it cannot be needed again.
+    /// The request as it goes on the wire; given back once it is written.
     pub(crate) wire: Vec<u8>,
     /// How much of it was written.
     pub(crate) written: usize,
@@ -47,8 +48,8 @@ pub(crate) struct Exchange {
     pub(crate) is_written: bool,
     /// It was given to a connection that had been kept alive.
     pub(crate) reused: bool,
-    /// Its connection was replaced.
-    pub(crate) reopened: bool,
+    /// The client's own delay in its instants.
+    pub(crate) delays: RequestDelays,
     /// Addresses that were tried for it.
     pub(crate) tries: usize,
 }

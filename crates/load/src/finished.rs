@@ -57,6 +57,36 @@ pub struct Lateness {
     pub ns_max: i64,
 }
 
+/// How late the event loop was to its sockets in the measured phase and the drain. Each delay is an upper bound: from the earliest
+/// instant at which the socket can have been ready to its read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Delays {
+    /// The time that is judged, in nanoseconds: from the start of the measured phase to the end of the last request.
+    pub judged_ns: i64,
+    /// The part of it in which sockets waited for the loop for [`DELAY_GRAIN`](crate::DELAY_GRAIN) or longer.
+    pub late_ns: i64,
+    /// Measured requests that ended well.
+    pub requests: u64,
+    /// Those whose first or last token event was read late by [`DELAY_GRAIN`](crate::DELAY_GRAIN) or more.
+    pub late_requests: u64,
+    /// The sum of their times from sending to end.
+    pub request_ns: i64,
+    /// The part of it that the last token events waited for the client.
+    pub request_late_ns: i64,
+    /// Token events of these requests.
+    pub token_events: u64,
+    /// Reads that were late by more than [`MAX_LATENESS_P99`](crate::MAX_LATENESS_P99).
+    pub late_reads: u64,
+    /// TTFT at the 99th percentile as measured, and the least that it can truly be, to within 1/32 above.
+    pub ttft_p99: Option<(i64, i64)>,
+    /// The same of E2E.
+    pub e2e_p99: Option<(i64, i64)>,
+    /// Waits that a signal ended: the process was stopped and continued, or handled a signal.
+    pub interruptions: u64,
+    /// Time that the loop's thread could have run and did not; absent if the kernel does not count it.
+    pub run_delay_ns: Option<i64>,
+}
+
 /// What the client measured of itself, over both phases unless it says otherwise.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Client {
@@ -68,7 +98,9 @@ pub struct Client {
     pub sent_per_s: Option<f64>,
     /// How much later than asked the loop was ready, in nanoseconds; 0 where it waited for the start.
     pub started_late_ns: i64,
-    /// The longest that the loop left its sockets alone: at work, or asleep beyond its time.
+    /// How late the loop was to its sockets, and what of the latencies that may be.
+    pub delays: Delays,
+    /// The longest that the loop left its sockets alone: at work, stopped, or asleep beyond its time. An upper bound.
     pub longest_stall_ns: i64,
     /// 99th percentile of the time that the loop worked between two waits, in nanoseconds, to within 1/32 above.
     pub busy_ns_p99: i64,
@@ -88,8 +120,9 @@ pub struct Client {
     pub token_events: u64,
     /// Connections opened.
     pub connections_opened: u64,
-    /// Connections among them that replaced one which the server had closed under a request: see the crate's documentation.
-    pub connections_reopened: u64,
+    /// Requests that were given another connection, because the server had closed their kept-alive one before it can have read any
+    /// of them.
+    pub resends: u64,
     /// Requests that were not prepared when they were due.
     pub starved: u64,
     /// Times that the writer was behind when the loop had records for it.

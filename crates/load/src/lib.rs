@@ -19,13 +19,14 @@
 //!   fell due meanwhile go out at once, late, and say so.
 //! - A request's stamps are of the read that brought the bytes. Events that came with one read have one stamp, which is the
 //!   truth about them.
-//! - One exception to "nothing is retried": a server may close a kept-alive connection at the very moment at which a request
-//!   is written to it. Where not one byte of an answer came and the close was seen within [`REOPEN_WITHIN_NS`] of the first
-//!   byte's writing, the request is written once more on a new connection. It keeps its first `sent_ns`, and its record shows
-//!   the reopening: `connect_start_ns` comes after `sent_ns`.
+//! - A request is written on another connection only if the server provably has not read it: its kept-alive connection was closed
+//!   before the request was written, or the kernel refused the first byte of it. These are counted (`resends`). If the server closes
+//!   the connection later, it may have read the request, and so the request has failed (`connection_closed`): else a worker that
+//!   crashes would show nowhere.
 
 mod answer;
 mod connection;
+mod delay;
 mod endpoint;
 mod error;
 mod feed;
@@ -41,13 +42,13 @@ mod validity;
 
 pub use endpoint::{Api, Base, Endpoint};
 pub use error::{Cause, Error};
-pub use finished::{Client, Counts, Finished, Lateness};
+pub use finished::{Client, Counts, Delays, Finished, Lateness};
 pub use output::Sink;
 pub use progress::{Progress, Reading};
 pub use requests::{Planned, Requests};
-pub use run::{REOPEN_WITHIN_NS, run};
+pub use run::run;
 pub use trial::{Arrivals, Capture, ChunkLists, Measured, Trial};
-pub use validity::{MAX_LATENESS_P99, MAX_STALL, MIN_SENT_SHARE};
+pub use validity::{DELAY_GRAIN, MAX_DELAY_SHARE, MAX_LATENESS_P99, MAX_STALL, MIN_SENT_SHARE};
 
 #[doc(hidden)]
 pub mod parse {

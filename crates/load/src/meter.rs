@@ -31,6 +31,11 @@ impl Histogram {
         self.max = self.max.max(ns);
     }
 
+    /// How many durations were counted.
+    pub(crate) fn n(&self) -> u64 {
+        self.n
+    }
+
     /// The value that this share of the durations does not exceed (nearest rank), rounded up to its step.
     pub(crate) fn quantile(&self, share: f64) -> i64 {
         let rank = ((share * self.n as f64).ceil() as u64).max(1);
@@ -90,10 +95,10 @@ impl Busy {
         self.longest_stall_ns = self.longest_stall_ns.max(busy);
     }
 
-    /// The loop has waited until it was woken, or until `deadline` came and went.
+    /// The loop has waited until it was woken, or until `deadline` came and went. It was late to its sockets by at most `late_ns`.
     #[inline]
-    pub(crate) fn awake(&mut self, now: i64, deadline: i64) {
-        self.longest_stall_ns = self.longest_stall_ns.max(now - deadline);
+    pub(crate) fn awake(&mut self, now: i64, deadline: i64, late_ns: i64) {
+        self.longest_stall_ns = self.longest_stall_ns.max(now - deadline).max(late_ns);
         self.awake_ns = now;
     }
 }

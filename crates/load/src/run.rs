@@ -13,6 +13,7 @@ use assay_reactor::{Poller, Ready, now_ns};
 use assay_record::{Ended, MeasuredPhase, Outcome, Phase, Record};
 
 use crate::connection::{Order, Slot, State, of_token};
+use crate::delay::{DelayMeter, Wait};
 use crate::feed::{Lane, Template, lanes};
 use crate::meter::{Busy, CpuTime, Histogram};
 use crate::output::{Output, Row, output};
@@ -20,18 +21,15 @@ use crate::progress::add;
 use crate::transport::Tls;
 use crate::{Arrivals, Client, Counts, Error, Finished, Progress, Requests, Sink, Trial};
 
-/// How soon after its first byte's writing a kept-alive connection must be seen closed for its request to be written once more:
-/// a closing that crossed the request on the way is seen within one round trip, and few are longer than this.
-pub const REOPEN_WITHIN_NS: i64 = 1_000_000_000;
-
 /// Bytes of the read buffer, which all connections share. A stream's events are far smaller; a buffer that is filled is counted.
 const READ_BYTES: usize = 256 << 10;
 /// Ready sockets of one wait.
 const READY_BATCH: usize = 512;
 /// The loop waits for a due time by itself only for this long: what the kernel wakes late is made up for.
 const SPIN_NS: i64 = 40_000;
-/// The loop looks after this long whether it has been cancelled.
-const LOOK_UP_NS: i64 = 50_000_000;
+/// The longest wait. The loop then looks whether it has been cancelled; and a client that is kept from running, by whatever it may
+/// be, is seen to be if that takes longer than this.
+const LOOK_UP_NS: i64 = 10_000_000;
 /// A time that does not come.
 const NEVER: i64 = i64::MAX;
 
@@ -109,6 +107,7 @@ struct Engine<'a> {
     counts: Counts,
     lateness: Histogram,
     busy: Busy,
+    delays: DelayMeter,
     /// The loop did something since it waited last.
     worked: bool,
     client: Client,
@@ -156,6 +155,7 @@ impl<'a> Engine<'a> {
             counts: Counts::default(),
             lateness: Histogram::new(),
             busy: Busy::new(),
+            delays: DelayMeter::new(trial.warmup_ns),
             worked: false,
             client: Client::default(),
         }
@@ -219,7 +219,17 @@ impl<'a> Engine<'a> {
         }
         let wake = self.wake_ns(now);
         self.poll(wake)?;
-        self.busy.awake(self.now(), wake);
+        let ended = self.now();
+        let late_ns = self.delays.waited(Wait {
+            began_ns: now,
+            deadline_ns: wake,
+            ended_ns: ended,
+            interrupted: self.poller.was_interrupted(),
+            ready: self.ready.len(),
+            is_full: self.ready.len() == READY_BATCH,
+            run_delay_ns: 0,
+        });
+        self.busy.awake(ended, wake, late_ns);
         let ready = std::mem::take(&mut self.ready);
         for ready in &ready {
             self.worked = true;
@@ -377,6 +387,7 @@ impl<'a> Engine<'a> {
             lateness: self.lateness.lateness(),
             asked_per_s,
             sent_per_s,
+            delays: self.delays.finish(ended_ns),
             longest_stall_ns: self.busy.longest_stall_ns,
             busy_ns_p99: self.busy.spans.quantile(0.99),
             cpu_user_ns,

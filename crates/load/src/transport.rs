@@ -126,6 +126,17 @@ impl Transport {
         self.tls.as_mut().map_or(Ok(()), |tls| flush(tls, &mut self.socket))
     }
 
+    /// Whether a kept-alive connection is still open and has nothing to read. What it would have to read is its end: it was asked for
+    /// nothing.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.socket.peek(&mut [0]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    /// Whether a write that fails has put nothing on the wire. TLS may have written a part before.
+    pub(crate) fn writes_all_or_nothing(&self) -> bool {
+        self.tls.is_none()
+    }
+
     /// Reads once, and says when that read returned.
     #[inline]
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> (io::Result<Got>, i64) {

@@ -34,8 +34,8 @@ pub struct Trial {
 /// What makes a request due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrivals {
-    /// A fixed number of users, each of whom sends when its last request has ended. A user whose connection could not be made waits
-    /// 10 ms before the next, so that an endpoint that refuses is not hammered.
+    /// A fixed number of users, each of whom sends when its last request has ended. A user whose connection could not be made, or
+    /// was closed without a response, waits 10 ms before the next, so that an endpoint that refuses is not hammered.
     Closed {
         /// How many, of this shard.
         users: u32,

@@ -1,12 +1,112 @@
-//! What a client must have kept to so that it measured its endpoint, and not itself.
+//! The limits that a client must have kept so that it measured its endpoint, and not itself.
 
 use std::time::Duration;
 
-/// Later than this at the 99th percentile, the load was not the one that was asked for.
+use crate::finished::Delays;
+
+/// The largest lateness at the 99th percentile, of sending and of reading: beyond it the latencies are the client's own. Also the
+/// most by which a published 99th percentile may be above the true one, if that is more than [`MAX_DELAY_SHARE`] of it.
 pub const MAX_LATENESS_P99: Duration = Duration::from_millis(25);
 
-/// A client that looks away from its sockets this long has stamped what came meanwhile that much too late.
+/// The longest stretch for which the client may leave its sockets alone.
 pub const MAX_STALL: Duration = Duration::from_secs(1);
 
 /// The smallest share of the asked rate that must have been sent.
 pub const MIN_SENT_SHARE: f64 = 0.95;
+
+/// A delay below this is the grain of a busy scheduler (its slices take 3 to 4 ms) and is in no sum of delays.
+pub const DELAY_GRAIN: Duration = Duration::from_millis(5);
+
+/// The largest share of the trial, of its requests' time and of a 99th percentile that may be the client's own delay.
+pub const MAX_DELAY_SHARE: f64 = 0.10;
+
+impl Delays {
+    /// The share of the requests' time, 0 to 1, for which their response may have waited for the client.
+    pub fn request_share(&self) -> f64 {
+        share(self.request_late_ns, self.request_ns)
+    }
+
+    /// Why a trial with these delays measured its client; none if it did not. What the endpoint did is no part of it.
+    pub fn excess(&self) -> Option<String> {
+        let of_trial = share(self.late_ns, self.judged_ns);
+        if of_trial > MAX_DELAY_SHARE {
+            let (percent, ms) = (of_trial * 100.0, self.late_ns / 1_000_000);
+            return Some(format!("the client was late to its sockets for {percent:.0} % of the trial, {ms} ms in all"));
+        }
+        let of_requests = self.request_share();
+        if of_requests > MAX_DELAY_SHARE {
+            let percent = of_requests * 100.0;
+            return Some(format!("for {percent:.0} % of the requests' time their response may have waited for the client"));
+        }
+        if self.late_reads * 100 > self.token_events && self.token_events > 0 {
+            let (reads, limit) = (self.late_reads, MAX_LATENESS_P99.as_millis());
+            return Some(format!("{reads} reads for {} token events were more than {limit} ms late", self.token_events));
+        }
+        let p99 = [("TTFT", self.ttft_p99), ("E2E", self.e2e_p99)];
+        p99.into_iter().find_map(|(name, bounds)| overstated(name, bounds?))
+    }
+}
+
+/// Why a 99th percentile is too uncertain: as measured, and the least that it can truly be.
+fn overstated(name: &str, (measured_ns, least_ns): (i64, i64)) -> Option<String> {
+    let (own_ns, limit_ns) = (measured_ns - least_ns, MAX_LATENESS_P99.as_nanos() as i64);
+    let exceeds = own_ns > limit_ns && share(own_ns, measured_ns) > MAX_DELAY_SHARE;
+    let ms = |ns: i64| ns / 1_000_000;
+    exceeds.then(|| {
+        format!("up to {} of the {} ms of {name} at the 99th percentile may be the client's delay", ms(own_ns), ms(measured_ns))
+    })
+}
+
+fn share(part: i64, whole: i64) -> f64 {
+    if whole > 0 { part as f64 / whole as f64 } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: i64 = 1_000_000;
+
+    fn excess(delays: &Delays) -> String {
+        delays.excess().unwrap_or_else(|| "none".to_owned())
+    }
+
+    #[test]
+    fn a_client_without_delays_is_never_blamed() {
+        assert_eq!(excess(&Delays::default()), "none");
+        // A slow endpoint: 100 requests of 50 s each.
+        let slow = Delays {
+            judged_ns: 100_000 * MS,
+            requests: 100,
+            request_ns: 5_000_000 * MS,
+            token_events: 100,
+            ttft_p99: Some((50_000 * MS, 50_000 * MS)),
+            e2e_p99: Some((50_000 * MS, 50_000 * MS)),
+            ..Delays::default()
+        };
+        assert_eq!(excess(&slow), "none");
+    }
+
+    #[test]
+    fn each_share_of_delay_has_its_limit() {
+        let trial = |late_ms| Delays { judged_ns: 6_000 * MS, late_ns: late_ms * MS, ..Delays::default() };
+        assert_eq!(excess(&trial(600)), "none", "the limit itself is allowed");
+        assert_eq!(excess(&trial(2_700)), "the client was late to its sockets for 45 % of the trial, 2700 ms in all");
+        let requests = |late_ms| Delays { request_ns: 1_000 * MS, request_late_ns: late_ms * MS, ..Delays::default() };
+        assert_eq!(excess(&requests(100)), "none");
+        assert_eq!(excess(&requests(110)), "for 11 % of the requests' time their response may have waited for the client");
+        let reads = |late_reads| Delays { late_reads, token_events: 1_000, ..Delays::default() };
+        assert_eq!(excess(&reads(10)), "none");
+        assert_eq!(excess(&reads(11)), "11 reads for 1000 token events were more than 25 ms late");
+    }
+
+    #[test]
+    fn a_percentile_may_be_off_by_the_larger_of_two_limits() {
+        let ttft = |measured, least| Delays { ttft_p99: Some((measured * MS, least * MS)), ..Delays::default() };
+        assert_eq!(excess(&ttft(50, 25)), "none");
+        assert_eq!(excess(&ttft(51, 25)), "up to 26 of the 51 ms of TTFT at the 99th percentile may be the client's delay");
+        assert_eq!(excess(&ttft(5_000, 4_500)), "none");
+        let e2e = Delays { e2e_p99: Some((907 * MS, 27 * MS)), ..Delays::default() };
+        assert_eq!(excess(&e2e), "up to 880 of the 907 ms of E2E at the 99th percentile may be the client's delay");
+    }
+}

@@ -22,11 +22,20 @@ const MAX_NAME_BYTES: usize = 300;
 /// Where a version is asked for, and the members of the answer that lead to it.
 const VERSION_PATHS: [(&str, &str); 3] = [("/version", "version"), ("/get_server_info", "version"), ("/info", "version")];
 
+/// Servers by the owner that they give their models.
+const SERVERS_BY_OWNER: [(&str, &str); 4] =
+    [("vllm", "vllm"), ("sglang", "sglang"), ("llamacpp", "llama.cpp"), ("assay", "assay-simulator")];
+
+/// Servers by where their version was read. Many have a `/version`.
+const SERVERS_BY_PATH: [(&str, &str); 2] = [("GET /get_server_info", "sglang"), ("GET /info", "tgi")];
+
 /// What an endpoint says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Its version, and where it was read.
     pub version: Fact<String>,
+    /// The server software, and how it is known.
+    pub server: Fact<String>,
     /// The models that it lists, sorted, each once; or why there is no list.
     pub models: Result<Vec<String>, String>,
 }
@@ -39,8 +48,9 @@ impl Identity {
             Err(error) if error.is_silence() => Fact::unknown(format!("GET /v1/models: {error}")),
             listed => version(client, url, listed.as_ref().ok()),
         };
+        let server = server(listed.as_ref().ok(), &version);
         let models = listed.map_err(|error| error.to_string()).and_then(|answer| models(&answer));
-        Self { version, models: models.map_err(|why| format!("GET /v1/models: {why}")) }
+        Self { version, server, models: models.map_err(|why| format!("GET /v1/models: {why}")) }
     }
 
     /// The models that it lists; none where it gives no list.
@@ -62,6 +72,26 @@ impl Identity {
         }
         None
     }
+}
+
+/// The server software: by the owner of all of its models, else by the path that only one server has a version at.
+fn server(listed: Option<&Answer>, version: &Fact<String>) -> Fact<String> {
+    if let Some(name) = listed.and_then(|answer| owner(&json(answer).ok()?)) {
+        return Fact::observed(name.to_owned(), "`owned_by` of GET /v1/models");
+    }
+    match SERVERS_BY_PATH.iter().find(|(how, _)| *how == version.how) {
+        Some((how, name)) => Fact::observed((*name).to_owned(), *how),
+        None => Fact::unknown("the models have no owner that tells a server, and no version was at a path that does"),
+    }
+}
+
+/// The server that all listed models name as their owner.
+fn owner(list: &Value) -> Option<&'static str> {
+    let owners = list.get("data")?.as_array()?.iter().map(|model| model.get("owned_by").and_then(Value::as_str));
+    let mut owners = owners.collect::<Option<Vec<_>>>()?;
+    owners.dedup();
+    let [owner] = owners[..] else { return None };
+    SERVERS_BY_OWNER.iter().find(|(name, _)| *name == owner).map(|(_, server)| *server)
 }
 
 fn version(client: &Client, url: &str, listed: Option<&Answer>) -> Fact<String> {

@@ -41,12 +41,17 @@ pub struct Ready {
 pub struct Poller {
     epoll: OwnedFd,
     events: Vec<epoll::Event>,
+    interrupted: bool,
 }
 
 impl Poller {
     /// A poller that hands out at most `batch` ready sockets at a time.
     pub fn new(batch: usize) -> io::Result<Self> {
-        Ok(Self { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?, events: Vec::with_capacity(batch.max(1)) })
+        Ok(Self {
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            events: Vec::with_capacity(batch.max(1)),
+            interrupted: false,
+        })
     }
 
     /// Watches a socket under a token.
@@ -70,9 +75,12 @@ impl Poller {
         let left = deadline_ns.map(|deadline| deadline.saturating_sub(now_ns()).max(0));
         let timeout = left.map(|left| Timespec { tv_sec: left / 1_000_000_000, tv_nsec: left % 1_000_000_000 });
         self.events.clear();
-        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut self.events), timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
+        let waited = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut self.events), timeout.as_ref());
+        self.interrupted = waited == Err(rustix::io::Errno::INTR);
+        if let Err(error) = waited
+            && !self.interrupted
+        {
+            return Err(error.into());
         }
         Ok(self.events.iter().map(|event| {
             // The field is read by value: the kernel's structure is packed.
@@ -84,6 +92,12 @@ impl Poller {
                 writable: failed || flags.contains(epoll::EventFlags::OUT),
             }
         }))
+    }
+
+    /// Whether the last wait ended because of a signal and reported no socket. A process that was stopped and continued sees this
+    /// too, even if it handles no signal (signal(7)).
+    pub fn was_interrupted(&self) -> bool {
+        self.interrupted
     }
 }
 

@@ -68,13 +68,18 @@ words!(
     Dropped,
     /// The answer came whole.
     Ok = "ok",
-    /// The connection could not be made, or broke before an answer began.
+    /// The connection could not be made.
     ConnectError = "connect_error",
+    /// The endpoint closed the connection after the request was written, or a part of it, and before a response began.
+    ConnectionClosed = "connection_closed",
     /// The endpoint answered with a status other than 2xx.
     HttpError = "http_error",
-    /// What the endpoint sent is not an answer: no HTTP, no JSON, a wrong content type, a line beyond the limit.
+    /// What the endpoint sent is not an answer: no HTTP, no JSON, a wrong content type.
     Malformed = "malformed",
-    /// The endpoint reported an error in the middle of its stream.
+    /// An event of the stream, or the whole response, is larger than the client reads: a limit of the client, no fault of the endpoint.
+    EventTooLarge = "event_too_large",
+    /// The endpoint reported an error in its stream, or in another response with a status of success; or it aborted the request
+    /// (`finish_reason` is `abort` or `error`).
     StreamError = "stream_error",
     /// The connection closed before the answer was complete.
     Truncated = "truncated",

@@ -49,9 +49,16 @@ impl Counted {
             // No endpoint has seen these.
             Ok(Outcome::Dropped | Outcome::ConnectError) => return,
             Ok(Outcome::CancelledAtEnd | Outcome::Timeout) => (count, count),
-            Ok(Outcome::HttpError | Outcome::Malformed | Outcome::StreamError | Outcome::Truncated | Outcome::Empty) | Err(_) => {
-                (count, 0)
-            }
+            Ok(
+                Outcome::HttpError
+                | Outcome::ConnectionClosed
+                | Outcome::Malformed
+                | Outcome::EventTooLarge
+                | Outcome::StreamError
+                | Outcome::Truncated
+                | Outcome::Empty,
+            )
+            | Err(_) => (count, 0),
         };
         self.unsure = self.unsure.saturating_add(unsure);
         self.open = self.open.saturating_add(open);

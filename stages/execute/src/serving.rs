@@ -8,6 +8,7 @@ mod judge;
 mod requests;
 mod sink;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufWriter;
@@ -43,6 +44,9 @@ const MAX_IN_FLIGHT: u64 = 15_000;
 /// Files that a shard needs besides its connections.
 const SPARE_FILES: u64 = 256;
 
+/// Servers that count tokens chunk by chunk if they are asked to (`continuous_usage_stats`).
+const CONTINUOUS_USAGE: [&str; 2] = ["vllm", "assay-simulator"];
+
 /// How often progress is told.
 const TELL_EVERY: Duration = Duration::from_millis(250);
 
@@ -58,7 +62,8 @@ pub(crate) type Tokenizers = BTreeMap<assay_manifest::Digest, Arc<Tokenizer>>;
 /// One serving trial and all that its attempts need from the plan.
 pub(crate) struct ServingTrial<'a> {
     trial: &'a PlannedTrial,
-    work: &'a ServingWork,
+    /// The plan's, with what was found out about the endpoint since.
+    work: Cow<'a, ServingWork>,
     target: &'a Target,
     address: String,
     schedule_of: ScheduleOf<'a>,
@@ -86,13 +91,14 @@ impl<'a> ServingTrial<'a> {
         let lost = |what: &str| Failure::verification("plan", format!("the plan has no {what} for trial `{}`", trial.trial_id));
         let case = plan.case(&trial.case_id).ok_or_else(|| lost("case"))?;
         let workload = plan.workload(&case.workload).ok_or_else(|| lost("workload"))?;
-        let Some(work) = &workload.serving else { return Ok(None) };
+        let Some(planned) = &workload.serving else { return Ok(None) };
         let point = case.points.iter().find(|point| point.point_id == trial.point_id).ok_or_else(|| lost("point"))?;
         let target = plan.target(&case.target).ok_or_else(|| lost("target"))?;
         let address = address(environment, target)?;
+        let work = observed(planned, environment, target);
         let seed = workload.seed.parse().map_err(|error| Failure::of(Exit::Verification, "seed", &error))?;
         let offered = Offered::of_point(point).map_err(|error| Failure::of(Exit::Definition, "schedule", &error))?;
-        let tokenizer = tokenizer(ctx, work, tokenizers)?;
+        let tokenizer = tokenizer(ctx, &work, tokenizers)?;
         let schedule_of = ScheduleOf { seed, workload, offered };
         let flushes = work.cache == CacheMode::ColdFlush || plan.isolation == Isolation::Flush;
         Ok(Some(Self { trial, work, target, address, schedule_of, tokenizer, flushes }))
@@ -106,7 +112,7 @@ impl<'a> ServingTrial<'a> {
             trial: self.trial.index,
             nonce: Nonce::of_attempt(ctx.run_id(), &self.trial.trial_id, attempt),
         };
-        TrialSchedule::new(self.work, *offered, &key).map_err(|error| Failure::of(Exit::Definition, "schedule", &error))
+        TrialSchedule::new(&self.work, *offered, &key).map_err(|error| Failure::of(Exit::Definition, "schedule", &error))
     }
 
     /// Offers the load once.
@@ -218,7 +224,7 @@ impl<'a> ServingTrial<'a> {
     /// Sends the shard's own prompts once, each for one token.
     fn warm(&self, ctx: &Context, schedule: &TrialSchedule, endpoint: &Endpoint) -> Result<(), Failure> {
         const USERS: u32 = 16;
-        let prompts = Prompts::new(schedule, stripe_of_load(ctx, schedule), Arc::clone(&self.tokenizer), self.work);
+        let prompts = Prompts::new(schedule, stripe_of_load(ctx, schedule), Arc::clone(&self.tokenizer), &self.work);
         let trial = Trial {
             arrivals: Arrivals::Closed { users: USERS },
             start_at_ns: assay_reactor::now_ns(),
@@ -273,7 +279,7 @@ impl<'a> ServingTrial<'a> {
         let stripe = stripe_of_load(ctx, schedule);
         let mut trial = self.trial_of(endpoint, start.monotonic_ns);
         trial.measured.requests = self.work.requests.map(|Count(requests)| stripe.share(requests));
-        let mut prompts = Prompts::new(schedule, stripe, Arc::clone(&self.tokenizer), self.work);
+        let mut prompts = Prompts::new(schedule, stripe, Arc::clone(&self.tokenizer), &self.work);
         if let Some(users) = own_users(ctx, schedule) {
             trial.arrivals = Arrivals::Closed { users: users.max(1) };
             // A shard without users of its own still takes part, with no request.
@@ -443,6 +449,16 @@ impl<'a> Teller<'a> {
     }
 }
 
+/// The planned work; where provision found a server that counts tokens chunk by chunk, it is asked to, whatever its stack was said to be.
+fn observed<'a>(planned: &'a ServingWork, environment: &Environment, target: &Target) -> Cow<'a, ServingWork> {
+    let found = environment.targets.iter().find(|found| found.id == target.name);
+    let server = found.and_then(|found| found.server.as_ref()?.value.as_deref());
+    if planned.continuous_usage || !server.is_some_and(|server| CONTINUOUS_USAGE.contains(&server)) {
+        return Cow::Borrowed(planned);
+    }
+    Cow::Owned(ServingWork { continuous_usage: true, ..planned.clone() })
+}
+
 /// Where the target is, as provision found it.
 fn address(environment: &Environment, target: &Target) -> Result<String, Failure> {
     let provisioned: Option<&ProvisionedTarget> = environment.targets.iter().find(|provisioned| provisioned.id == target.name);
@@ -482,13 +498,20 @@ fn outcomes(finished: &Finished, phase: Phase) -> BTreeMap<String, Count> {
 /// What the load says of itself; what the machine says of it is not in there.
 fn health(finished: &Finished, is_open: bool) -> ClientHealth {
     let client = &finished.client;
-    let lateness = client.lateness.as_ref();
+    let (lateness, delays) = (client.lateness.as_ref(), &client.delays);
     ClientHealth {
         lateness_p50_ns: lateness.map(|lateness| unsigned(lateness.ns_p50)),
         lateness_p99_ns: lateness.map(|lateness| unsigned(lateness.ns_p99)),
         lateness_max_ns: lateness.map(|lateness| unsigned(lateness.ns_max)),
         loop_busy_p99_ns: unsigned(client.busy_ns_p99),
         loop_stall_max_ns: unsigned(client.longest_stall_ns),
+        loop_late_ns: Some(unsigned(delays.late_ns)),
+        late_requests: Some(Count(delays.late_requests)),
+        late_request_share: Some(delays.request_share()),
+        ttft_p99_delay_ns: delays.ttft_p99.map(|(measured, least)| unsigned(measured - least)),
+        e2e_p99_delay_ns: delays.e2e_p99.map(|(measured, least)| unsigned(measured - least)),
+        run_delay_ns: delays.run_delay_ns.map(unsigned),
+        interruptions: Some(Count(delays.interruptions)),
         cpu_user_us: unsigned(client.cpu_user_ns / 1000),
         cpu_system_us: unsigned(client.cpu_system_ns / 1000),
         full_reads: Count(client.full_reads),
@@ -496,6 +519,7 @@ fn health(finished: &Finished, is_open: bool) -> ClientHealth {
         asked_rate_per_s: client.asked_per_s.filter(|_| is_open),
         sent_rate_per_s: client.sent_per_s.unwrap_or(0.0),
         connections: Count(client.connections_opened),
+        resends: Some(Count(client.resends)),
         events: Count(client.token_events),
         ..ClientHealth::default()
     }

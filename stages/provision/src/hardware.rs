@@ -199,6 +199,7 @@ mod tests {
             hosts: Vec::new(),
             address: None,
             version: Fact::unknown("a test"),
+            server: None,
             models: Vec::new(),
             image: None,
             pods: nodes.iter().map(pod).collect(),

@@ -232,6 +232,7 @@ fn provision(ctx: &Context, plan: &Plan, target: &Target, pods: Option<&Pods>) -
         hosts,
         address: found.address,
         version: found.version,
+        server: found.server,
         models: found.models,
         image: brought_up.as_ref().and_then(pods::BroughtUp::image).or(planned),
         pods: brought_up.as_ref().map(|up| up.pods.clone()).unwrap_or_default(),
@@ -259,6 +260,7 @@ fn only_in_a_cluster(target: &Target) -> Failure {
 struct Found {
     address: Option<String>,
     version: Fact<String>,
+    server: Option<Fact<String>>,
     models: Vec<String>,
     probes: Vec<Probe>,
 }
@@ -267,7 +269,7 @@ impl Found {
     /// A target that nobody asks anything.
     fn unasked(target: &Target) -> Self {
         let version = Fact::unknown(format!("a target of kind `{}` gives no version", target.kind));
-        Self { address: target.url.clone(), version, models: Vec::new(), probes: Vec::new() }
+        Self { address: target.url.clone(), version, server: None, models: Vec::new(), probes: Vec::new() }
     }
 
     /// Waits until the target is ready, then asks what it is. It fails where the target lists its models and not the plan's, and
@@ -285,7 +287,8 @@ impl Found {
         let identity = Identity::ask(&client, &address);
         models::check(target, &models::asked_of(plan, target), &identity)?;
         let models = identity.listed().to_vec();
-        Ok(Self { address: Some(address), version: identity.version, models, probes: vec![probe] })
+        let server = Some(identity.server);
+        Ok(Self { address: Some(address), version: identity.version, server, models, probes: vec![probe] })
     }
 }
 

@@ -7,6 +7,7 @@ mod attempts;
 mod dimensions;
 mod evidence;
 mod pods;
+mod resends;
 mod rows;
 mod serving;
 mod telemetry;
@@ -252,7 +253,9 @@ fn issues(points: &[PointSummary], context: &RowContext<'_>) -> Vec<Reason> {
         assay_claim::confounded(context.plan, environments),
     ];
     let tokens = assay_claim::input_tokens(points);
-    missing.into_iter().chain(drift).chain(unrecorded).chain(clocks).chain(places.into_iter().flatten()).chain(tokens).collect()
+    let resends = resends::issue(counted().map(|counted| counted.attempt));
+    let places = places.into_iter().flatten();
+    missing.into_iter().chain(drift).chain(unrecorded).chain(clocks).chain(resends).chain(places).chain(tokens).collect()
 }
 
 fn write_file(ctx: &Context, table: &'static Table, rows: impl IntoIterator<Item = Row>) -> Result<CuratedFile, Failure> {

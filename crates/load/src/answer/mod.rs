@@ -31,6 +31,8 @@ const MAX_ERROR_BYTES: u64 = 1 << 20;
 const MAX_REASON_BYTES: usize = 200;
 /// Most bytes of a finish reason in a record.
 const MAX_FINISH_BYTES: usize = 32;
+/// Finish reasons of a request that the endpoint gave up: vLLM and SGLang abort requests that they cannot serve to their end.
+const ABORTED: [&str; 2] = ["abort", "error"];
 /// Most token events that are listed for one request; beyond it they are counted.
 const MAX_CHUNKS: usize = 1 << 20;
 /// Most bytes of text that are kept of one answer.
@@ -67,6 +69,8 @@ enum Stage {
     Document,
     /// In the body of a refusal.
     Refusal,
+    /// In a body of success that is of another content type than was asked for: it may be an error, in the endpoint's words.
+    Unexpected,
 }
 
 /// Follows one answer after the other on one connection.
@@ -96,6 +100,8 @@ struct Heard {
     done_ns: Option<i64>,
     /// A finish reason came.
     finished: bool,
+    /// Why the endpoint gave the request up, if it did.
+    aborted: Option<String>,
     /// Tokens up to and including the last token event, by the endpoint; none where it did not say with that event.
     tokens_through: Option<u32>,
     /// The endpoint said so with every token event.
@@ -157,7 +163,7 @@ impl Reader {
         let how = || why.map_or_else(|| "closed".to_owned(), |error| format!("lost ({error})"));
         if row.record.first_byte_ns.is_none() {
             return self.end(
-                Err((Outcome::ConnectError, format!("the connection was {} before an answer began", how()))),
+                Err((Outcome::ConnectionClosed, format!("the connection was {} before an answer began", how()))),
                 at_ns,
                 false,
                 row,
@@ -171,7 +177,10 @@ impl Reader {
                 row,
             );
         }
-        if self.stage == Stage::Refusal || self.heard.done_ns.is_some() || (self.body.ends_with_connection() && why.is_none()) {
+        if matches!(self.stage, Stage::Refusal | Stage::Unexpected)
+            || self.heard.done_ns.is_some()
+            || (self.body.ends_with_connection() && why.is_none())
+        {
             return self.over(at_ns, false, row);
         }
         self.end(
@@ -258,9 +267,8 @@ impl Reader {
         }
         self.stage = match (self.expects, head.content) {
             (Expects::Events, Content::Events | Content::Unsaid) => Stage::Events,
-            (Expects::Events, _) => return Err(malformed("the answer's content type is not text/event-stream")),
-            (_, Content::Json | Content::Unsaid) => Stage::Document,
-            _ => return Err(malformed("the answer's content type is not application/json")),
+            (Expects::Document | Expects::Embeddings, Content::Json | Content::Unsaid) => Stage::Document,
+            _ => Stage::Unexpected,
         };
         Ok(())
     }
@@ -272,23 +280,23 @@ impl Reader {
                 let heard = &mut self.heard;
                 let taken = self.stream.take(piece, |event| heard.event(event, at_ns, row));
                 taken.map_err(|stop| match stop {
-                    Stop::TooLong => malformed("an event of the stream is too long"),
+                    Stop::TooLong => too_large("an event of the stream", sse::MAX_EVENT_BYTES),
                     Stop::Taker(fault) => fault,
                 })
             }
             Stage::Document if self.kept.is_empty() && self.body.is_over() => self.heard.document(piece, at_ns, row),
             Stage::Document => {
                 if self.kept.len() + piece.len() > MAX_DOCUMENT_BYTES {
-                    return Err(malformed("the answer is too long"));
+                    return Err(too_large("the response", MAX_DOCUMENT_BYTES));
                 }
                 self.kept.extend_from_slice(piece);
                 Ok(())
             }
-            Stage::Refusal => {
+            Stage::Refusal | Stage::Unexpected => {
                 let room = ERROR_BYTES.saturating_sub(self.kept.len());
                 self.kept.extend_from_slice(&piece[..piece.len().min(room)]);
                 self.refusal_bytes += piece.len() as u64;
-                if self.refusal_bytes > MAX_ERROR_BYTES { Err(self.refusal()) } else { Ok(()) }
+                if self.refusal_bytes > MAX_ERROR_BYTES { Err(self.refused()) } else { Ok(()) }
             }
             Stage::Head => Ok(()),
         }
@@ -297,7 +305,7 @@ impl Reader {
     /// The body came to its end: what does the whole of it amount to?
     fn over(&mut self, at_ns: i64, reusable: bool, row: &mut Row) -> Ending {
         let result = match self.stage {
-            Stage::Refusal => Err(self.refusal()),
+            Stage::Refusal | Stage::Unexpected => Err(self.refused()),
             Stage::Document => self.whole_document(at_ns, row),
             Stage::Head | Stage::Events => self.heard.whole_stream(&row.record),
         };
@@ -310,13 +318,22 @@ impl Reader {
             self.heard.document(&kept, at_ns, row)?;
             self.kept = kept;
         }
+        self.heard.not_aborted()?;
         let any = self.heard.has_text;
         Ok(if any { Outcome::Ok } else { Outcome::Empty })
     }
 
-    fn refusal(&self) -> Fault {
-        let message = said::error_message(&self.kept).unwrap_or_else(|| String::from_utf8_lossy(&self.kept).into_owned());
-        (Outcome::HttpError, message)
+    /// What a body that is no response says, in the endpoint's words.
+    fn refused(&self) -> Fault {
+        let error = said::error_message(&self.kept);
+        if self.stage == Stage::Refusal {
+            return (Outcome::HttpError, error.unwrap_or_else(|| words(&self.kept)));
+        }
+        let expected = if self.expects == Expects::Events { "text/event-stream" } else { "application/json" };
+        match error {
+            Some(error) => (Outcome::StreamError, error),
+            None => (Outcome::Malformed, format!("the answer's content type is not {expected}{}", excerpt(&self.kept))),
+        }
     }
 
     fn end(&mut self, result: Result<Outcome, Fault>, at_ns: i64, reusable: bool, row: &mut Row) -> Ending {
@@ -337,6 +354,7 @@ impl Heard {
             streamed,
             done_ns: None,
             finished: false,
+            aborted: None,
             tokens_through: Some(0),
             counted_all: true,
             completion: None,
@@ -356,7 +374,7 @@ impl Heard {
             return ControlFlow::Continue(());
         }
         if event.is_error {
-            let message = said::error_message(event.data).unwrap_or_else(|| String::from_utf8_lossy(event.data).into_owned());
+            let message = said::error_message(event.data).unwrap_or_else(|| words(event.data));
             return ControlFlow::Break((Outcome::StreamError, message));
         }
         match self.hear(event.data, row) {
@@ -386,10 +404,11 @@ impl Heard {
             Capture::Digest => Keep::Digest(&mut self.hasher),
             Capture::Full => Keep::Text(&mut row.text),
         };
-        let said = said::hear(document, &mut keep)
-            .map_err(|problem| (Outcome::Malformed, format!("the answer is not what it should be: {problem}")))?;
+        let said = said::hear(document, &mut keep).map_err(|problem| {
+            (Outcome::Malformed, format!("the answer is not what it should be: {problem}{}", excerpt(document)))
+        })?;
         if row.text.len() > MAX_TEXT_BYTES {
-            return Err(malformed("the text of the answer is too long"));
+            return Err(too_large("the text of the response", MAX_TEXT_BYTES));
         }
         if let Some(error) = said.error {
             return Err((Outcome::StreamError, error));
@@ -397,7 +416,12 @@ impl Heard {
         let record = &mut row.record;
         if let Some(reason) = said.finish {
             self.finished = true;
-            record.finish_reason = Some(shortened(&String::from_utf8_lossy(&reason.decoded()), MAX_FINISH_BYTES));
+            let reason = shortened(&String::from_utf8_lossy(&reason.decoded()), MAX_FINISH_BYTES);
+            if ABORTED.contains(&reason.as_str()) {
+                let why = said.finish_message.map_or_else(String::new, |text| format!(": {}", words(&text.decoded())));
+                self.aborted = Some(format!("the endpoint ended the response with finish_reason `{reason}`{why}"));
+            }
+            record.finish_reason = Some(reason);
         }
         let usage = &said.usage;
         self.completion = usage.completion.or(self.completion);
@@ -428,11 +452,16 @@ impl Heard {
         }
     }
 
-    fn whole_stream(&self, record: &Record) -> Result<Outcome, Fault> {
+    fn whole_stream(&mut self, record: &Record) -> Result<Outcome, Fault> {
+        self.not_aborted()?;
         if self.done_ns.is_none() && !self.finished {
             return Err((Outcome::Truncated, "the stream ended without `[DONE]` and without a finish reason".to_owned()));
         }
         Ok(if record.token_events == 0 { Outcome::Empty } else { Outcome::Ok })
+    }
+
+    fn not_aborted(&mut self) -> Result<(), Fault> {
+        self.aborted.take().map_or(Ok(()), |why| Err((Outcome::StreamError, why)))
     }
 
     /// Writes down who counted the tokens, and what the text was.
@@ -450,8 +479,24 @@ impl Heard {
     }
 }
 
+/// A limit of the client, named as such.
+fn too_large(what: &str, limit: usize) -> Fault {
+    (Outcome::EventTooLarge, format!("{what} is larger than this client's limit of {limit} bytes"))
+}
+
 fn malformed(problem: &'static str) -> Fault {
     (Outcome::Malformed, problem.to_owned())
+}
+
+/// Text of an endpoint, as far as it is UTF-8.
+fn words(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The beginning of what is no response. What may be the beginning of a JSON document may hold text of the model, and is not shown.
+fn excerpt(bytes: &[u8]) -> String {
+    let text = shortened(&words(bytes.get(..MAX_REASON_BYTES).unwrap_or(bytes)), MAX_REASON_BYTES);
+    if text.is_empty() || text.starts_with(['{', '[', '"']) { String::new() } else { format!(": `{text}`") }
 }
 
 /// At most this many bytes of a text, on one line: it came from outside and is shown to people.

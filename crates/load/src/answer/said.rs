@@ -17,6 +17,10 @@ pub(crate) struct Said<'a> {
     pub(crate) usage: Usage,
     /// Why the answer ended, where it says so.
     pub(crate) finish: Option<Text<'a>>,
+    /// The message beside that, where it is an object (SGLang).
+    pub(crate) finish_message: Option<Text<'a>>,
+    /// It has a list of choices.
+    has_choices: bool,
     /// What went wrong, where something did.
     pub(crate) error: Option<String>,
     /// How many embeddings it has.
@@ -68,7 +72,10 @@ pub(crate) fn hear<'a>(document: &'a [u8], keep: &mut Keep<'_>) -> Scan<Said<'a>
     let mut said = Said::default();
     let mut scanner = Scanner::new(document)?;
     scanner.object(|scanner, key| match key {
-        b"choices" => each(scanner, |scanner| choice(scanner, &mut said, keep)),
+        b"choices" => {
+            said.has_choices = true;
+            each(scanner, |scanner| choice(scanner, &mut said, keep))
+        }
         b"usage" => usage(scanner, &mut said.usage),
         b"error" => error(scanner, &mut said.error),
         b"data" => embeddings(scanner, &mut said.embeddings),
@@ -76,14 +83,16 @@ pub(crate) fn hear<'a>(document: &'a [u8], keep: &mut Keep<'_>) -> Scan<Said<'a>
             said.is_error = word(scanner)?.is_some_and(|object| &*object.decoded() == b"error");
             Ok(())
         }
-        b"message" => {
-            said.message = word(scanner)?;
+        b"message" | b"detail" => {
+            said.message = word(scanner)?.or(said.message);
             Ok(())
         }
         _ => scanner.skip(),
     })?;
     scanner.end()?;
-    if said.is_error && said.error.is_none() {
+    // A message, or FastAPI's `detail`, in place of choices or embeddings is an error, too.
+    let only_message = said.message.is_some() && !said.has_choices && said.embeddings == 0;
+    if (said.is_error || only_message) && said.error.is_none() {
         said.error = Some(said.message.map_or_else(|| "no message".to_owned(), shown));
     }
     Ok(said)
@@ -105,11 +114,26 @@ fn choice<'a>(scanner: &mut Scanner<'a>, said: &mut Said<'a>, keep: &mut Keep<'_
             Ok(())
         }
         b"finish_reason" => {
-            said.finish = word(scanner)?.filter(|reason| !reason.is_empty()).or(said.finish);
+            let reason = if scanner.peek()? == b'{' { finish(scanner, &mut said.finish_message)? } else { word(scanner)? };
+            said.finish = reason.filter(|reason| !reason.is_empty()).or(said.finish);
             Ok(())
         }
         _ => scanner.skip(),
     })
+}
+
+/// A finish reason that is an object: its type, and why.
+fn finish<'a>(scanner: &mut Scanner<'a>, message: &mut Option<Text<'a>>) -> Scan<Option<Text<'a>>> {
+    let mut kind = None;
+    scanner.object(|scanner, key| {
+        match key {
+            b"type" => kind = word(scanner)?,
+            b"message" => *message = word(scanner)?,
+            _ => scanner.skip()?,
+        }
+        Ok(())
+    })?;
+    Ok(kind)
 }
 
 /// A delta of a stream, or the message of a whole answer. A provider may say its reasoning under either of two names, or under

@@ -3,10 +3,10 @@
 use std::io;
 
 use assay_reactor::{Interest, now_ns};
-use assay_record::Outcome;
+use assay_record::{Outcome, Phase};
 
+use super::Engine;
 use super::offer::PAUSE_NS;
-use super::{Engine, REOPEN_WITHIN_NS};
 use crate::Arrivals;
 use crate::answer::Ending;
 use crate::connection::{State, token};
@@ -106,18 +106,30 @@ impl Engine<'_> {
         match written {
             Ok(()) => {
                 exchange.is_written = true;
-                exchange.row.record.write_done_ns = Some(now_ns() - self.trial.start_at_ns);
-                // Only on a kept-alive connection may it have to be written again.
-                let place = &mut self.slots[slot as usize];
-                if let Some(exchange) = place.exchange.as_mut().filter(|exchange| !exchange.reused) {
-                    exchange.wire = Vec::new();
+                let done = now_ns() - self.trial.start_at_ns;
+                exchange.row.record.write_done_ns = Some(done);
+                if exchange.row.record.sent_ns == Some(started) {
+                    exchange.delays.write_ns = done - started;
                 }
+                exchange.wire = Vec::new();
                 self.watch_write(slot, false);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.watch_write(slot, true),
+            Err(_) if exchange.reused && exchange.written == 0 && transport.writes_all_or_nothing() => self.resend(slot),
             // The peer wants no more of it. What it said before it closed is there to be read, and so is the end.
             Err(_) => self.watch_write(slot, false),
         }
+    }
+
+    /// Gives the slot's request, of which the kernel took nothing, a new connection. It keeps its first `sent_ns`.
+    fn resend(&mut self, slot: u32) {
+        let place = &mut self.slots[slot as usize];
+        place.disconnect();
+        if let Some(exchange) = &mut place.exchange {
+            exchange.reused = false;
+        }
+        self.client.resends += 1;
+        self.open(slot);
     }
 
     fn watch_write(&mut self, slot: u32, write: bool) {
@@ -144,6 +156,7 @@ impl Engine<'_> {
         let Some(transport) = &mut place.transport else { return self.now() };
         let (mut got, stamp) = transport.read(buffer);
         let at_ns = stamp - self.trial.start_at_ns;
+        let delay_ns = self.delays.read(at_ns);
         loop {
             let place = &mut self.slots[slot as usize];
             let (Some(transport), Some(exchange)) = (&mut place.transport, &mut place.exchange) else { return at_ns };
@@ -152,7 +165,9 @@ impl Engine<'_> {
                 Ok(Got::Bytes { count, more }) => {
                     self.client.reads += 1;
                     self.client.full_reads += u64::from(count == buffer.len());
-                    if let Some(mut ending) = place.reader.take(&buffer[..count], at_ns, &mut exchange.row) {
+                    let ending = place.reader.take(&buffer[..count], at_ns, &mut exchange.row);
+                    exchange.delays.read(&exchange.row.record, at_ns, delay_ns);
+                    if let Some(mut ending) = ending {
                         ending.reusable &= !more;
                         self.finish(slot, ending);
                         return at_ns;
@@ -174,21 +189,10 @@ impl Engine<'_> {
         }
     }
 
-    /// The connection is gone. Whether the request is lost with it depends on what it was.
+    /// The connection is gone, and the request with it: the endpoint may have read it.
     fn closed(&mut self, slot: u32, why: Option<io::Error>, at_ns: i64) {
         let place = &mut self.slots[slot as usize];
         let Some(exchange) = &mut place.exchange else { return };
-        let record = &exchange.row.record;
-        let at_once = record.sent_ns.is_none_or(|sent| at_ns - sent <= REOPEN_WITHIN_NS);
-        if exchange.reused && !exchange.reopened && record.first_byte_ns.is_none() && at_once {
-            exchange.reopened = true;
-            exchange.reused = false;
-            exchange.is_written = false;
-            exchange.written = 0;
-            place.disconnect();
-            self.client.connections_reopened += 1;
-            return self.open(slot);
-        }
         let ending = place.reader.close(why.as_ref(), at_ns, &mut exchange.row);
         self.finish(slot, ending);
     }
@@ -215,6 +219,9 @@ impl Engine<'_> {
         row.record.outcome = ending.outcome;
         row.record.error = ending.reason;
         row.record.end_ns = Some(ending.at_ns);
+        if ending.outcome == Outcome::Ok && row.record.phase == Phase::Measured {
+            self.delays.ended(&row.record, exchange.delays);
+        }
         self.client.events += place.reader.events();
         if ending.reusable && exchange.is_written {
             place.state = State::Idle;
@@ -233,7 +240,7 @@ impl Engine<'_> {
         if matches!(self.trial.arrivals, Arrivals::Open { .. }) || self.offered_to_ns.is_some() {
             return;
         }
-        if outcome == Outcome::ConnectError {
+        if matches!(outcome, Outcome::ConnectError | Outcome::ConnectionClosed) {
             let until = self.now() + PAUSE_NS;
             self.pauses.push_back(until);
             self.next_due_ns = self.next_due_ns.min(until);

@@ -8,9 +8,11 @@ use super::{Engine, NEVER};
 use crate::Arrivals;
 use crate::answer::{Reader, shortened};
 use crate::connection::{Exchange, Slot, State};
+use crate::delay::RequestDelays;
 use crate::feed::{Lane, Next, Prepared};
 use crate::output::Row;
 use crate::progress::add;
+use crate::transport::Transport;
 
 /// Requests that are begun in one go before sockets are looked at again.
 const STARTS: u32 = 16;
@@ -155,7 +157,8 @@ impl Engine<'_> {
         let reused = kept_alive.is_some();
         let place = &mut self.slots[slot as usize];
         place.reader.reset(lists);
-        place.exchange = Some(Exchange { row, wire, written: 0, is_written: false, reused, reopened: false, tries: 0 });
+        place.exchange =
+            Some(Exchange { row, wire, written: 0, is_written: false, reused, delays: RequestDelays::default(), tries: 0 });
         self.order.push(slot);
         if reused {
             self.slots[slot as usize].state = State::Busy;
@@ -211,14 +214,23 @@ impl Engine<'_> {
         }
     }
 
-    /// A kept-alive connection: the one that was used last, because it is the least likely to be closed.
+    /// A kept-alive connection: the one that was used last, because it is the least likely to be closed. One that the server has
+    /// closed meanwhile is let go before anything is written to it.
     fn take_idle(&mut self) -> Option<u32> {
+        let mut found_closed = false;
         while let Some((slot, generation)) = self.idle.pop() {
             let place = &self.slots[slot as usize];
-            if place.generation == generation && place.state == State::Idle {
+            if place.generation != generation || place.state != State::Idle {
+                continue;
+            }
+            if place.transport.as_ref().is_some_and(Transport::is_silent) {
+                self.client.resends += u64::from(found_closed);
                 return Some(slot);
             }
+            found_closed = true;
+            self.end_idle(slot);
         }
+        self.client.resends += u64::from(found_closed);
         None
     }
 

@@ -58,13 +58,18 @@ fn what_is_no_answer_is_malformed() {
         (b"SSH-2.0-OpenSSH\r\n".to_vec(), "malformed: the answer is no HTTP"),
         (
             b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\n\r\n<html>".to_vec(),
+            "malformed: the answer's content type is not text/event-stream: `<html>`",
+        ),
+        (
+            b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{\"choices\":[{\"message\":{\"content\":\"a\"}}]}"
+                .to_vec(),
             "malformed: the answer's content type is not text/event-stream",
         ),
         (
             b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\nx".to_vec(),
             "malformed: the answer is compressed, which was not asked for",
         ),
-        (streamed("data: hello\n\n"), "malformed: the answer is not what it should be: an object is missing"),
+        (streamed("data: hello\n\n"), "malformed: the answer is not what it should be: an object is missing: `hello`"),
         (streamed("data: {\"choices\":[\n\n"), "malformed: the answer is not what it should be: it ends too early"),
         (
             streamed("data: {\"choices\":[{\"delta\":{\"content\":5}}]}\n\n"),
@@ -74,7 +79,10 @@ fn what_is_no_answer_is_malformed() {
             [streamed("data: {\"choices\":[{\"delta\":{\"content\":\""), b"\xff\"}}]}\n\n".to_vec()].concat(),
             "malformed: the answer is not what it should be: it is not UTF-8",
         ),
-        (streamed(&format!("data: {}", "x".repeat(2 << 20))), "malformed: an event of the stream is too long"),
+        (
+            streamed(&format!("data: {}", "x".repeat(2 << 20))),
+            "event_too_large: an event of the stream is larger than this client's limit of 1048576 bytes",
+        ),
         (
             streamed(&format!("data: {}\n\n", "[".repeat(1000))),
             "malformed: the answer is not what it should be: an object is missing",
@@ -93,7 +101,7 @@ fn what_is_no_answer_is_malformed() {
     };
     assert_eq!(
         told(&record_of(false, &json("not json"))),
-        "malformed: the answer is not what it should be: an object is missing"
+        "malformed: the answer is not what it should be: an object is missing: `not json`"
     );
     assert_eq!(told(&record_of(false, &json(""))), "malformed: the answer is not what it should be: it ends too early");
     assert_eq!(told(&record_of(false, &streamed(""))), "malformed: the answer's content type is not application/json");
@@ -111,6 +119,57 @@ fn errors_in_a_stream_end_it() {
         let record = answered_with(&streamed(&format!("{TOKEN}\n\n{event}\n\ndata: [DONE]\n\n")));
         assert_eq!((told(&record).as_str(), record.token_events), ("stream_error: out of memory", 1), "{event}");
         assert_eq!(record.http_status, Some(200));
+    }
+}
+
+#[test]
+fn an_error_with_a_status_of_success_keeps_the_endpoint_s_words() {
+    let json = |body: &str| {
+        format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len()).into_bytes()
+    };
+    for body in [
+        r#"{"error":{"message":"out of memory"}}"#,
+        r#"{"object":"error","message":"out of memory"}"#,
+        r#"{"message":"out of memory"}"#,
+        r#"{"detail":"out of memory"}"#,
+    ] {
+        for streaming in [true, false] {
+            let record = record_of(streaming, &json(body));
+            assert_eq!(
+                (told(&record).as_str(), record.http_status),
+                ("stream_error: out of memory", Some(200)),
+                "{streaming} {body}"
+            );
+        }
+        let event = answered_with(&streamed(&format!("data: {body}\n\ndata: [DONE]\n\n")));
+        assert_eq!(told(&event), "stream_error: out of memory", "{body}");
+    }
+    let long = record_of(true, &json(&format!(r#"{{"error":{{"message":"out\u001b[31m of\n{}"}}}}"#, "memory ".repeat(1_000))));
+    let words = long.error.expect("words");
+    assert!(words.starts_with("out [31m of memory") && words.len() <= 200, "{words}");
+}
+
+#[test]
+fn a_request_that_the_endpoint_aborts_did_not_end_well() {
+    let ended = |reason: &str| {
+        format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"a\"}},\"finish_reason\":{reason}}}]}}\n\ndata: [DONE]\n\n")
+    };
+    for (reason, expected) in [
+        (r#""abort""#, "stream_error: the endpoint ended the response with finish_reason `abort`"),
+        (r#""error""#, "stream_error: the endpoint ended the response with finish_reason `error`"),
+        (
+            r#"{"type":"abort","message":"out of memory"}"#,
+            "stream_error: the endpoint ended the response with finish_reason `abort`: out of memory",
+        ),
+    ] {
+        let record = answered_with(&streamed(&ended(reason)));
+        assert_eq!((told(&record).as_str(), record.token_events), (expected, 1));
+        let whole = format!(r#"{{"choices":[{{"message":{{"content":"a"}},"finish_reason":{reason}}}]}}"#);
+        let whole = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{whole}", whole.len());
+        assert_eq!(told(&record_of(false, whole.as_bytes())), expected);
+    }
+    for reason in [r#""stop""#, r#""length""#, r#""tool_calls""#, r#""content_filter""#, r#"{"type":"length","length":5}"#] {
+        assert_eq!(answered_with(&streamed(&ended(reason))).outcome, Outcome::Ok, "{reason}");
     }
 }
 
@@ -144,9 +203,9 @@ fn a_whole_answer_without_text_is_empty() {
 }
 
 #[test]
-fn a_server_that_closes_without_a_word_is_a_connect_error() {
+fn a_server_that_closes_without_a_word_has_closed_the_connection() {
     let record = answered_with(b"");
-    assert_eq!(told(&record), "connect_error: the connection was closed before an answer began");
+    assert_eq!(told(&record), "connection_closed: the connection was closed before an answer began");
     assert!(record.sent_ns.is_some() && record.first_byte_ns.is_none());
 }
 

@@ -274,6 +274,9 @@ pub struct ProvisionedTarget {
     pub address: Option<String>,
     /// The version that it gives.
     pub version: Fact<String>,
+    /// The server software, such as `vllm`, by the shape of its responses; absent where nobody asked.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub server: Option<Fact<String>>,
     /// The models that it lists.
     pub models: Vec<String>,
     /// The image that really runs, for containers.

@@ -284,8 +284,30 @@ pub struct ClientHealth {
     pub lateness_max_ns: Option<Count>,
     /// 99th percentile of the time between a socket's readiness batch and the end of its handling, in nanoseconds.
     pub loop_busy_p99_ns: Count,
-    /// The longest stretch in which the client did not look at its sockets, in nanoseconds.
+    /// The longest stretch in which the client did not look at its sockets, in nanoseconds; an upper bound.
     pub loop_stall_max_ns: Count,
+    /// Time from the start of the measured phase to the last response during which sockets waited for the client for 5 ms or longer, in
+    /// nanoseconds; an upper bound, as the others of its delays are. Absent, as they are, where an earlier Assay measured.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub loop_late_ns: Option<Count>,
+    /// Measured requests that ended well and whose first or last token event waited for the client for 5 ms or longer.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub late_requests: Option<Count>,
+    /// The share of the time of measured requests, 0 to 1, for which their response waited for the client.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub late_request_share: Option<f64>,
+    /// The part of TTFT at the 99th percentile that may be the client's own delay, in nanoseconds; absent without such requests.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub ttft_p99_delay_ns: Option<Count>,
+    /// The same of E2E.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub e2e_p99_delay_ns: Option<Count>,
+    /// Time that the client's thread could have run and did not, in nanoseconds; absent where the kernel does not count it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub run_delay_ns: Option<Count>,
+    /// Waits of the client that a signal ended: it was stopped and continued, or handled a signal.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub interruptions: Option<Count>,
     /// User CPU time of the shard during the trial, in microseconds.
     pub cpu_user_us: Count,
     /// System CPU time.
@@ -311,6 +333,10 @@ pub struct ClientHealth {
     pub sent_rate_per_s: f64,
     /// Connections that were opened.
     pub connections: Count,
+    /// Requests that were given another connection, because the endpoint had closed their kept-alive one before it can have read any
+    /// of them.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub resends: Option<Count>,
     /// Token events that were read.
     pub events: Count,
 }

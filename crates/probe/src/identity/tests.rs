@@ -40,6 +40,27 @@ fn other_servers_say_it_elsewhere() {
 }
 
 #[test]
+fn the_server_is_known_by_the_owner_of_its_models_or_by_where_it_has_a_version() {
+    let server = |replies| {
+        let fact = ask(replies).0.server;
+        format!("{} {}", fact.value.as_deref().unwrap_or("-"), fact.how)
+    };
+    let models = |list: &'static str| ("/v1/models", Reply::ok(list));
+    let vllm = r#"{"data":[{"id":"a","owned_by":"vllm"},{"id":"lora","owned_by":"vllm"}]}"#;
+    assert_eq!(server(vec![models(vllm)]), "vllm `owned_by` of GET /v1/models");
+    assert_eq!(server(vec![models(r#"{"data":[{"id":"a","owned_by":"sglang"}]}"#)]), "sglang `owned_by` of GET /v1/models");
+    let info = ("/get_server_info", Reply::ok(r#"{"version":"0.5.2"}"#));
+    assert_eq!(server(vec![models(r#"{"data":[{"id":"a"}]}"#), info]), "sglang GET /get_server_info");
+    assert_eq!(server(vec![("/info", Reply::ok(r#"{"version":"3.3.6"}"#))]), "tgi GET /info");
+    // A version says nothing by itself, and neither do a stranger or two owners.
+    let version = ("/version", Reply::ok(r#"{"version":"0.11.0"}"#));
+    let unknown = "- the models have no owner that tells a server, and no version was at a path that does";
+    assert_eq!(server(vec![models(r#"{"data":[{"id":"a","owned_by":"me"}]}"#), version]), unknown);
+    assert_eq!(server(vec![models(r#"{"data":[{"id":"a","owned_by":"vllm"},{"id":"b","owned_by":"sglang"}]}"#)]), unknown);
+    assert_eq!(server(vec![models(r#"{"data":[]}"#)]), unknown);
+}
+
+#[test]
 fn a_version_is_a_short_text_in_json() {
     let said = |body: &str| version(vec![("/version", Reply::ok(body))]).split(';').next().unwrap_or_default().to_owned();
     insta::assert_snapshot!(said("0.11.0"), @"None GET /version: the answer is not JSON");
@@ -79,6 +100,7 @@ fn recorded(version: Option<&str>, models: &[&str]) -> ProvisionedTarget {
         hosts: vec![],
         address: None,
         version: version.map_or_else(|| Fact::unknown("404"), |version| Fact::observed(version.to_owned(), "GET /version")),
+        server: None,
         models: models.iter().map(|model| (*model).to_owned()).collect(),
         image: None,
         pods: vec![],
@@ -89,12 +111,17 @@ fn recorded(version: Option<&str>, models: &[&str]) -> ProvisionedTarget {
 
 #[test]
 fn another_version_or_another_list_is_another_endpoint() {
-    let now = Identity { version: Fact::observed("1".to_owned(), "GET /info"), models: Ok(vec!["a".to_owned()]) };
+    let now = Identity {
+        version: Fact::observed("1".to_owned(), "GET /info"),
+        server: Fact::unknown("x"),
+        models: Ok(vec!["a".to_owned()]),
+    };
     assert_eq!(now.differs_from(&recorded(Some("1"), &["a"])), None, "where it was read is no difference");
     insta::assert_snapshot!(now.differs_from(&recorded(Some("2"), &["a"])).expect("another"), @"version 2 when it was provisioned, 1 now");
     insta::assert_snapshot!(now.differs_from(&recorded(None, &["a"])).expect("another"), @"version unknown (404) when it was provisioned, 1 now");
     insta::assert_snapshot!(now.differs_from(&recorded(Some("1"), &[])).expect("another"), @"models [] when it was provisioned, [a] now");
-    let silent = Identity { version: Fact::unknown("x"), models: Err("GET /v1/models: gone".to_owned()) };
+    let silent =
+        Identity { version: Fact::unknown("x"), server: Fact::unknown("x"), models: Err("GET /v1/models: gone".to_owned()) };
     assert_eq!(silent.differs_from(&recorded(None, &[])), None, "it never said anything");
     insta::assert_snapshot!(silent.differs_from(&recorded(None, &["a"])).expect("another"), @"models [a] when it was provisioned, none (GET /v1/models: gone) now");
 }

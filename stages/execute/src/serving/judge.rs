@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use assay_load::{Finished, MAX_LATENESS_P99, MAX_STALL, MIN_SENT_SHARE};
+use assay_load::{Delays, Finished, MAX_LATENESS_P99, MAX_STALL, MIN_SENT_SHARE};
 use assay_manifest::{AttemptStatus, ClientHealth, Reason};
 use assay_record::{Outcome, Phase};
 
@@ -44,7 +44,7 @@ pub(crate) fn judge(left: &Left<'_>) -> (AttemptStatus, Vec<Reason>) {
         Reason::new("barrier_missed", format!("the shard came {} ms after the instant at which all began", milliseconds(ns)))
     }));
     reasons.extend(late(left.client));
-    reasons.extend(stalled(left.client));
+    reasons.extend(stalled(left.client, &left.finished.client.delays));
     reasons.extend(not_offered(left.client));
     reasons.extend(throttled(left.client.cgroup_throttled_us.map(|us| us.0), left.window_ns));
     (status, reasons)
@@ -84,10 +84,11 @@ fn late(client: &ClientHealth) -> Option<Reason> {
     })
 }
 
-fn stalled(client: &ClientHealth) -> Option<Reason> {
+fn stalled(client: &ClientHealth, delays: &Delays) -> Option<Reason> {
     let stall = client.loop_stall_max_ns.0;
-    (stall > MAX_STALL.as_nanos() as u64)
-        .then(|| Reason::new("client_stalled", format!("the client did not look at its sockets for {} ms", stall / 1_000_000)))
+    let longest = (stall > MAX_STALL.as_nanos() as u64)
+        .then(|| format!("the client did not look at its sockets for {} ms", stall / 1_000_000));
+    longest.or_else(|| delays.excess()).map(|detail| Reason::new("client_stalled", detail))
 }
 
 fn not_offered(client: &ClientHealth) -> Option<Reason> {
@@ -172,6 +173,15 @@ mod tests {
         insta::assert_snapshot!(of_client(&stalled(1_500_000_000)), @r"
         completed
         client_stalled: the client did not look at its sockets for 1500 ms
+        ");
+        let late = assay_load::Client {
+            delays: Delays { judged_ns: 6_000_000_000, late_ns: 2_700_000_000, ..Delays::default() },
+            ..assay_load::Client::default()
+        };
+        let finished = Finished { client: late, ..Finished::default() };
+        insta::assert_snapshot!(verdict(&finished, &stalled(900_000_000), |left| left.is_idle = true), @r"
+        completed
+        client_stalled: the client was late to its sockets for 45 % of the trial, 2700 ms in all
         ");
         let rate = |sent| ClientHealth { asked_rate_per_s: Some(100.0), sent_rate_per_s: sent, ..ClientHealth::default() };
         assert_eq!(of_client(&rate(95.0)), "completed");

@@ -144,9 +144,8 @@ fn flaw(finished: &Finished) -> Option<String> {
     } else if client.longest_stall_ns > nanoseconds(MAX_STALL) {
         Some(format!("the client did not look at its sockets for {} ms", client.longest_stall_ns / 1_000_000))
     } else {
-        sent_share
-            .filter(|share| *share < MIN_SENT_SHARE)
-            .map(|share| format!("{:.0} % of the requests were sent", share * 100.0))
+        let not_sent = sent_share.filter(|share| *share < MIN_SENT_SHARE);
+        not_sent.map(|share| format!("{:.0} % of the requests were sent", share * 100.0)).or_else(|| client.delays.excess())
     }
 }
 

@@ -387,6 +387,20 @@ struct Lists {
     jitter: Sum,
     /// Answers with several token events whose list is not there.
     missing: u64,
+    /// Tokens, by the endpoint, of answers of which it does not say which event brought how many.
+    unplaced: u64,
+    /// The token events of these answers, and one more each: the token that ends an answer brings no text.
+    unplaced_events: u64,
+}
+
+/// The share of such tokens above which events bring several of them as a rule: below it they are the odd token without text.
+const MAX_PACKED_SHARE: f64 = 0.05;
+
+impl Lists {
+    /// Whether the gaps between events are not those between tokens.
+    fn are_packed(&self) -> bool {
+        self.unplaced.saturating_sub(self.unplaced_events) as f64 > MAX_PACKED_SHARE * self.unplaced as f64
+    }
 }
 
 /// ICL, ITL and jitter.
@@ -407,6 +421,7 @@ fn chunks(trials: &[Seen<'_>], room: usize) -> Result<Vec<Distribution>, RecordE
         ok => none_has(ok, "a list of two token events"),
     };
     let mut distributions: Vec<Distribution> = channels.into_iter().map(|channel| channel.finish(trials, why)).collect();
+    absent_where_packed(distributions.last_mut(), &lists);
     distributions.push(jitter(trials, &lists));
     // A list that should be there and is not makes the distribution another one.
     for distribution in &mut distributions {
@@ -424,6 +439,19 @@ fn chunks(trials: &[Seen<'_>], room: usize) -> Result<Vec<Distribution>, RecordE
         }
     }
     Ok(distributions)
+}
+
+/// A gap before several tokens is no inter-token latency, and without their number it cannot be made one.
+fn absent_where_packed(itl: Option<&mut Distribution>, lists: &[Lists]) {
+    let Some(itl) = itl else { return };
+    for (lists, measured) in lists.iter().zip(&mut itl.trials).filter(|(lists, _)| lists.are_packed()) {
+        let (tokens, events) = (lists.unplaced, lists.unplaced_events);
+        let why =
+            format!("the endpoint counts {tokens} tokens in at most {events} events and does not say how many each brought");
+        for (_, measured) in measured {
+            *measured = Err(why.clone());
+        }
+    }
 }
 
 fn jitter(trials: &[Seen<'_>], lists: &[Lists]) -> Distribution {
@@ -448,14 +476,19 @@ fn scan_chunks(unit: &Unit<'_>, channels: &mut [Channel], lists: &mut Lists) -> 
             Ok(())
         });
     }
-    unit.each(&[Column::TokenEvents, Column::ChunkAt, Column::ChunkTokens], |batch, before| {
+    unit.each(&[Column::TokenEvents, Column::OutputTokens, Column::ChunkAt, Column::ChunkTokens], |batch, before| {
         let (events, chunks) = (batch.ints(Column::TokenEvents)?, batch.chunk_lists()?);
+        let output = batch.ints(Column::OutputTokens)?;
         for row in (0..batch.rows()).filter(|row| unit.ok.get(before + row)) {
             let at = chunks.at(row);
             if at.is_empty() && events.get(row) > Some(1) {
                 lists.missing += 1;
             }
             let tokens = chunks.tokens(row);
+            if let (Some(output), true) = (output.get(row), (0..at.len()).any(|place| tokens(place).is_none())) {
+                lists.unplaced += u64::try_from(output).unwrap_or(0);
+                lists.unplaced_events += at.len() as u64 + 1;
+            }
             let mut jitter = Jitter::default();
             for gap in gaps(at, |place| tokens(place).and_then(|tokens| u32::try_from(tokens).ok())) {
                 icl.add(gap.gap_ns);

@@ -595,6 +595,21 @@ fn a_window_that_execute_says_otherwise_is_refused() {
 }
 
 #[test]
+fn there_is_no_itl_of_events_that_bring_an_unknown_number_of_tokens() {
+    let answered = |tokens| Record {
+        chunks: chunks(&[(10, None), (20, None), (30, None), (40, None)]),
+        token_events: 4,
+        ..request(0, [0, 0, 10, 40], tokens)
+    };
+    let itl = |tokens| value(&reduced(&json!({}), vec![answered(tokens)]), "itl_ms_mean");
+    assert_eq!(itl(4).expect("a token an event"), 10.0);
+    assert_eq!(itl(5).expect("the token that ends an answer brings no text"), 10.0);
+    let why = "the endpoint counts 16 tokens in at most 5 events and does not say how many each brought";
+    assert_eq!(itl(16).expect_err("packed"), format!("trial `w.t.default.one.t0`: {why}"));
+    assert_eq!(value(&reduced(&json!({}), vec![answered(16)]), "icl_ms_mean").expect("gaps"), 10.0);
+}
+
+#[test]
 fn what_cannot_be_computed_says_why() {
     let why = |changes: &Json, records: Vec<Record>, name: &str| value(&reduced(changes, records), name).expect_err("absent");
     let prefix = "trial `w.t.default.one.t0`: ";

@@ -1,0 +1,359 @@
+//! How late the event loop is to its sockets, and how much of the measured latencies that may be.
+//!
+//! A socket that a wait reports was not ready when the wait before it returned. That, the time that the thread waited for a CPU,
+//! and the waits that a signal or an overslept deadline ended give the earliest instant at which the socket can have become ready:
+//! an upper bound of the client's own delay for each read. An endpoint that is slow changes none of it.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+
+use assay_record::Record;
+
+use crate::finished::Delays;
+use crate::meter::Histogram;
+use crate::validity::{DELAY_GRAIN, MAX_LATENESS_P99};
+
+/// A wait shorter than this did not sleep: its sockets may have been ready before it began.
+const SLEPT_NS: i64 = 50_000;
+/// A wait that ends this long after its deadline was kept from the CPU.
+const OVERSLEPT_NS: i64 = 1_000_000;
+/// The kernel's account of the thread is read at most once in this time: a read takes a microsecond.
+const SAMPLE_NS: i64 = 1_000_000;
+
+const GRAIN_NS: i64 = DELAY_GRAIN.as_nanos() as i64;
+const LATE_READ_NS: i64 = MAX_LATENESS_P99.as_nanos() as i64;
+
+/// One wait of the event loop. Instants in nanoseconds since the trial's start.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wait {
+    pub(crate) began_ns: i64,
+    pub(crate) deadline_ns: i64,
+    pub(crate) ended_ns: i64,
+    /// A signal ended it, so it reports nothing.
+    pub(crate) interrupted: bool,
+    /// Sockets that it reports.
+    pub(crate) ready: usize,
+    /// It reports as many as it can, so more may be ready.
+    pub(crate) is_full: bool,
+    /// Time that the thread waited for a CPU before this wait ended.
+    pub(crate) run_delay_ns: i64,
+}
+
+/// Since when the sockets that the last wait reported may have been ready.
+#[derive(Debug, Default)]
+pub(crate) struct Readiness {
+    since_ns: i64,
+    /// The end of the last wait that reported the state of the sockets.
+    looked_ns: i64,
+    was_full: bool,
+}
+
+impl Readiness {
+    /// Takes a wait and returns how late the loop was to the sockets that it reports: at most so many nanoseconds.
+    #[inline]
+    pub(crate) fn take(&mut self, wait: &Wait) -> i64 {
+        if wait.interrupted {
+            return 0;
+        }
+        let slept_ns = wait.ended_ns - wait.began_ns - wait.run_delay_ns;
+        let overslept = wait.ended_ns - wait.deadline_ns > OVERSLEPT_NS;
+        if !self.was_full {
+            let before = overslept || slept_ns < SLEPT_NS;
+            self.since_ns = if before { self.looked_ns } else { wait.ended_ns - wait.run_delay_ns };
+        }
+        self.was_full = wait.is_full;
+        self.looked_ns = wait.ended_ns;
+        if wait.ready == 0 { 0 } else { wait.ended_ns - self.since_ns }
+    }
+
+    /// How late a read at this instant may be.
+    #[inline]
+    pub(crate) fn delay_ns(&self, at_ns: i64) -> i64 {
+        (at_ns - self.since_ns).max(0)
+    }
+}
+
+/// The time that this thread could have run and did not, from `/proc/thread-self/schedstat`.
+#[derive(Debug)]
+pub(crate) struct RunDelay {
+    /// Absent if the kernel does not count it.
+    file: Option<File>,
+    sampled_at_ns: i64,
+    total_ns: i64,
+    first_ns: i64,
+}
+
+impl RunDelay {
+    /// For the thread that calls it, and for no other.
+    pub(crate) fn of_this_thread() -> Self {
+        let mut delay =
+            Self { file: File::open("/proc/thread-self/schedstat").ok(), sampled_at_ns: i64::MIN, total_ns: 0, first_ns: 0 };
+        match delay.read() {
+            Some(total_ns) => (delay.total_ns, delay.first_ns) = (total_ns, total_ns),
+            None => delay.file = None,
+        }
+        delay
+    }
+
+    /// The growth since the last sample; 0 if that was less than [`SAMPLE_NS`] ago.
+    #[inline]
+    pub(crate) fn sample(&mut self, now: i64) -> i64 {
+        if now.saturating_sub(self.sampled_at_ns) < SAMPLE_NS {
+            return 0;
+        }
+        self.sampled_at_ns = now;
+        let Some(total_ns) = self.read() else { return 0 };
+        let grown = total_ns - self.total_ns;
+        self.total_ns = total_ns;
+        grown
+    }
+
+    /// All of it, since this was made.
+    pub(crate) fn all_ns(&mut self) -> Option<i64> {
+        Some(self.read()? - self.first_ns)
+    }
+
+    fn read(&self) -> Option<i64> {
+        let mut text = [0; 96];
+        let count = self.file.as_ref()?.read_at(&mut text, 0).ok()?;
+        run_delay_of(text.get(..count)?)
+    }
+}
+
+/// The second of the three numbers: time spent waiting on a run queue, in nanoseconds (kernel documentation, `sched-stats`).
+fn run_delay_of(text: &[u8]) -> Option<i64> {
+    std::str::from_utf8(text).ok()?.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+/// What the delays of a trial come to.
+#[derive(Debug)]
+pub(crate) struct DelayMeter {
+    readiness: Readiness,
+    run_delay: RunDelay,
+    /// Only what happens after it counts.
+    from_ns: i64,
+    /// Up to here late time is in the sum.
+    counted_to_ns: i64,
+    ttft: Bounds,
+    e2e: Bounds,
+    sums: Delays,
+}
+
+/// A latency as it was measured, and the least that it can truly have been.
+#[derive(Debug)]
+struct Bounds {
+    measured: Histogram,
+    least: Histogram,
+}
+
+impl Bounds {
+    fn new() -> Self {
+        Self { measured: Histogram::new(), least: Histogram::new() }
+    }
+
+    fn add(&mut self, measured_ns: i64, delay_ns: i64) {
+        self.measured.add(measured_ns);
+        self.least.add(measured_ns - delay_ns);
+    }
+
+    /// The 99th percentile and the least that it can truly be.
+    fn p99(&self) -> Option<(i64, i64)> {
+        (self.measured.n() > 0).then(|| (self.measured.quantile(0.99), self.least.quantile(0.99)))
+    }
+}
+
+/// The client's own delay in the instants of one request, in nanoseconds; at most.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RequestDelays {
+    /// From the stamp of sending to the end of the write, if it did not wait for the endpoint.
+    pub(crate) write_ns: i64,
+    pub(crate) first_token_ns: i64,
+    pub(crate) last_token_ns: i64,
+}
+
+impl RequestDelays {
+    /// Takes a read, which may have brought the first token event, and the last so far.
+    #[inline]
+    pub(crate) fn read(&mut self, record: &Record, at_ns: i64, delay_ns: i64) {
+        if record.last_token_ns == Some(at_ns) {
+            self.last_token_ns = delay_ns;
+            if record.first_token_ns == Some(at_ns) {
+                self.first_token_ns = delay_ns;
+            }
+        }
+    }
+}
+
+impl DelayMeter {
+    /// For the thread that calls it. Nothing counts before `from_ns`.
+    pub(crate) fn new(from_ns: i64) -> Self {
+        Self {
+            readiness: Readiness::default(),
+            run_delay: RunDelay::of_this_thread(),
+            from_ns,
+            counted_to_ns: from_ns,
+            ttft: Bounds::new(),
+            e2e: Bounds::new(),
+            sums: Delays::default(),
+        }
+    }
+
+    /// Takes a wait, whose `run_delay_ns` is filled in here, and returns how late the loop was.
+    #[inline]
+    pub(crate) fn waited(&mut self, mut wait: Wait) -> i64 {
+        wait.run_delay_ns = self.run_delay.sample(wait.ended_ns);
+        let late_ns = self.readiness.take(&wait);
+        self.sums.interruptions += u64::from(wait.interrupted && wait.ended_ns >= self.from_ns);
+        if late_ns >= GRAIN_NS {
+            // Sockets that did not fit into a batch are late by what was counted already.
+            let from_ns = (wait.ended_ns - late_ns).max(self.counted_to_ns);
+            self.sums.late_ns += (wait.ended_ns - from_ns).max(0);
+            self.counted_to_ns = wait.ended_ns;
+        }
+        late_ns
+    }
+
+    /// How late a read at this instant may be.
+    #[inline]
+    pub(crate) fn read(&mut self, at_ns: i64) -> i64 {
+        let delay_ns = self.readiness.delay_ns(at_ns);
+        self.sums.late_reads += u64::from(delay_ns > LATE_READ_NS && at_ns >= self.from_ns);
+        delay_ns
+    }
+
+    /// Takes a measured request that ended well.
+    pub(crate) fn ended(&mut self, record: &Record, delays: RequestDelays) {
+        let sent_late_ns = record.lateness_ns().unwrap_or(0).max(0) + delays.write_ns;
+        if let Some(ttft_ns) = record.ttft_ns() {
+            self.ttft.add(ttft_ns, sent_late_ns + delays.first_token_ns);
+        }
+        if let Some(e2e_ns) = record.e2e_ns() {
+            self.e2e.add(e2e_ns, sent_late_ns + delays.last_token_ns);
+        }
+        let took_ns = record.end_ns.zip(record.sent_ns).map_or(0, |(end, sent)| (end - sent).max(0));
+        self.sums.requests += 1;
+        self.sums.request_ns = self.sums.request_ns.saturating_add(took_ns);
+        self.sums.token_events += u64::from(record.token_events);
+        let last_ns = delays.last_token_ns;
+        self.sums.late_requests += u64::from(last_ns.max(delays.first_token_ns) >= GRAIN_NS);
+        if last_ns >= GRAIN_NS {
+            self.sums.request_late_ns = self.sums.request_late_ns.saturating_add(last_ns.min(took_ns));
+        }
+    }
+
+    /// All of it, of a trial that ended then.
+    pub(crate) fn finish(mut self, ended_ns: i64) -> Delays {
+        Delays {
+            judged_ns: (ended_ns - self.from_ns).max(0),
+            run_delay_ns: self.run_delay.all_ns(),
+            ttft_p99: self.ttft.p99(),
+            e2e_p99: self.e2e.p99(),
+            ..self.sums
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: i64 = 1_000_000;
+
+    /// A wait that ends `late` after its deadline, or before it, with one socket ready.
+    fn wait(began_ms: i64, ended_ms: i64, deadline_ms: i64) -> Wait {
+        Wait { began_ns: began_ms * MS, ended_ns: ended_ms * MS, deadline_ns: deadline_ms * MS, ready: 1, ..Wait::default() }
+    }
+
+    /// How late the loop is to each wait's sockets, in milliseconds.
+    fn delays(waits: &[Wait]) -> Vec<i64> {
+        let mut readiness = Readiness::default();
+        waits.iter().map(|wait| readiness.take(wait) / MS).collect()
+    }
+
+    #[test]
+    fn a_slow_endpoint_delays_no_read() {
+        // The loop sleeps as long as it may, again and again, and is woken in time.
+        let slow: Vec<_> = (0..1000).map(|turn| Wait { ready: 0, ..wait(turn * 10, turn * 10 + 10, turn * 10 + 10) }).collect();
+        assert!(delays(&slow).iter().all(|delay| *delay == 0));
+        let woken = [slow[0], wait(10, 17, 20)];
+        assert_eq!(delays(&woken), [0, 0]);
+    }
+
+    #[test]
+    fn a_loop_that_oversleeps_may_have_been_late_since_it_looked_last() {
+        assert_eq!(delays(&[wait(0, 1, 10), wait(1, 911, 11)]), [0, 910]);
+        assert_eq!(delays(&[wait(0, 1, 10), Wait { ready: 0, ..wait(1, 911, 11) }]), [0, 0], "no socket was ready");
+    }
+
+    #[test]
+    fn a_stop_that_interrupts_a_wait_counts_for_the_sockets_that_the_next_one_finds() {
+        let interrupted = Wait { interrupted: true, ready: 0, ..wait(1, 901, 11) };
+        let found = Wait { ended_ns: 901 * MS + 10_000, ..wait(901, 0, 911) };
+        assert_eq!(delays(&[wait(0, 1, 10), interrupted, found]), [0, 0, 900]);
+        // Nothing was ready at the end of the stop: what came later was read at once.
+        assert_eq!(delays(&[wait(0, 1, 10), interrupted, wait(901, 905, 911)]), [0, 0, 0]);
+    }
+
+    #[test]
+    fn work_delays_the_sockets_that_become_ready_meanwhile() {
+        let at_once = Wait { ended_ns: 41 * MS + 10_000, ..wait(41, 0, 50) };
+        assert_eq!(delays(&[wait(0, 1, 10), at_once]), [0, 40]);
+    }
+
+    #[test]
+    fn time_on_the_run_queue_is_a_delay() {
+        assert_eq!(delays(&[wait(0, 1, 10), Wait { run_delay_ns: 4 * MS, ..wait(1, 9, 11) }]), [0, 4]);
+        // Nothing of the wait was sleep: the sockets may have been ready before it.
+        assert_eq!(delays(&[wait(0, 1, 10), Wait { run_delay_ns: 8 * MS, ..wait(3, 11, 13) }]), [0, 10]);
+    }
+
+    #[test]
+    fn sockets_that_did_not_fit_into_a_batch_wait_on() {
+        let full = Wait { is_full: true, ended_ns: 31 * MS, ..wait(31, 0, 40) };
+        assert_eq!(delays(&[wait(0, 1, 10), full, wait(61, 61, 70)]), [0, 30, 60]);
+    }
+
+    #[test]
+    fn late_time_is_counted_once_and_only_after_the_warm_up() {
+        let mut meter = DelayMeter::new(10 * MS);
+        let full = |at_ms: i64| Wait { is_full: true, ..wait(at_ms, at_ms, at_ms + 10) };
+        // Sockets have waited since 0; the loop comes to their ends at 30 and 50.
+        for wait in [wait(0, 0, 10), full(30), wait(50, 50, 60)] {
+            meter.waited(wait);
+        }
+        assert_eq!(meter.finish(100 * MS).late_ns, 40 * MS);
+    }
+
+    #[test]
+    fn the_kernel_s_account_is_read() {
+        assert_eq!(run_delay_of(b"132626 2027440 2\n"), Some(2_027_440));
+        assert_eq!(
+            (run_delay_of(b"0 0 0"), run_delay_of(b""), run_delay_of(b"1"), run_delay_of(b"1 x 2")),
+            (Some(0), None, None, None)
+        );
+        let mut delay = RunDelay::of_this_thread();
+        assert!(delay.sample(0) >= 0);
+        assert_eq!(delay.sample(SAMPLE_NS - 1), 0, "not again so soon");
+    }
+
+    #[test]
+    fn the_bounds_of_a_percentile_hold_the_true_one() {
+        let mut meter = DelayMeter::new(0);
+        for index in 0..200 {
+            let delay_ns = if index % 50 == 0 { 800 * MS } else { 0 };
+            let at = 20 * MS + delay_ns;
+            let record = Record {
+                sent_ns: Some(0),
+                first_token_ns: Some(at),
+                last_token_ns: Some(at),
+                end_ns: Some(at),
+                ..Record::default()
+            };
+            meter.ended(&record, RequestDelays { first_token_ns: delay_ns, last_token_ns: delay_ns, ..RequestDelays::default() });
+        }
+        let delays = meter.finish(1_000 * MS);
+        let (measured, least) = delays.ttft_p99.expect("a percentile");
+        assert!((820 * MS..850 * MS).contains(&measured) && (20 * MS..21 * MS).contains(&least), "{measured} {least}");
+        assert_eq!((delays.late_requests, delays.requests, delays.request_late_ns), (4, 200, 3_200 * MS));
+    }
+}
