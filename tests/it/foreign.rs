@@ -1,7 +1,7 @@
 //! Verifiers of other projects accept every bundle of a real run.
 //!
-//! They are installed by `tests/foreign/install.sh FOLDER`; `ASSAY_TEST_FOREIGN=FOLDER` asks for them. Asked for and absent, the
-//! test fails; not asked for, only the shape of the bundles is looked at.
+//! They are installed by `tests/foreign/install.sh FOLDER`; `ASSAY_TEST_FOREIGN=FOLDER` asks for them, and `ASSAY_TEST_COSIGN=FILE` for
+//! cosign. Asked for and absent, the test fails; not asked for, only the shape of the bundles is looked at.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -105,4 +105,118 @@ fn check((name, program, script): &Verifier, manifest: &Path, triple: &Triple, c
     let output = command.output().unwrap_or_else(|error| panic!("{name} does not start: {error}"));
     let ran = Ran::of(output);
     assert_eq!(ran.code, code, "{name} on {}:\n{}{}", manifest.display(), ran.stdout, ran.stderr);
+}
+
+/// A timestamp that openssl makes over a bundle's signature bounds the time of its key.
+#[test]
+fn a_timestamp_by_openssl_is_believed_in_a_published_folder() {
+    if std::env::var_os("ASSAY_TEST_FOREIGN").is_none() {
+        println!("ASSAY_TEST_FOREIGN is not set: nothing foreign was checked");
+        return;
+    }
+    let made = tempfile::tempdir().expect("a folder");
+    let folder = made.path().join("published");
+    crate::support::copy_folder(&measured().published("one"), &folder);
+    let path = folder.join("chain/publication.sigstore.json");
+    let mut bundle: Value = serde_json::from_slice(&fs::read(&path).expect("a bundle")).expect("JSON");
+    fs::write(made.path().join("sig.b64"), text(&bundle["dsseEnvelope"]["signatures"][0]["sig"])).expect("written");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("it/timestamp.sh");
+    let output = Command::new("sh").arg(script).arg(made.path()).output().expect("a shell");
+    let response = Ran::of(output).success().stdout.replace('\n', "");
+    bundle["verificationMaterial"]["timestampVerificationData"] =
+        serde_json::json!({"rfc3161Timestamps": [{"signedTimestamp": response}]});
+    fs::write(&path, bundle.to_string()).expect("written");
+    let root = fs::read_to_string(made.path().join("root.pem")).expect("a root").replace('\n', "\n        ");
+    let policy = fs::read_to_string(measured().trust()).expect("a policy");
+    let authority =
+        format!("  timestamp_authorities:\n    - name: openssl\n      certificates: |\n        {}\n", root.trim_end());
+    let expectation = "  expectations:\n    - {roles: [publish], timestamp: required}\n";
+    let trust = made.path().join("trust.yaml");
+    fs::write(&trust, format!("{policy}{expectation}{authority}")).expect("written");
+    let [folder, trust] = [folder, trust].map(|path| path.display().to_string());
+    let ran = measured().assay(&["verify", &folder, "--trust", &trust]).success();
+    assert!(ran.stdout.contains("(timestamp by openssl)"), "{}", ran.stdout);
+}
+
+/// Cosign and the shell that runs the printed commands with it.
+struct Cosign {
+    folder: tempfile::TempDir,
+}
+
+impl Cosign {
+    fn asked_for() -> Option<Self> {
+        let program = PathBuf::from(std::env::var_os("ASSAY_TEST_COSIGN").or_else(|| {
+            println!("ASSAY_TEST_COSIGN is not set: cosign was asked nothing");
+            None
+        })?);
+        assert!(program.is_file(), "`{}` is not there", program.display());
+        let folder = tempfile::tempdir().expect("a folder");
+        std::os::unix::fs::symlink(program, folder.path().join("cosign")).expect("a link");
+        Some(Self { folder })
+    }
+
+    /// Runs a command line as a person would who copies it, in `folder`. Cosign has a home of its own, so that it finds no cached trust.
+    fn run(&self, line: &str, folder: &Path) -> Ran {
+        let path = format!("{}:/usr/bin:/bin", self.folder.path().display());
+        let mut command = Command::new("sh");
+        command.env_clear().env("PATH", path).env("HOME", self.folder.path()).current_dir(folder).args(["-c", line]);
+        Ran::of(command.output().expect("a shell"))
+    }
+}
+
+/// The lines of a text that are commands of cosign.
+fn cosign_commands(text: &str) -> Vec<String> {
+    text.lines().map(str::trim).filter(|line| line.starts_with("cosign verify-blob")).map(str::to_owned).collect()
+}
+
+#[test]
+fn cosign_accepts_a_run_by_the_commands_that_its_report_prints() {
+    let folder = measured().published("one");
+    let commands = cosign_commands(&fs::read_to_string(folder.join("report.md")).expect("a report"));
+    let bundles =
+        files_under(&folder.join("chain")).into_iter().filter(|path| path.display().to_string().ends_with(".sigstore.json"));
+    for bundle in bundles {
+        let name = bundle.file_name().expect("a name").to_str().expect("UTF-8");
+        let is_last = name == "publication.sigstore.json";
+        assert!(is_last || commands.iter().any(|line| line.contains(&format!("chain/{name} "))), "no command verifies {name}");
+    }
+    let Some(cosign) = Cosign::asked_for() else { return };
+    let copy = tempfile::tempdir().expect("a folder");
+    crate::support::copy_folder(&folder, copy.path());
+    for line in &commands {
+        cosign.run(line, copy.path()).success();
+    }
+    let (publication, predicate) = ("chain/publication", "https://slsa.dev/verification_summary/v1");
+    let line = format!(
+        "cosign verify-blob-attestation --key keys/publish.pub --insecure-ignore-tlog --type {predicate} \
+         --bundle {publication}.sigstore.json {publication}.json"
+    );
+    cosign.run(&line, copy.path()).success();
+    fs::write(copy.path().join("chain/plan.json"), b"{}").expect("written");
+    let of_plan = commands.iter().find(|line| line.ends_with("chain/plan.json")).expect("a command of the plan");
+    assert_ne!(cosign.run(of_plan, copy.path()).code, 0, "another manifest is refused");
+}
+
+#[test]
+fn cosign_accepts_every_signed_example() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/examples");
+    let bundles: Vec<_> =
+        files_under(&examples).into_iter().filter(|path| path.display().to_string().ends_with(".sigstore.json")).collect();
+    assert!(bundles.len() >= 13, "{bundles:?}");
+    let Some(cosign) = Cosign::asked_for() else { return };
+    for bundle in bundles {
+        let manifest = bundle.display().to_string().replace(".sigstore.json", ".json");
+        let document: Value = serde_json::from_slice(&fs::read(&manifest).expect("a manifest")).expect("JSON");
+        let stage = text(&document["header"]["stage"]);
+        let predicate = match stage {
+            "gate" => "https://in-toto.io/attestation/test-result/v0.1",
+            "publish" => "https://slsa.dev/verification_summary/v1",
+            _ => "slsaprovenance1",
+        };
+        let line = format!(
+            "cosign verify-blob-attestation --key keys/{stage}.pub --insecure-ignore-tlog --type {predicate} --bundle '{}' '{manifest}'",
+            bundle.display()
+        );
+        cosign.run(&line, &examples).success();
+    }
 }

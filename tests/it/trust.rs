@@ -111,6 +111,136 @@ fn a_validity_that_has_passed_refuses_what_is_later() {
     reader.verify(&["trust.yaml"]).refuses(20, "key_outside_validity");
 }
 
+/// The policy of the measured run, and these lines under its `spec`.
+fn policy_with(lines: &str) -> String {
+    format!("{}{lines}", fs::read_to_string(measured().trust()).expect("the policy"))
+}
+
+#[test]
+fn a_run_of_another_origin_is_refused_by_the_name_of_the_fact() {
+    let reader = Reader::new();
+    let binary = |name: &str| Digest::of(&fs::read(crate::support::binary(name)).expect("a program"));
+    let reduce = binary("assay-reduce");
+    for (expectation, expected) in [
+        ("refs: [refs/heads/main], pipelines: [pipelines/fixture.yaml]".to_owned(), None),
+        (format!("roles: [reduce], binaries: [{reduce}]"), None),
+        ("repositories: [https://git.example.org/team/benchmarks]".to_owned(), Some("other_repository")),
+        ("refs: [refs/heads/release]".to_owned(), Some("other_ref")),
+        ("roles: [reduce], refs: [refs/heads/release]".to_owned(), Some("other_ref")),
+        ("roles: [publish], pipelines: [pipelines/other.yaml]".to_owned(), Some("other_pipeline")),
+        (format!("roles: [plan], binaries: [{reduce}]"), Some("other_binary")),
+        (format!("roles: [gate], binaries: [{}], images: [{reduce}]", binary("assay")), None),
+        (format!("images: [{reduce}]"), Some("other_image")),
+    ] {
+        reader.fixture.write("trust.yaml", &policy_with(&format!("  expectations:\n    - {{{expectation}}}\n")));
+        let ran = reader.verify(&["trust.yaml"]);
+        match expected {
+            None => drop(ran.success()),
+            Some(code) => drop(ran.refuses(20, code)),
+        }
+    }
+}
+
+#[test]
+fn a_stage_refuses_inputs_of_another_origin() {
+    let fixture = Fixture::new();
+    let policy = fs::read_to_string(fixture.trust()).expect("the policy");
+    fs::write(fixture.trust(), format!("{policy}  expectations:\n    - refs: [refs/heads/release]\n")).expect("written");
+    let ran = fixture.run("one");
+    assert_eq!(ran.code, 20, "{}{}", ran.stdout, ran.stderr);
+    assert!(ran.stderr.contains("other_ref"), "{}", ran.stderr);
+    fs::write(fixture.trust(), format!("{policy}  expectations:\n    - refs: [refs/heads/main]\n")).expect("written");
+    fixture.run("two").success();
+}
+
+#[test]
+fn rotated_keys_verify_what_they_signed_and_sign_no_more() {
+    let fixture = Fixture::new();
+    fixture.run("before").success();
+    let old = fs::read_to_string(fixture.config().join("keys/plan.pub")).expect("a key");
+    let old_secret = fs::read(fixture.key("plan")).expect("a key");
+    let rotated = fixture.assay(&["keys", "rotate", "plan", "gate", "--scrypt-n", "32768"]).success();
+    assert!(
+        rotated.stdout.contains("until") && rotated.stderr.contains("asserted by its signer"),
+        "{}{}",
+        rotated.stdout,
+        rotated.stderr
+    );
+    assert_ne!(fs::read_to_string(fixture.config().join("keys/plan.pub")).expect("a key"), old);
+    fixture.verify("before").success();
+    fixture.run("after").success();
+    fixture.verify("after").success();
+    // A copy of the old key signs nothing new.
+    fs::write(fixture.key("plan"), old_secret).expect("written");
+    let ran = fixture.run("stolen");
+    assert_eq!(ran.code, 20, "{}{}", ran.stdout, ran.stderr);
+    assert!(ran.stderr.contains("key_outside_validity"), "{}", ran.stderr);
+    fixture.assay(&["keys", "rotate", "importer"]).refuses(2, "no_such_role");
+}
+
+/// A copy of the published folder whose Publication has these further members in its bundle.
+fn folder_with(material: &[(&str, serde_json::Value)]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    crate::support::copy_folder(&measured().published("one"), folder.path());
+    let path = folder.path().join("chain/publication.sigstore.json");
+    let mut bundle: serde_json::Value = serde_json::from_slice(&fs::read(&path).expect("a bundle")).expect("JSON");
+    for (name, value) in material {
+        bundle["verificationMaterial"][*name] = value.clone();
+    }
+    fs::write(&path, bundle.to_string()).expect("written");
+    folder
+}
+
+#[test]
+fn what_a_bundle_holds_unchecked_is_said_and_not_believed() {
+    let reader = Reader::new();
+    let log = ("tlogEntries", serde_json::json!([{"logIndex": "1"}]));
+    let timestamp = ("timestampVerificationData", serde_json::json!({"rfc3161Timestamps": [{"signedTimestamp": "AAAA"}]}));
+    let both = folder_with(&[log, timestamp]);
+    let none = folder_with(&[]);
+    let policy = measured().trust().display().to_string();
+    let verify = |folder: &tempfile::TempDir, policy: &str| {
+        reader.fixture.assay(&["verify", &folder.path().display().to_string(), "--trust", policy])
+    };
+    let ran = verify(&both, &policy).success();
+    let line = ran.stdout.lines().find(|line| line.contains("publication")).expect("its line").to_owned();
+    assert!(line.ends_with("(asserted); timestamp present, not checked; log entry present, not checked"), "{line}");
+    assert!(!verify(&none, &policy).success().stdout.contains("not checked"));
+
+    let authority = include_str!("../../crates/envelope/tests/it/tsa/ours.pem").replace('\n', "\n        ");
+    let authorities =
+        format!("  timestamp_authorities:\n    - name: clock\n      certificates: |\n        {}\n", authority.trim_end());
+    reader.fixture.write("trust.yaml", &policy_with(&authorities));
+    verify(&both, "trust.yaml").refuses(20, "timestamp_malformed");
+    verify(&none, "trust.yaml").success();
+    let required = format!("  expectations:\n    - {{roles: [publish], timestamp: required}}\n{authorities}");
+    reader.fixture.write("trust.yaml", &policy_with(&required));
+    verify(&none, "trust.yaml").refuses(20, "timestamp_missing");
+}
+
+#[test]
+fn verify_bundle_speaks_the_conformance_client_s_language() {
+    let fixture = measured();
+    let folder = fixture.published("one");
+    let at = |path: &str| folder.join(path).display().to_string();
+    let bundle = |key: &str, file: &str| {
+        let (key, bundle) = (at(&format!("keys/{key}.pub")), at("chain/plan.sigstore.json"));
+        fixture.assay(&["verify-bundle", "--bundle", &bundle, "--key", &key, file])
+    };
+    let plan = at("chain/plan.json");
+    let digest = Digest::of(&fs::read(&plan).expect("a plan")).to_string();
+    let ran = bundle("plan", &plan).success();
+    assert!(ran.stdout.contains("signed a statement of type https://slsa.dev/provenance/v1"), "{}", ran.stdout);
+    assert!(!ran.stdout.contains("not checked"), "there is nothing else in it: {}", ran.stdout);
+    bundle("plan", &digest).success();
+    bundle("reduce", &plan).refuses(20, "bad_signature");
+    bundle("plan", &at("chain/source.json")).refuses(20, "other_file");
+    bundle("plan", &digest[..20]).refuses(2, "unreadable");
+    let keyless = ["--certificate-identity", "me", "--certificate-oidc-issuer", "https://example.org"];
+    let bundle = at("chain/plan.sigstore.json");
+    fixture.assay(&[&["verify-bundle", "--bundle", &bundle], &keyless[..], &[&plan]].concat()).refuses(20, "keyless_bundle");
+}
+
 #[test]
 fn trust_that_is_no_trust_is_a_mistake() {
     let reader = Reader::new();

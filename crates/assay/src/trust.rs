@@ -74,7 +74,7 @@ fn pinned(pins: &[String], blobs: &dyn Blobs, mut candidates: Vec<PublicKey>) ->
         let key = candidates.swap_remove(place);
         signers.push(TrustedSigner::new(format!("pinned-{}", digest.short()), key, Role::ALL.iter().copied()));
     }
-    let policy = TrustPolicy { name: "pinned".to_owned(), digest: None, signers };
+    let policy = TrustPolicy::of_signers("pinned", signers);
     Ok(Established { trust: Trust::Policy(policy), from: "the pinned fingerprints".to_owned() })
 }
 

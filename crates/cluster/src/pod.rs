@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use assay_manifest::{PodPlace, Role};
 use assay_spec::PodOverride;
-use assay_stage::pod::{JOB_UID, JOB_UID_LABEL, NODE, POD, POD_UID};
+use assay_stage::pod::{CONTAINER_IMAGE, JOB_UID, JOB_UID_LABEL, NODE, POD, POD_UID};
 use serde_json::{Map, Value, json};
 
 use crate::affinity::both;
@@ -138,6 +138,7 @@ pub(crate) fn template(own: Own<'_>) -> Object {
         sources.push(prefixed);
     }
     let mut env = environment(own.store, own.installed, own.targets_namespace, role);
+    env.push(json!({"name": CONTAINER_IMAGE, "value": own.image}));
     env.extend(own.env);
     env.extend(asked.env().iter().map(literal));
     let container = json!({

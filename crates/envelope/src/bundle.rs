@@ -2,7 +2,8 @@
 //!
 //! Written in the shape of a bundle that cosign makes with a key and without a log. There is no `tlogEntries` member: the
 //! JSON mapping leaves empty lists out, and npm `@sigstore/bundle` 5.0.1, sigstore-go and cosign read it as empty.
-//! Read strictly: whatever this build could not check is refused by its name, never skipped.
+//! Read strictly: whatever this build does not know is refused by its name, never skipped. Timestamps are read, to be checked against
+//! the authorities of a trust policy. Log entries are counted and not checked: nothing is believed because of them.
 
 use assay_manifest::Digest;
 use serde::de::IgnoredAny;
@@ -10,12 +11,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::dsse::{Envelope, PAYLOAD_TYPE};
 use crate::text::{from_base64, quoted, to_base64};
+use crate::timestamp::MAX_TIMESTAMPS;
 
 /// The media type of the one bundle format that is written and read.
 pub const MEDIA_TYPE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
 
 /// The largest bundle that is read: a thousand subjects and twenty thousand dependencies fit, an endless file does not.
 pub const MAX_BUNDLE_BYTES: usize = 16 << 20;
+
+/// The most log entries of one bundle.
+const MAX_LOG_ENTRIES: usize = 32;
 
 /// Why bytes are not a bundle that this build can check.
 #[derive(Debug, thiserror::Error)]
@@ -44,9 +49,16 @@ pub enum BundleError {
     /// The envelope holds something else than a statement.
     #[error("the bundle holds a payload of type `{0}`; expected `{PAYLOAD_TYPE}`")]
     WrongPayloadType(String),
-    /// Log entries or timestamps, which key mode cannot check.
-    #[error("the bundle has `{0}`, which this build cannot check")]
-    Uncheckable(&'static str),
+    /// More timestamps or log entries than are read.
+    #[error("the bundle has {found} {what}, more than the limit of {limit}")]
+    TooMany {
+        /// What there are too many of.
+        what: &'static str,
+        /// How many.
+        found: usize,
+        /// The most that are read.
+        limit: usize,
+    },
 }
 
 /// A bundle with a key's fingerprint and one envelope.
@@ -56,6 +68,10 @@ pub struct Bundle {
     pub key: Digest,
     /// The signed statement.
     pub envelope: Envelope,
+    /// RFC 3161 timestamps over the signature, in DER: TimeStampResponses.
+    pub timestamps: Vec<Vec<u8>>,
+    /// The number of transparency log entries, which are not checked.
+    pub log_entries: usize,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -80,8 +96,21 @@ struct WireMaterial {
     x509_certificate_chain: Option<IgnoredAny>,
     #[serde(skip_serializing)]
     tlog_entries: Option<Vec<IgnoredAny>>,
-    #[serde(skip_serializing)]
-    timestamp_verification_data: Option<IgnoredAny>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timestamp_verification_data: Option<WireTimestamps>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct WireTimestamps {
+    #[serde(default)]
+    rfc3161_timestamps: Vec<WireTimestamp>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct WireTimestamp {
+    signed_timestamp: String,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -115,6 +144,8 @@ impl Bundle {
     /// The bytes of the bundle: compact JSON, equal for equal bundles.
     pub(crate) fn to_bytes(&self) -> Result<Vec<u8>, serde_json::Error> {
         let public_key = WireKey { hint: to_base64(self.key.as_bytes()) };
+        let timestamps = self.timestamps.iter().map(|der| WireTimestamp { signed_timestamp: to_base64(der) });
+        let timestamps = WireTimestamps { rfc3161_timestamps: timestamps.collect() };
         let envelope = WireEnvelope {
             payload: to_base64(&self.envelope.payload),
             payload_type: PAYLOAD_TYPE.to_owned(),
@@ -127,7 +158,7 @@ impl Bundle {
                 certificate: None,
                 x509_certificate_chain: None,
                 tlog_entries: None,
-                timestamp_verification_data: None,
+                timestamp_verification_data: Some(timestamps).filter(|timestamps| !timestamps.rfc3161_timestamps.is_empty()),
             },
             dsse_envelope: Some(envelope),
             message_signature: None,
@@ -147,25 +178,36 @@ impl Bundle {
         if wire.message_signature.is_some() {
             return Err(BundleError::MessageSignature);
         }
-        let key = read_material(wire.verification_material)?;
+        let Material { key, timestamps, log_entries } = read_material(wire.verification_material)?;
         let envelope = read_envelope(wire.dsse_envelope.ok_or(BundleError::Member("dsseEnvelope"))?)?;
-        Ok(Self { key, envelope })
+        Ok(Self { key, envelope, timestamps, log_entries })
     }
 }
 
-fn read_material(material: WireMaterial) -> Result<Digest, BundleError> {
+struct Material {
+    key: Digest,
+    timestamps: Vec<Vec<u8>>,
+    log_entries: usize,
+}
+
+fn read_material(material: WireMaterial) -> Result<Material, BundleError> {
     if material.certificate.is_some() || material.x509_certificate_chain.is_some() {
         return Err(BundleError::Keyless);
     }
-    if material.tlog_entries.is_some_and(|entries| !entries.is_empty()) {
-        return Err(BundleError::Uncheckable("tlogEntries"));
-    }
-    if material.timestamp_verification_data.is_some() {
-        return Err(BundleError::Uncheckable("timestampVerificationData"));
-    }
+    let log_entries = material.tlog_entries.map_or(0, |entries| entries.len());
+    check_count("log entries", log_entries, MAX_LOG_ENTRIES)?;
+    let timestamps = material.timestamp_verification_data.map_or_else(Vec::new, |data| data.rfc3161_timestamps);
+    check_count("timestamps", timestamps.len(), MAX_TIMESTAMPS)?;
+    let malformed = BundleError::Member("verificationMaterial.timestampVerificationData.rfc3161Timestamps[].signedTimestamp");
+    let timestamps = timestamps.iter().map(|timestamp| from_base64(&timestamp.signed_timestamp)).collect::<Option<_>>();
     let hint = material.public_key.ok_or(BundleError::Member("verificationMaterial.publicKey"))?.hint;
     let fingerprint = from_base64(&hint).and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
-    fingerprint.map(Digest::from_bytes).ok_or(BundleError::Member("verificationMaterial.publicKey.hint"))
+    let key = fingerprint.map(Digest::from_bytes).ok_or(BundleError::Member("verificationMaterial.publicKey.hint"))?;
+    Ok(Material { key, timestamps: timestamps.ok_or(malformed)?, log_entries })
+}
+
+fn check_count(what: &'static str, found: usize, limit: usize) -> Result<(), BundleError> {
+    if found <= limit { Ok(()) } else { Err(BundleError::TooMany { what, found, limit }) }
 }
 
 fn read_envelope(envelope: WireEnvelope) -> Result<Envelope, BundleError> {

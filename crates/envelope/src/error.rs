@@ -3,8 +3,10 @@
 use assay_manifest::{Digest, DocumentError, Instant, Kind, Role, RunId};
 
 use crate::bundle::BundleError;
+use crate::expectation::OriginError;
 use crate::statement::StatementError;
 use crate::subjects::SubjectError;
+use crate::timestamp::TimestampError;
 
 /// Why a manifest is not believed. All of these end with exit code 20, but for [`VerifyError::OldFormat`].
 #[derive(Debug, thiserror::Error)]
@@ -36,14 +38,22 @@ pub enum VerifyError {
         /// What it signed.
         role: Role,
     },
-    /// The time that the statement asserts is outside the key's validity.
-    #[error("the key of `{signer}` is not valid at {asserted}, the time that the statement asserts")]
+    /// The time of the signature is outside the key's validity.
+    #[error("the key of `{signer}` is not valid at {time}, the time that {}", if *asserted { "the statement asserts" } else { "a timestamp proves" })]
     KeyOutsideValidity {
         /// The name in the trust policy.
         signer: String,
-        /// What the statement says.
-        asserted: Instant,
+        /// When it was signed.
+        time: Instant,
+        /// Whether that time is what the statement says, and no timestamp's.
+        asserted: bool,
     },
+    /// The origin is not one that the trust policy allows.
+    #[error(transparent)]
+    Origin(#[from] OriginError),
+    /// A timestamp is not believed, or one is missing.
+    #[error(transparent)]
+    Timestamp(#[from] TimestampError),
     /// The statement is not one that this build reads.
     #[error("the statement is not acceptable")]
     Statement(#[source] StatementError),
@@ -185,6 +195,8 @@ impl VerifyError {
             Self::BadSignature(_) => "bad_signature",
             Self::WrongSigner { .. } => "wrong_signer",
             Self::KeyOutsideValidity { .. } => "key_outside_validity",
+            Self::Origin(error) => error.fact.code(),
+            Self::Timestamp(error) => error.code(),
             Self::Statement(error) => statement_code(error),
             Self::WrongPredicateType { .. } => "wrong_predicate_type",
             Self::WrongBuildType { .. } => "wrong_build_type",
@@ -218,8 +230,9 @@ impl VerifyError {
                 Some("the bytes changed or were swapped; fetch them again from the store they were published from")
             }
             Self::Bundle(BundleError::Keyless) => Some("sign with a key, or verify this bundle with cosign"),
-            Self::Bundle(BundleError::Uncheckable(_)) => {
-                Some("sign without a log, as `assay` and `cosign --tlog-upload=false` do")
+            Self::Origin(_) => Some("see `expectations` in the trust policy: whoever reviews it decides what is allowed"),
+            Self::Timestamp(TimestampError::Missing | TimestampError::UnknownAuthority { .. }) => {
+                Some("see `timestamp_authorities` and `expectations` in the trust policy")
             }
             Self::Bundle(BundleError::UnknownVersion(_)) | Self::Statement(StatementError::UnknownType(_)) => {
                 Some("another version of assay may read it")
@@ -239,7 +252,7 @@ fn bundle_code(error: &BundleError) -> &'static str {
         BundleError::MessageSignature => "message_signature_bundle",
         BundleError::SignatureCount(_) => "signature_count",
         BundleError::WrongPayloadType(_) => "wrong_payload_type",
-        BundleError::Uncheckable(_) => "uncheckable_evidence",
+        BundleError::TooMany { .. } => "bundle_too_long",
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use assay_manifest::Digest;
+use p256::ecdsa::signature::hazmat::PrehashVerifier as _;
 use p256::ecdsa::signature::{Signer as _, Verifier as _};
 use p256::ecdsa::{Signature, SigningKey, VerifyingKey};
 use p256::elliptic_curve::zeroize::Zeroizing;
@@ -224,6 +225,11 @@ impl PublicKey {
     /// Whether `signature` (ASN.1 DER) is this key's ECDSA/SHA-256 signature over `message`.
     pub fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         Signature::from_der(signature).is_ok_and(|signature| self.key.verify(message, &signature).is_ok())
+    }
+
+    /// The same over a message of which only the SHA-256 is at hand.
+    pub(crate) fn verifies_digest(&self, digest: Digest, signature: &[u8]) -> bool {
+        Signature::from_der(signature).is_ok_and(|signature| self.key.verify_prehash(digest.as_bytes(), &signature).is_ok())
     }
 }
 

@@ -9,12 +9,15 @@
 //! # What key mode proves, and what it does not
 //!
 //! A signature by a listed key over digests. Time is *asserted*: it is what the signer wrote into the statement, so a validity
-//! window keeps an honest signer's old key from being used by mistake, and does not stop a thief from dating back.
+//! window keeps an honest signer's old key from being used by mistake, and does not stop a thief from dating back. An RFC 3161
+//! timestamp by an authority of the trust policy does: the key must have been valid at its time, too.
 
 mod bundle;
 mod descriptor;
 mod dsse;
 mod error;
+mod expectation;
+mod foreign;
 mod keybox;
 mod keys;
 mod predicate;
@@ -22,6 +25,7 @@ mod sign;
 mod statement;
 mod subjects;
 mod text;
+mod timestamp;
 mod trust;
 mod verify;
 mod wire;
@@ -30,15 +34,18 @@ pub use bundle::{Bundle, BundleError, MAX_BUNDLE_BYTES, MEDIA_TYPE};
 pub use descriptor::ResourceDescriptor;
 pub use dsse::{Envelope, PAYLOAD_TYPE, pae};
 pub use error::VerifyError;
+pub use expectation::{Expectation, OriginError, OriginFact};
+pub use foreign::{CheckedBundle, ForeignBundleError, check_bundle};
 pub use keybox::ScryptCost;
 pub use keys::{KeyError, MAX_KEY_BYTES, PublicKey, SecretKey, Signer};
 pub use p256::elliptic_curve::zeroize::Zeroizing;
 pub use predicate::{
-    GateResult, PROVENANCE, Predicate, Provenance, TEST_RESULT, TestResult, VERIFICATION_SUMMARY, VerificationResult,
-    VerificationSummary, build_type, predicate_type,
+    GateResult, IMAGE, PROVENANCE, Predicate, Provenance, TEST_RESULT, TestResult, VERIFICATION_SUMMARY, VerificationResult,
+    VerificationSummary, build_type, image_digest, predicate_type,
 };
 pub use sign::{SignError, Signable, Signed, sign};
 pub use statement::{MAX_DEPENDENCIES, MAX_SUBJECTS, STATEMENT_TYPE, Statement, StatementError};
 pub use subjects::{MAX_OUTPUT_SUBJECTS, OUTPUTS_INDEX, SubjectError, bundle_name, manifest_name, outputs_index};
+pub use timestamp::{AuthorityError, Timestamp, TimestampAuthority, TimestampError, check_timestamp};
 pub use trust::{SignerIdentity, Trust, TrustError, TrustPolicy, TrustedSigner};
 pub use verify::{Expect, Verified, verify};

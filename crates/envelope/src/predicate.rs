@@ -37,6 +37,14 @@ pub fn build_type(kind: Kind) -> Option<String> {
     Some(format!("https://assay.dev/build/{word}/v1alpha1"))
 }
 
+/// The internal parameter of provenance that holds the container image in which the signing binary ran.
+pub const IMAGE: &str = "image";
+
+/// The digest of an image reference that is pinned, such as `registry.example.org/assay@sha256:...`.
+pub fn image_digest(reference: &str) -> Option<Digest> {
+    reference.split_once('@').and_then(|(_, digest)| digest.parse().ok())
+}
+
 /// What a signer says.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Predicate {
@@ -55,6 +63,24 @@ impl Predicate {
             Self::Provenance(_) => PROVENANCE,
             Self::VerificationSummary(_) => VERIFICATION_SUMMARY,
             Self::TestResult(_) => TEST_RESULT,
+        }
+    }
+
+    /// The digest of the signing binary; `None` for a gate's result, which has no place for it.
+    pub fn binary(&self) -> Option<Digest> {
+        match self {
+            Self::Provenance(provenance) => Some(provenance.builder_binary),
+            Self::VerificationSummary(summary) => Some(summary.verifier_binary),
+            Self::TestResult(_) => None,
+        }
+    }
+
+    /// The digest of the container image in which the signing binary ran; `None` outside of containers.
+    pub fn image(&self) -> Option<Digest> {
+        match self {
+            Self::Provenance(provenance) => image_digest(provenance.internal_parameters.get(IMAGE)?.as_str()?),
+            Self::VerificationSummary(summary) => summary.verifier_image,
+            Self::TestResult(_) => None,
         }
     }
 
@@ -116,6 +142,8 @@ pub struct Provenance {
 pub struct VerificationSummary {
     /// The digest of the verifying binary.
     pub verifier_binary: Digest,
+    /// The digest of the container image in which it ran, if it ran in one.
+    pub verifier_image: Option<Digest>,
     /// When it verified; validity windows of keys are compared with this.
     pub time_verified: Instant,
     /// Where what was verified can be had.

@@ -129,7 +129,9 @@ pub fn sign(document: &impl Signable, signer: &Signer, predicate: impl Into<Pred
 pub(crate) fn seal(statement: &Statement, signer: &Signer) -> Result<Vec<u8>, SignError> {
     let payload = statement.to_bytes().map_err(SignError::Statement)?;
     let envelope = Envelope::seal(payload, signer).map_err(SignError::Key)?;
-    let bundle = Bundle { key: signer.public_key().fingerprint(), envelope }.to_bytes().map_err(SignError::Bundle)?;
+    let bundle = Bundle { key: signer.public_key().fingerprint(), envelope, timestamps: Vec::new(), log_entries: 0 }
+        .to_bytes()
+        .map_err(SignError::Bundle)?;
     if bundle.len() > MAX_BUNDLE_BYTES { Err(SignError::TooLarge(bundle.len())) } else { Ok(bundle) }
 }
 

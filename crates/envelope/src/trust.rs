@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use assay_manifest::{Digest, Instant, Role};
+use assay_manifest::{Digest, Document, Instant, Role};
 
 use crate::error::VerifyError;
+use crate::expectation::{Covering, Expectation};
 use crate::keys::PublicKey;
+use crate::timestamp::TimestampAuthority;
 
 /// A key that may sign some roles' manifests.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,9 +19,9 @@ pub struct TrustedSigner {
     pub key: PublicKey,
     /// What it may sign.
     pub signs: BTreeSet<Role>,
-    /// The first instant at which it may sign. Compared with the time that the signer asserts.
+    /// The first instant at which it may sign. Compared with the time that the signer asserts, and with a checked timestamp.
     pub not_before: Option<Instant>,
-    /// The last instant at which it may sign. Compared with the time that the signer asserts.
+    /// The last instant at which it may sign. Compared with the time that the signer asserts, and with a checked timestamp.
     pub not_after: Option<Instant>,
 }
 
@@ -29,7 +31,8 @@ impl TrustedSigner {
         Self { name: name.into(), key, signs: signs.into_iter().collect(), not_before: None, not_after: None }
     }
 
-    fn is_valid_at(&self, time: Instant) -> bool {
+    /// Whether the key may sign at that time.
+    pub fn is_valid_at(&self, time: Instant) -> bool {
         self.not_before.is_none_or(|first| first <= time) && self.not_after.is_none_or(|last| time <= last)
     }
 }
@@ -43,6 +46,10 @@ pub struct TrustPolicy {
     pub digest: Option<Digest>,
     /// The signers. A key may stand in it more than once.
     pub signers: Vec<TrustedSigner>,
+    /// Requirements on the origin of manifests.
+    pub expectations: Vec<Expectation>,
+    /// The authorities whose timestamps are believed.
+    pub authorities: Vec<TimestampAuthority>,
 }
 
 /// Why a fingerprint cannot serve as trust.
@@ -67,7 +74,12 @@ impl TrustPolicy {
         let key = candidates.iter().find(|key| key.fingerprint() == fingerprint);
         let key = key.ok_or(TrustError::PinnedKeyMissing(fingerprint))?;
         let signer = TrustedSigner::new("pinned", key.clone(), Role::ALL.iter().copied());
-        Ok(Self { name: "pinned".to_owned(), digest: None, signers: vec![signer] })
+        Ok(Self::of_signers("pinned", vec![signer]))
+    }
+
+    /// A policy of signers alone: nothing is required of an origin, and no timestamp is checked.
+    pub fn of_signers(name: impl Into<String>, signers: Vec<TrustedSigner>) -> Self {
+        Self { name: name.into(), digest: None, signers, expectations: Vec::new(), authorities: Vec::new() }
     }
 
     /// The policy as a definition file, such as the local trust root.
@@ -79,17 +91,31 @@ impl TrustPolicy {
         for signer in &self.signers {
             write_signer(signer, &mut yaml);
         }
+        if !self.expectations.is_empty() {
+            yaml.push_str("  expectations:\n");
+            self.expectations.iter().for_each(|expectation| write_expectation(expectation, &mut yaml));
+        }
+        if !self.authorities.is_empty() {
+            yaml.push_str("  timestamp_authorities:\n");
+            self.authorities.iter().for_each(|authority| write_authority(authority, &mut yaml));
+        }
         yaml
     }
 
-    fn identify(&self, fingerprint: Digest, role: Role, time: Option<Instant>) -> Result<SignerIdentity, VerifyError> {
+    fn identify(&self, fingerprint: Digest, role: Role, time: SigningTime) -> Result<SignerIdentity, VerifyError> {
         let with_key = self.signers.iter().filter(|signer| signer.key.fingerprint() == fingerprint);
         let (allowed, others): (Vec<_>, Vec<_>) = with_key.partition(|signer| signer.signs.contains(&role));
-        let valid = allowed.iter().find(|signer| time.is_some_and(|time| signer.is_valid_at(time)));
-        match (valid, allowed.first(), others.first(), time) {
+        let SigningTime { asserted, proven } = time;
+        let is_valid = |signer: &&&TrustedSigner| {
+            asserted.is_some_and(|time| signer.is_valid_at(time)) && proven.is_none_or(|time| signer.is_valid_at(time))
+        };
+        let valid = allowed.iter().find(is_valid);
+        match (valid, allowed.first(), others.first(), asserted) {
             (Some(signer), ..) => Ok(SignerIdentity { name: signer.name.clone(), fingerprint, established: true }),
-            (None, Some(signer), _, Some(time)) => {
-                Err(VerifyError::KeyOutsideValidity { signer: signer.name.clone(), asserted: time })
+            (None, Some(signer), _, Some(asserted)) => {
+                let disproved = proven.filter(|time| !signer.is_valid_at(*time));
+                let (time, asserted) = disproved.map_or((asserted, true), |time| (time, false));
+                Err(VerifyError::KeyOutsideValidity { signer: signer.name.clone(), time, asserted })
             }
             (None, None, Some(signer), _) => {
                 let signs = signer.signs.iter().map(|role| role.as_str()).collect::<Vec<_>>().join(", ");
@@ -108,11 +134,44 @@ fn write_signer(signer: &TrustedSigner, yaml: &mut String) {
         let _ = writeln!(yaml, "        {line}");
     }
     let _ = writeln!(yaml, "      signs: [{}]", signs.join(", "));
-    for (member, instant) in [("not_before", signer.not_before), ("not_after", signer.not_after)] {
+    write_window(signer.not_before, signer.not_after, yaml);
+}
+
+fn write_window(not_before: Option<Instant>, not_after: Option<Instant>, yaml: &mut String) {
+    for (member, instant) in [("not_before", not_before), ("not_after", not_after)] {
         if let Some(instant) = instant {
             let _ = writeln!(yaml, "      {member}: \"{instant}\"");
         }
     }
+}
+
+/// JSON is YAML's flow style, so an expectation is one line of it.
+fn write_expectation(expectation: &Expectation, yaml: &mut String) {
+    let Expectation { roles, repositories, refs, pipelines, binaries, images, timestamp_required } = expectation;
+    let mut members = serde_json::Map::new();
+    let mut list = |name: &str, items: Vec<String>| {
+        if !items.is_empty() {
+            members.insert(name.to_owned(), items.into());
+        }
+    };
+    list("roles", roles.iter().map(|role| role.as_str().to_owned()).collect());
+    list("repositories", repositories.iter().cloned().collect());
+    list("refs", refs.iter().cloned().collect());
+    list("pipelines", pipelines.iter().cloned().collect());
+    list("binaries", binaries.iter().map(ToString::to_string).collect());
+    list("images", images.iter().map(ToString::to_string).collect());
+    if *timestamp_required {
+        members.insert("timestamp".to_owned(), "required".into());
+    }
+    let _ = writeln!(yaml, "    - {}", serde_json::Value::Object(members));
+}
+
+fn write_authority(authority: &TimestampAuthority, yaml: &mut String) {
+    let _ = write!(yaml, "    - name: {}\n      certificates: |\n", yaml_text(&authority.name));
+    for line in authority.to_pem().lines() {
+        let _ = writeln!(yaml, "        {line}");
+    }
+    write_window(authority.not_before, authority.not_after, yaml);
 }
 
 /// A text as a YAML scalar: every JSON string is a double-quoted scalar, so nothing in a name can end it early.
@@ -147,8 +206,30 @@ impl Trust {
         found.ok_or(VerifyError::UnknownKey { fingerprint, policy })
     }
 
-    /// Who signs for `role` with this key at the time that the statement asserts.
-    pub fn identify(&self, key: Digest, role: Role, time: Option<Instant>) -> Result<SignerIdentity, VerifyError> {
+    /// The authorities whose timestamps are believed.
+    pub(crate) fn authorities(&self) -> &[TimestampAuthority] {
+        match self {
+            Self::Policy(policy) => &policy.authorities,
+            Self::None { .. } => &[],
+        }
+    }
+
+    /// The requirements on manifests of this role.
+    pub(crate) fn covering(&self, role: Role) -> Covering<'_> {
+        match self {
+            Self::Policy(policy) => Covering::new(&policy.expectations, role),
+            Self::None { .. } => Covering::new(&[], role),
+        }
+    }
+
+    /// Checks a Source or Plan against the requirements on `role`: manifests of every role of a run rest on them. Other documents
+    /// record nothing of a run's origin, and pass.
+    pub fn check_origin(&self, role: Role, document: &Document) -> Result<(), VerifyError> {
+        Ok(self.covering(role).check_run(document)?)
+    }
+
+    /// Who signs for `role` with this key at that time.
+    pub(crate) fn identify(&self, key: Digest, role: Role, time: SigningTime) -> Result<SignerIdentity, VerifyError> {
         match self {
             Self::Policy(policy) => policy.identify(key, role, time),
             Self::None { .. } => {
@@ -156,6 +237,15 @@ impl Trust {
             }
         }
     }
+}
+
+/// When something was signed, as far as it is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SigningTime {
+    /// The signer's own word.
+    pub(crate) asserted: Option<Instant>,
+    /// The time of a checked timestamp.
+    pub(crate) proven: Option<Instant>,
 }
 
 /// Who signed.
@@ -179,7 +269,11 @@ mod tests {
     }
 
     fn policy(signers: Vec<TrustedSigner>) -> TrustPolicy {
-        TrustPolicy { name: "team".into(), digest: None, signers }
+        TrustPolicy::of_signers("team", signers)
+    }
+
+    fn asserted(second: i64) -> SigningTime {
+        SigningTime { asserted: Some(at(second)), proven: None }
     }
 
     fn at(second: i64) -> Instant {
@@ -187,7 +281,7 @@ mod tests {
     }
 
     fn code(policy: &TrustPolicy, key: &PublicKey, role: Role, second: i64) -> &'static str {
-        policy.identify(key.fingerprint(), role, Some(at(second))).map_or_else(|refusal| refusal.code(), |_| "ok")
+        policy.identify(key.fingerprint(), role, asserted(second)).map_or_else(|refusal| refusal.code(), |_| "ok")
     }
 
     #[test]
@@ -209,7 +303,7 @@ mod tests {
             assert_eq!(code(&one, &key(1), Role::Plan, second), expected, "at {second}");
         }
         let two = policy(vec![window("old", 10, 20), window("new", 30, 40)]);
-        assert_eq!(two.identify(key(1).fingerprint(), Role::Plan, Some(at(35))).expect("valid").name, "new");
+        assert_eq!(two.identify(key(1).fingerprint(), Role::Plan, asserted(35)).expect("valid").name, "new");
     }
 
     #[test]
@@ -224,7 +318,7 @@ mod tests {
     #[test]
     fn without_trust_the_signer_is_not_established() {
         let trust = Trust::None { candidates: vec![key(1)] };
-        let identity = trust.identify(key(1).fingerprint(), Role::Plan, None).expect("consistent");
+        let identity = trust.identify(key(1).fingerprint(), Role::Plan, SigningTime::default()).expect("consistent");
         assert!(!identity.established);
         assert!(trust.key(key(2).fingerprint()).is_err());
     }

@@ -12,7 +12,8 @@ use crate::error::VerifyError;
 use crate::predicate::{Predicate, predicate_type};
 use crate::statement::Statement;
 use crate::subjects::{self, manifest_name};
-use crate::trust::{SignerIdentity, Trust};
+use crate::timestamp::{self, Timestamp, TimestampError};
+use crate::trust::{SignerIdentity, SigningTime, Trust};
 
 /// What the verifier knows beforehand. What is `None` is not compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,6 +45,8 @@ pub struct Verified<T> {
     input: InputRef,
     signer: SignerIdentity,
     predicate: Predicate,
+    timestamp: Option<Timestamp>,
+    unchecked: Vec<&'static str>,
 }
 
 impl<T> Verified<T> {
@@ -82,6 +85,22 @@ impl<T> Verified<T> {
         self.predicate.asserted_time()
     }
 
+    /// The checked timestamp over the signature, if there is one.
+    pub fn timestamp(&self) -> Option<&Timestamp> {
+        self.timestamp.as_ref()
+    }
+
+    /// The signer as another trust policy names it. Fails if that policy does not let the key sign for `role` at that time.
+    pub fn signer_under(&self, trust: &Trust, role: Role) -> Result<SignerIdentity, VerifyError> {
+        let proven = self.timestamp.as_ref().map(|timestamp| timestamp.time);
+        trust.identify(self.signer.fingerprint, role, SigningTime { asserted: self.asserted_time(), proven })
+    }
+
+    /// What the bundle holds and nothing was checked against, such as "timestamp". Nothing is believed because of it.
+    pub fn unchecked(&self) -> &[&'static str] {
+        &self.unchecked
+    }
+
     /// How the next manifest names this one.
     pub fn as_input(&self) -> InputRef {
         self.input
@@ -91,9 +110,9 @@ impl<T> Verified<T> {
 impl Verified<Document> {
     /// The same manifest with its type, if it is of that kind.
     pub fn downcast<B: Body>(self) -> Result<Verified<Manifest<B>>, VerifyError> {
-        let Self { value, bytes, input, signer, predicate } = self;
+        let Self { value, bytes, input, signer, predicate, timestamp, unchecked } = self;
         match B::of(&value) {
-            Some(manifest) => Ok(Verified { value: manifest.clone(), bytes, input, signer, predicate }),
+            Some(manifest) => Ok(Verified { value: manifest.clone(), bytes, input, signer, predicate, timestamp, unchecked }),
             None => Err(VerifyError::WrongKind { expected: B::KIND, found: value.kind() }),
         }
     }
@@ -102,30 +121,44 @@ impl Verified<Document> {
 /// Verifies a manifest with the bundle that stands beside it.
 ///
 /// In this order, so that nothing is read before what vouches for it was checked: sizes; pinned digests; the bundle's shape; the
-/// key that its hint names; the signature over the exact payload bytes; the statement; that its signer may sign for the role of
-/// that statement at the time that it asserts; the manifest's digest. Only now is the manifest parsed, and compared: kind and
-/// predicate, run, every subject both ways, every input, and what the caller expects.
+/// key that its hint names; the signature over the exact payload bytes; its timestamps; the statement; that its signer may sign for
+/// the role of that statement at the time that it asserts and that a timestamp proves; binary and image of the signer; the manifest's
+/// digest. Only now is the manifest parsed, and compared: kind and predicate, run, every subject both ways, every input, the origin
+/// that the trust policy requires, and what the caller expects.
 ///
-/// Time is asserted: the validity of a key is compared with what the statement itself says.
+/// Without a timestamp, time is asserted: the validity of a key is compared with what the statement itself says.
 pub fn verify(manifest: &[u8], bundle: &[u8], trust: &Trust, expect: &Expect<'_>) -> Result<Verified<Document>, VerifyError> {
     if manifest.len() as u64 > MAX_MANIFEST_BYTES {
         return Err(VerifyError::ManifestTooLarge(manifest.len() as u64));
     }
     let (manifest_digest, bundle_digest) = (Digest::of(manifest), Digest::of(bundle));
     expect.check_pins(manifest_digest, bundle_digest)?;
-    let Bundle { key: fingerprint, envelope } = Bundle::parse(bundle).map_err(VerifyError::Bundle)?;
+    let Bundle { key: fingerprint, envelope, timestamps, log_entries } = Bundle::parse(bundle).map_err(VerifyError::Bundle)?;
     if !envelope.is_signed_by(trust.key(fingerprint)?) {
         return Err(VerifyError::BadSignature(fingerprint));
     }
     let statement = Statement::parse(&envelope.payload).map_err(VerifyError::Statement)?;
     let stated = statement.kind;
-    let signer = trust.identify(fingerprint, stated.signer(), statement.predicate.asserted_time())?;
+    let asserted = statement.predicate.asserted_time();
+    let timestamp = timestamp::check(&timestamps, &envelope.signature, trust.authorities())?;
+    timestamp.as_ref().map_or(Ok(()), |timestamp| timestamp.check_not_before(asserted))?;
+    let time = SigningTime { asserted, proven: timestamp.as_ref().map(|timestamp| timestamp.time) };
+    let signer = trust.identify(fingerprint, stated.signer(), time)?;
+    let covering = trust.covering(stated.signer());
+    if covering.needs_timestamp() && timestamp.is_none() {
+        return Err(TimestampError::Missing.into());
+    }
+    covering.check_signer(&statement.predicate)?;
     check_manifest_digest(&statement.subjects, stated, manifest_digest)?;
     let document = Document::parse(manifest).map_err(|error| unread(error, stated, &statement.predicate))?;
     check_statement(&statement, stated, &document, manifest_digest)?;
+    covering.check_run(&document)?;
     expect.check_header(document.header())?;
+    let has_unchecked = [("timestamp", timestamp.is_none() && !timestamps.is_empty()), ("log entry", log_entries > 0)];
+    let unchecked = has_unchecked.into_iter().filter(|(_, present)| *present).map(|(what, _)| what).collect();
     let input = InputRef { kind: document.kind(), manifest: manifest_digest, bundle: bundle_digest };
-    Ok(Verified { value: document, bytes: manifest.to_vec(), input, signer, predicate: statement.predicate })
+    let predicate = statement.predicate;
+    Ok(Verified { value: document, bytes: manifest.to_vec(), input, signer, predicate, timestamp, unchecked })
 }
 
 /// Why a manifest cannot be read whose bytes are what its signer signed: where its fields are not those of this build, it is of another

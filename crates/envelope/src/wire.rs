@@ -15,6 +15,7 @@ use crate::text::quoted;
 const ASSAY: &str = "assay";
 const BINARY: &str = "binary";
 const MANIFEST: &str = "manifest";
+const IMAGE: &str = "image";
 /// The longest identifier of an invocation, version or address.
 const MAX_TEXT: usize = 4096;
 /// The most levels that a verification summary lists; there are four.
@@ -175,11 +176,10 @@ struct Verifier {
 impl WireSummary {
     pub(crate) fn of(summary: &VerificationSummary) -> Self {
         let (policy, digest) = &summary.policy;
+        let image = summary.verifier_image.map(|image| (IMAGE.to_owned(), image.to_string()));
+        let version = [(BINARY.to_owned(), summary.verifier_binary.to_string())].into_iter().chain(image).collect();
         Self {
-            verifier: Verifier {
-                id: builder_id(Role::Publish),
-                version: BTreeMap::from([(BINARY.to_owned(), summary.verifier_binary.to_string())]),
-            },
+            verifier: Verifier { id: builder_id(Role::Publish), version },
             time_verified: summary.time_verified,
             resource_uri: summary.resource_uri.clone(),
             policy: ResourceDescriptor::at(policy, *digest),
@@ -196,9 +196,13 @@ impl WireSummary {
         if self.resource_uri.is_empty() || self.resource_uri.len() > MAX_TEXT {
             return Err(StatementError::Field("predicate.resourceUri"));
         }
-        let binary = only(self.verifier.version, BINARY, "predicate.verifier.version")?;
+        let unread = |_| StatementError::Field("predicate.verifier.version");
+        let mut version = self.verifier.version;
+        let image = version.remove(IMAGE).map(|image| image.parse()).transpose().map_err(unread)?;
+        let binary = only(version, BINARY, "predicate.verifier.version")?;
         Ok(VerificationSummary {
-            verifier_binary: binary.parse().map_err(|_| StatementError::Field("predicate.verifier.version"))?,
+            verifier_binary: binary.parse().map_err(unread)?,
+            verifier_image: image,
             time_verified: self.time_verified,
             resource_uri: self.resource_uri,
             policy: read_policy(self.policy)?,

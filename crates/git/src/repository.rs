@@ -107,6 +107,13 @@ impl Repository {
         Ok(Commit { id, info })
     }
 
+    /// The full name of the branch or tag that `rev` names, such as `refs/heads/main`. `None` for an id, and for a detached `HEAD`.
+    pub fn full_name(&self, rev: &str) -> Option<String> {
+        let (_, reference) = self.0.revparse_ext(rev).ok()?;
+        let name = reference?.name().ok()?.to_owned();
+        name.starts_with("refs/").then_some(name)
+    }
+
     /// Which of `paths` (files, or folders with all that is in them; everything where empty) differ from the checked-out commit:
     /// changed, staged, removed, or not tracked, ignored ones included where a path names them. Sorted, at most [`MAX_CHANGES`].
     pub fn status(&self, paths: &[&str]) -> Result<Vec<String>, Error> {

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use assay_manifest::Role;
+use assay_manifest::{Digest, Role};
 use assay_stage::Failure;
 
 /// The user's configuration folder: `$ASSAY_CONFIG`, else `$XDG_CONFIG_HOME/assay`, else `~/.config/assay`.
@@ -46,6 +46,11 @@ impl Config {
     /// The public key of a role.
     pub fn public_key(&self, role: Role) -> PathBuf {
         self.0.join("keys").join(format!("{role}.pub"))
+    }
+
+    /// The public key of a role that was replaced by another.
+    pub fn old_public_key(&self, role: Role, fingerprint: Digest) -> PathBuf {
+        self.0.join("keys").join(format!("{role}-{}.pub", fingerprint.short()))
     }
 
     /// The local trust root: a TrustPolicy that names the local keys.

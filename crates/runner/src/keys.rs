@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use assay_envelope::{PublicKey, ScryptCost, SecretKey, Signer, TrustPolicy, TrustedSigner, Zeroizing};
-use assay_manifest::Role;
+use assay_manifest::{Instant, Role};
 use assay_stage::Failure;
 
 use crate::{Config, lock};
@@ -122,6 +122,87 @@ pub fn init_keys(config: &Config, password: &[u8], cost: ScryptCost) -> Result<V
     Ok(missing)
 }
 
+/// A key that was replaced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RotatedKey {
+    /// The role that it signs for.
+    pub role: Role,
+    /// The key that signed until now.
+    pub old: PublicKey,
+    /// The key that signs from now on.
+    pub new: PublicKey,
+}
+
+/// Makes new keys for these roles. In the local trust root the validity of the old ones ends at `now`, and that of the new ones begins.
+///
+/// The old public keys stay beside the new ones and in the trust root, so that what they signed until `now` still verifies. Their private
+/// halves are removed. The password must be that of the old keys, so that all keys of a run open with one.
+pub fn rotate_keys(
+    config: &Config,
+    roles: &[Role],
+    password: &[u8],
+    cost: ScryptCost,
+    now: Instant,
+) -> Result<Vec<RotatedKey>, Failure> {
+    let _one_at_a_time = lock::wait(&config.folder().join("keys.lock"))?;
+    let keys = LocalKeys::of(config);
+    if let Some(role) = roles.iter().find(|role| keys.missing().contains(role)) {
+        return Err(Failure::usage("no_keys", format!("there is no key for {role}")).hint("`assay keys init` makes it"));
+    }
+    let unlocked = keys.unlock(roles, password)?;
+    let mut policy = naming_all(read_trust_root(&config.trust())?, &keys.public_keys()?);
+    let mut made = Vec::new();
+    for role in roles {
+        let old = unlocked.public(*role)?.clone();
+        let (private, new) = new_key(*role, password, cost)?;
+        close(&mut policy, *role, &old, now)?;
+        policy = naming(Some(policy), "local", [(format!("local-{role}"), *role, &new)]);
+        if let Some(signer) = policy.signers.iter_mut().find(|signer| signer.key == new) {
+            signer.not_before = Some(now);
+        }
+        made.push((private, RotatedKey { role: *role, old, new }));
+    }
+    for (_, RotatedKey { role, old, .. }) in &made {
+        write_new_or_replace(&config.old_public_key(*role, old.fingerprint()), old.to_pem().as_bytes(), 0o644)?;
+    }
+    // The trust root before the keys: whoever stops here has closed the old keys, and rotates again.
+    write_new_or_replace(&config.trust(), policy.to_yaml().as_bytes(), 0o644)?;
+    for (private, RotatedKey { role, new, .. }) in &made {
+        write_new_or_replace(&config.public_key(*role), new.to_pem().as_bytes(), 0o644)?;
+        write_new_or_replace(&config.private_key(*role), private.as_bytes(), 0o600)?;
+    }
+    Ok(made.into_iter().map(|(_, rotated)| rotated).collect())
+}
+
+/// Ends the validity of a role's key. A key that a person lets sign for other roles too is theirs to replace.
+fn close(policy: &mut TrustPolicy, role: Role, key: &PublicKey, now: Instant) -> Result<(), Failure> {
+    for signer in policy.signers.iter_mut().filter(|signer| signer.key == *key && signer.signs.contains(&role)) {
+        if signer.signs.len() > 1 {
+            let message = format!("the key of `{}` signs for other roles than {role} too", signer.name);
+            return Err(Failure::usage("shared_key", message).hint("edit the trust root: give each role a key of its own"));
+        }
+        signer.not_after = Some(signer.not_after.map_or(now, |end| end.min(now)));
+    }
+    Ok(())
+}
+
+/// The keys with which this machine's gate has signed verdicts, each with the window in which it was the gate's.
+pub fn gate_signers(config: &Config) -> Result<Vec<TrustedSigner>, Failure> {
+    let current = LocalKeys::of(config).public_key(Role::Gate)?;
+    let policy = read_trust_root(&config.trust())?;
+    let named = policy.into_iter().flat_map(|policy| policy.signers);
+    let is_own =
+        |signer: &TrustedSigner| signer.key == current || config.old_public_key(Role::Gate, signer.key.fingerprint()).exists();
+    let mut own: Vec<_> = named.filter(|signer| signer.signs.contains(&Role::Gate) && is_own(signer)).collect();
+    for signer in &mut own {
+        (signer.name, signer.signs) = ("this gate".to_owned(), [Role::Gate].into());
+    }
+    if own.iter().all(|signer| signer.key != current) {
+        own.push(TrustedSigner::new("this gate", current, [Role::Gate]));
+    }
+    Ok(own)
+}
+
 fn unlock(path: &Path, password: &[u8]) -> Result<Unlocked, Failure> {
     let text = read_key(path)?;
     let key = SecretKey::decrypt(&text, password).map_err(|error| Failure::locked_key(path, &error))?;
@@ -152,7 +233,7 @@ pub fn naming<'a>(
     name: &str,
     signers: impl IntoIterator<Item = (String, Role, &'a PublicKey)>,
 ) -> TrustPolicy {
-    let mut policy = policy.unwrap_or_else(|| TrustPolicy { name: name.to_owned(), digest: None, signers: Vec::new() });
+    let mut policy = policy.unwrap_or_else(|| TrustPolicy::of_signers(name, Vec::new()));
     for (plain, role, key) in signers {
         if policy.signers.iter().any(|signer| signer.key == *key && signer.signs.contains(&role)) {
             continue;
@@ -165,12 +246,18 @@ pub fn naming<'a>(
 }
 
 fn make_key(config: &Config, role: Role, password: &[u8], cost: ScryptCost) -> Result<(), Failure> {
+    let (private, public) = new_key(role, password, cost)?;
+    // The public half first: a private key without one would pass for complete.
+    write_new_or_replace(&config.public_key(role), public.to_pem().as_bytes(), 0o644)?;
+    write_new_or_replace(&config.private_key(role), private.as_bytes(), 0o600)
+}
+
+/// A new key: its encrypted file and its public half.
+fn new_key(role: Role, password: &[u8], cost: ScryptCost) -> Result<(String, PublicKey), Failure> {
     let unmade =
         |error: assay_envelope::KeyError| Failure::environment("key", format!("cannot make a key for `{role}`")).because(&error);
     let key = SecretKey::generate().map_err(unmade)?;
-    // The public half first: a private key without one would pass for complete.
-    write_new_or_replace(&config.public_key(role), key.public_key().to_pem().as_bytes(), 0o644)?;
-    write_new_or_replace(&config.private_key(role), key.encrypt(password, cost).map_err(unmade)?.as_bytes(), 0o600)
+    Ok((key.encrypt(password, cost).map_err(unmade)?, key.public_key()))
 }
 
 fn make_private_folder(folder: &Path) -> Result<(), Failure> {
@@ -332,5 +419,72 @@ mod tests {
         fs::write(config.public_key(Role::Source), vec![b' '; 70_000]).expect("written");
         let failure = LocalKeys::of(&config).public_keys().expect_err("too large");
         assert!(failure.message.ends_with("keys/source.pub` has 70000 bytes, too many for a key"), "{failure}");
+    }
+
+    fn second(second: i64) -> Instant {
+        Instant::from_unix_ns(second * 1_000_000_000)
+    }
+
+    fn named(config: &Config, key: &PublicKey) -> TrustedSigner {
+        let policy = read_trust_root(&config.trust()).expect("it reads").expect("it is there");
+        policy.signers.into_iter().find(|signer| signer.key == *key).expect("the trust root names it")
+    }
+
+    #[test]
+    fn a_rotated_key_keeps_what_it_signed_and_signs_no_more() {
+        let (_folder, config) = initialised();
+        let rotated = rotate_keys(&config, &[Role::Plan], b"open", ScryptCost::Cheap, second(100)).expect("rotated");
+        let [RotatedKey { role: Role::Plan, old, new }] = rotated.as_slice() else { panic!("one key: {rotated:?}") };
+        assert_ne!(old, new);
+        assert_eq!((named(&config, old).not_before, named(&config, old).not_after), (None, Some(second(100))));
+        assert_eq!((named(&config, new).not_before, named(&config, new).not_after), (Some(second(100)), None));
+        let keys = LocalKeys::of(&config);
+        assert_eq!(keys.public_key(Role::Plan), Ok(new.clone()));
+        assert_eq!(keys.unlock(&Role::LOCAL, b"open").expect("one password").public(Role::Plan), Ok(new));
+        let kept = fs::read_to_string(config.old_public_key(Role::Plan, old.fingerprint())).expect("the old public key is kept");
+        assert_eq!(PublicKey::from_pem(&kept).expect("a key"), *old);
+
+        // Again: the first window stays as it was.
+        rotate_keys(&config, &[Role::Plan], b"open", ScryptCost::Cheap, second(200)).expect("rotated");
+        assert_eq!(named(&config, old).not_after, Some(second(100)));
+        assert_eq!((named(&config, new).not_before, named(&config, new).not_after), (Some(second(100)), Some(second(200))));
+        assert_eq!(init_keys(&config, b"open", ScryptCost::Cheap), Ok(Vec::new()), "nothing is opened again");
+        assert_eq!(named(&config, old).not_after, Some(second(100)));
+    }
+
+    #[test]
+    fn a_rotation_that_cannot_be_whole_changes_nothing() {
+        let (_folder, config) = initialised();
+        let before = (fs::read(config.trust()).expect("a trust root"), fs::read(config.private_key(Role::Plan)).expect("a key"));
+        let failure = rotate_keys(&config, &[Role::Plan], b"wrong", ScryptCost::Cheap, second(1)).expect_err("locked");
+        assert_eq!(failure.code, "key_locked");
+        let text = fs::read_to_string(config.trust()).expect("a trust root");
+        let shared = text.replace("signs: [plan]", "signs: [plan, reduce]");
+        fs::write(config.trust(), &shared).expect("written");
+        let failure = rotate_keys(&config, &[Role::Plan], b"open", ScryptCost::Cheap, second(1)).expect_err("shared");
+        assert_eq!(failure.code, "shared_key");
+        fs::write(config.trust(), text).expect("written");
+        fs::remove_file(config.private_key(Role::Gate)).expect("a lost key");
+        let failure =
+            rotate_keys(&config, &[Role::Plan, Role::Gate], b"open", ScryptCost::Cheap, second(1)).expect_err("missing");
+        assert_eq!(failure.code, "no_keys");
+        let after = (fs::read(config.trust()).expect("a trust root"), fs::read(config.private_key(Role::Plan)).expect("a key"));
+        assert_eq!(before, after);
+    }
+
+    #[test]
+    fn a_gate_s_older_keys_are_its_own() {
+        let (_folder, config) = initialised();
+        let rotated = rotate_keys(&config, &[Role::Gate], b"open", ScryptCost::Cheap, second(100)).expect("rotated");
+        let own = gate_signers(&config).expect("signers");
+        let keys: Vec<_> = own.iter().map(|signer| (&signer.key, signer.not_before, signer.not_after)).collect();
+        let expected = [(&rotated[0].old, None, Some(second(100))), (&rotated[0].new, Some(second(100)), None)];
+        assert_eq!(keys, expected);
+        let mut policy = read_trust_root(&config.trust()).expect("it reads").expect("it is there");
+        policy.signers.push(TrustedSigner::new("colleague", SecretKey::generate().expect("a key").public_key(), [Role::Gate]));
+        fs::write(config.trust(), policy.to_yaml()).expect("written");
+        assert_eq!(gate_signers(&config).expect("signers").len(), 2, "a colleague's gate is not this one");
+        fs::remove_file(config.trust()).expect("there is a trust root");
+        assert_eq!(gate_signers(&config).expect("signers").len(), 1);
     }
 }

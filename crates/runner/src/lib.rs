@@ -19,7 +19,7 @@ pub use branch::{Branch, BranchAsked, Committed, Record, pipeline_of};
 pub use config::Config;
 pub use driver::{Finished, Observer, Runner, StageCall, drive};
 pub use export::export;
-pub use keys::{KeyRing, LocalKeys, init_keys, naming};
+pub use keys::{KeyRing, LocalKeys, RotatedKey, gate_signers, init_keys, naming, rotate_keys};
 pub use kubernetes::{InCluster, KubernetesRunner, PodAsked};
 pub use local::LocalRunner;
 pub use lock::RunLock;

@@ -29,6 +29,7 @@ pub struct ReadSource {
     kind: OriginKind,
     repository: Option<String>,
     commit: Option<String>,
+    reference: Option<String>,
     dirty: bool,
     objects: Vec<RawObject>,
     files: BTreeMap<String, FileAt>,
@@ -55,7 +56,10 @@ pub fn read_source(spec: &SourceSpec, scratch: &Path, spawner: &Spawner, cancel:
                     None => failure,
                 }
             })?;
-            from_commit(&fetched.repository, &fetched.commit, assay_git::redact_url(address), spec.pipeline.clone(), None)
+            // Which branch or tag a short name is, only the remote knows.
+            let reference = Some(rev.to_owned()).filter(|rev| rev.starts_with("refs/"));
+            let origin = (assay_git::redact_url(address), reference);
+            from_commit(&fetched.repository, &fetched.commit, origin, spec.pipeline.clone(), None)
         }
         _ => read_local(spec),
     }
@@ -82,14 +86,15 @@ fn read_local(spec: &SourceSpec) -> Result<ReadSource, Failure> {
         Err(error) => return Err(git(&error)),
     };
     let Some(root) = repository.worktree().map(Path::to_path_buf) else {
-        let commit = repository.resolve(spec.commit.as_deref().unwrap_or("HEAD")).map_err(|error| git(&error))?;
-        return from_commit(&repository, &commit, None, spec.pipeline.clone(), None);
+        let rev = spec.commit.as_deref().unwrap_or("HEAD");
+        let commit = repository.resolve(rev).map_err(|error| git(&error))?;
+        return from_commit(&repository, &commit, (None, repository.full_name(rev)), spec.pipeline.clone(), None);
     };
     let pipeline = path_inside(&root, &path, spec.commit.is_some())?;
     match &spec.commit {
         Some(rev) => {
             let commit = repository.resolve(rev).map_err(|error| git(&error))?;
-            from_commit(&repository, &commit, repository.origin(), pipeline, Some(root))
+            from_commit(&repository, &commit, (repository.origin(), repository.full_name(rev)), pipeline, Some(root))
         }
         None => from_worktree(&repository, pipeline, root),
     }
@@ -161,7 +166,7 @@ where
 fn from_commit(
     repository: &Repository,
     commit: &Commit,
-    address: Option<String>,
+    (address, reference): (Option<String>, Option<String>),
     pipeline: String,
     root: Option<PathBuf>,
 ) -> Result<ReadSource, Failure> {
@@ -172,6 +177,7 @@ fn from_commit(
         kind: OriginKind::Git,
         repository: address,
         commit: Some(commit.id.to_string()),
+        reference,
         dirty: false,
         objects,
         files,
@@ -188,13 +194,16 @@ fn from_worktree(repository: &Repository, pipeline: String, root: PathBuf) -> Re
     let changed = repository.status(&paths).map_err(|error| git(&error))?;
     let head = repository.resolve("HEAD").ok();
     match head {
-        Some(commit) if changed.is_empty() => from_commit(repository, &commit, repository.origin(), pipeline, Some(root)),
+        Some(commit) if changed.is_empty() => {
+            from_commit(repository, &commit, (repository.origin(), repository.full_name("HEAD")), pipeline, Some(root))
+        }
         head => {
             require_exploratory(&closure, &changed)?;
             Ok(ReadSource {
                 kind: OriginKind::Worktree,
                 repository: repository.origin(),
                 commit: head.map(|commit| commit.id.to_string()),
+                reference: repository.full_name("HEAD"),
                 dirty: true,
                 objects: Vec::new(),
                 files,
@@ -232,6 +241,7 @@ fn from_folder(path: &Path) -> Result<ReadSource, Failure> {
         kind: OriginKind::Worktree,
         repository: None,
         commit: None,
+        reference: None,
         dirty: true,
         objects: Vec::new(),
         files,
@@ -254,6 +264,7 @@ fn from_adhoc(spec: &SourceSpec) -> Result<ReadSource, Failure> {
         kind: OriginKind::Adhoc,
         repository: None,
         commit: None,
+        reference: None,
         dirty: false,
         objects: Vec::new(),
         files,
@@ -293,6 +304,7 @@ impl ReadSource {
             kind: self.kind,
             repository: self.repository.clone(),
             commit: self.commit.clone(),
+            reference: self.reference.clone(),
             dirty: self.dirty,
             objects,
             pipeline: self.pipeline.clone(),

@@ -623,6 +623,42 @@ pub(crate) static PUBLIC_KEY: Format = Format {
     },
 };
 
+/// A chain of eight certificates fits.
+const MAX_CERTIFICATES: usize = 32 << 10;
+
+pub(crate) static CERTIFICATES: Format = Format {
+    what: "a certificate chain",
+    pattern: "^(-----BEGIN CERTIFICATE-----\\n[A-Za-z0-9+/=\\n]+-----END CERTIFICATE-----\\n?)+$",
+    example: "-----BEGIN CERTIFICATE-----\nMIIBszCCAVmgAwIBAgIUWQ==\n-----END CERTIFICATE-----\n",
+    max: MAX_CERTIFICATES,
+    normal: |text| {
+        let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+        let rule = "PEM text, each certificate from `-----BEGIN CERTIFICATE-----` to `-----END CERTIFICATE-----`";
+        keep_if(&format!("{}\n", lines.join("\n")), is_chain_of_certificates(&lines), rule)
+    },
+};
+
+fn is_chain_of_certificates(lines: &[&str]) -> bool {
+    let base64 = |line: &&str| !line.is_empty() && line.bytes().all(|b| b.is_ascii_alphanumeric() || b"+/=".contains(&b));
+    let Some((&"-----END CERTIFICATE-----", before)) = lines.split_last() else { return false };
+    before.split(|line| *line == "-----END CERTIFICATE-----").all(|certificate| match certificate {
+        ["-----BEGIN CERTIFICATE-----", body @ ..] => !body.is_empty() && body.iter().all(base64),
+        _ => false,
+    })
+}
+
+pub(crate) static GIT_REF: Format = Format {
+    what: "a full Git reference",
+    pattern: "^refs/[!-~]+$",
+    example: "refs/heads/main",
+    max: 300,
+    normal: |text| {
+        let accepted = text.strip_prefix("refs/").is_some_and(|rest| !rest.is_empty() && !rest.contains(".."))
+            && text.bytes().all(|b| b.is_ascii_graphic() && !b"~^:?*[\\".contains(&b));
+        keep_if(text, accepted, "a full name such as `refs/heads/main` or `refs/tags/v1`")
+    },
+};
+
 pub(crate) static VARIABLE: Format = Format {
     what: "a variable's name",
     pattern: "^[A-Za-z_][A-Za-z0-9_]*$",
@@ -714,7 +750,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const ALL: [&Format; 39] = [
+    const ALL: [&Format; 40] = [
+        &GIT_REF,
         &TEXT,
         &WORD,
         &LABEL,
@@ -758,7 +795,7 @@ mod tests {
 
     #[test]
     fn every_example_is_accepted_and_its_normal_form_is_a_fixed_point() {
-        for format in ALL.into_iter().chain([&PUBLIC_KEY]) {
+        for format in ALL.into_iter().chain([&PUBLIC_KEY, &CERTIFICATES]) {
             let once = (format.normal)(format.example).unwrap_or_else(|error| panic!("{format:?}: {error}"));
             assert_eq!((format.normal)(&once), Ok(once.clone()), "{format:?}");
         }
@@ -925,6 +962,10 @@ mod tests {
             &[&Digest::of(b"").to_string(), &Digest::of(b"").hex()],
             &["", "12", &Digest::of(b"").hex().to_uppercase()],
         );
+        accepts(&GIT_REF, &["refs/heads/main", "refs/tags/v1.2"], &["", "main", "refs/", "refs/heads/a b", "refs/heads/a..b"]);
+        let two = CERTIFICATES.example.repeat(2);
+        let cut = CERTIFICATES.example.replace("-----END CERTIFICATE-----", "");
+        accepts(&CERTIFICATES, &[CERTIFICATES.example, &two], &["", "MIIB", &cut, PUBLIC_KEY.example]);
         accepts(&PUBLIC_KEY, &[PUBLIC_KEY.example], &["", "MFkw", "-----BEGIN PUBLIC KEY-----\n-----END PUBLIC KEY-----\n"]);
         accepts(&CURRENCY, &["USD"], &["usd", "EURO"]);
         accepts(&LABEL, &["a", "app.io/x"], &["", "A", "-a"]);
@@ -933,7 +974,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_makes_a_format_panic_and_normal_forms_are_fixed_points(text in any::<String>(), signs in "[-a-zA-Z0-9:/.@()*,+ \n]{0,40}") {
-            for format in ALL.into_iter().chain([&PUBLIC_KEY]) {
+            for format in ALL.into_iter().chain([&PUBLIC_KEY, &CERTIFICATES]) {
                 for text in [&text, &signs] {
                     if let Ok(once) = (format.normal)(text) {
                         prop_assert_eq!((format.normal)(&once), Ok(once.clone()), "{:?}", format);

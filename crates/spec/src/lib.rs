@@ -60,7 +60,7 @@ pub use schema::schema;
 pub use secret::looks_secret;
 pub use sizing::{GateSize, MAX_SIZED, gate_sizes};
 pub use tables::API_VERSION;
-pub use trust::{Signer, TrustPolicy};
+pub use trust::{Expectation, Signer, TimestampAuthority, TrustPolicy};
 pub use validate::validate;
 pub use workload::{
     Arrival, Arrivals, Dimensions, Distribution, Executable, Lengths, Load, Metric, Parameter, Prepare, Script, Serving, Slo,

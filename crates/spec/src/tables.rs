@@ -7,9 +7,9 @@ mod pod;
 
 use crate::field::{Choice, Rule, Table, Type, Unique, choice, default, optional, required};
 use crate::format::{
-    BRANCH, CASE_ID, COMMIT, CRON, CURRENCY, DATE, DURATION, DURATION_OR_NONE, ENV_NAME, HEADER, HOST, HTTP_PATH, HTTP_URL,
-    HTTPS_URL, IMAGE, INSTANT, LABEL, LATENCY, MEMBER, METRIC, NAME, OBJECT_NAME, PATH, PUBLIC_KEY, QUANTITY, REMOTE, RUN_ID,
-    SCENARIO, SEED, SHA256, SQL_PATH, TEXT, TIMEZONE, UNIT, WORD,
+    BRANCH, CASE_ID, CERTIFICATES, COMMIT, CRON, CURRENCY, DATE, DURATION, DURATION_OR_NONE, ENV_NAME, GIT_REF, HEADER, HOST,
+    HTTP_PATH, HTTP_URL, HTTPS_URL, IMAGE, INSTANT, LABEL, LATENCY, MEMBER, METRIC, NAME, OBJECT_NAME, PATH, PUBLIC_KEY,
+    QUANTITY, REMOTE, RUN_ID, SCENARIO, SEED, SHA256, SQL_PATH, TEXT, TIMEZONE, UNIT, WORD,
 };
 use crate::lengths::MAX_TOKENS;
 
@@ -805,7 +805,7 @@ static FETCH: Table = Table {
 /// A trust policy file.
 pub(crate) static TRUST_POLICY: Table = Table {
     name: "TrustPolicy",
-    doc: "Says which key may sign what.",
+    doc: "Says which key may sign what, and of what origin a manifest must be.",
     by: None,
     fields: &[
         required("apiVersion", &Type::Choice(&VERSION_CHOICE), "The version of the format."),
@@ -819,11 +819,75 @@ static TRUST_SPEC: Table = Table {
     name: "trust policy",
     doc: "Who is trusted with what. Whoever is not named is not trusted.",
     by: None,
-    fields: &[required(
-        "signers",
-        &Type::List { item: &Type::Object(&SIGNER), min: 1, max: MAX_LIST, unique: Unique::Field("name") },
-        "The keys, each with what it may sign.",
-    )],
+    fields: &[
+        required(
+            "signers",
+            &Type::List { item: &Type::Object(&SIGNER), min: 1, max: MAX_LIST, unique: Unique::Field("name") },
+            "The keys, each with what it may sign.",
+        ),
+        default(
+            "expectations",
+            &Type::List { item: &Type::Object(&EXPECTATION), min: 0, max: MAX_LIST, unique: Unique::No },
+            "[]",
+            "Requirements on the origin of manifests. A manifest must meet every entry that covers its role.",
+        ),
+        default(
+            "timestamp_authorities",
+            &Type::List { item: &Type::Object(&AUTHORITY), min: 0, max: 20, unique: Unique::Field("name") },
+            "[]",
+            "The authorities whose RFC 3161 timestamps are believed. Without any, a timestamp is reported and not checked.",
+        ),
+    ],
+    rules: &[],
+};
+static WORDS_OF_ORIGIN: Type = Type::List { item: &WORD_TYPE, min: 0, max: MAX_LIST, unique: Unique::Item };
+static GIT_REFS: Type = Type::List { item: &Type::Text(&GIT_REF), min: 0, max: MAX_LIST, unique: Unique::Item };
+static PIPELINE_PATHS: Type = Type::List { item: &PATH_TYPE, min: 0, max: MAX_LIST, unique: Unique::Item };
+static DIGESTS: Type = Type::List { item: &Type::Text(&SHA256), min: 0, max: MAX_LIST, unique: Unique::Item };
+pub(crate) static REQUIREMENTS: [Choice; 2] = [
+    choice("optional", "A bundle may have no timestamp."),
+    choice("required", "A bundle without a timestamp by an authority of this policy is refused."),
+];
+static EXPECTATION: Table = Table {
+    name: "expectation",
+    doc: "A requirement on the origin of manifests. An empty list requires nothing; of a list, one entry must match. A fact that the \
+          evidence does not record does not match.",
+    by: None,
+    fields: &[
+        default(
+            "roles",
+            &Type::List { item: &Type::Choice(&ROLES), min: 0, max: 20, unique: Unique::Item },
+            "[]",
+            "The roles that it covers; empty: `source`, `plan`, `provision`, `execute`, `collect`, `reduce` and `publish`.",
+        ),
+        default("repositories", &WORDS_OF_ORIGIN, "[]", "Addresses of the repository that the run was started from."),
+        default(
+            "refs",
+            &GIT_REFS,
+            "[]",
+            "Full names of the branch or tag that the run was started from, as the source's signer recorded it.",
+        ),
+        default("pipelines", &PIPELINE_PATHS, "[]", "Paths of the pipeline in the repository."),
+        default("binaries", &DIGESTS, "[]", "SHA-256 digests of the binary that signed."),
+        default("images", &DIGESTS, "[]", "SHA-256 digests of the container image in which the signing binary ran."),
+        default("timestamp", &Type::Choice(&REQUIREMENTS), "\"optional\"", "Whether a bundle needs a checked timestamp."),
+    ],
+    rules: &[Rule::AtLeastOne(&["repositories", "refs", "pipelines", "binaries", "images", "timestamp"])],
+};
+static AUTHORITY: Table = Table {
+    name: "timestamp authority",
+    doc: "A timestamp authority and the root that its certificates chain to.",
+    by: None,
+    fields: &[
+        required("name", &NAME_TYPE, "The name of the authority, for reports."),
+        required(
+            "certificates",
+            &Type::Text(&CERTIFICATES),
+            "The certificate chain as PEM text, in a block; the last certificate is the trusted root.",
+        ),
+        optional("not_before", &Type::Text(&INSTANT), "Timestamps from before this instant are not believed."),
+        optional("not_after", &Type::Text(&INSTANT), "Timestamps from after this instant are not believed."),
+    ],
     rules: &[],
 };
 pub(crate) static ROLES: [Choice; 11] = [

@@ -1,8 +1,8 @@
-//! Trust policies: which key may sign what.
+//! Trust policies: which key may sign what, and of what origin a manifest must be.
 
 use std::collections::BTreeMap;
 
-use assay_manifest::{Instant, Name, Role};
+use assay_manifest::{Digest, Instant, Name, Role};
 
 use crate::checked::{Checked, Read};
 use crate::definition::{Define, DefinitionKind, Places, parse_as};
@@ -21,6 +21,42 @@ pub struct TrustPolicy {
     pub labels: BTreeMap<String, String>,
     /// The keys, each with what it may sign. Whoever is not named is not trusted.
     pub signers: Vec<Signer>,
+    /// Requirements on the origin of manifests. All that cover a role apply.
+    pub expectations: Vec<Expectation>,
+    /// The authorities whose timestamps are believed.
+    pub timestamp_authorities: Vec<TimestampAuthority>,
+}
+
+/// A requirement on the origin of manifests. An empty list requires nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expectation {
+    /// The roles that it covers; empty: those of a run.
+    pub roles: Vec<Role>,
+    /// Addresses of the repository.
+    pub repositories: Vec<String>,
+    /// Full names of the branch or tag.
+    pub refs: Vec<String>,
+    /// Paths of the pipeline.
+    pub pipelines: Vec<String>,
+    /// Digests of the signing binary.
+    pub binaries: Vec<Digest>,
+    /// Digests of the container image in which the signing binary ran.
+    pub images: Vec<Digest>,
+    /// Whether a bundle needs a checked timestamp.
+    pub timestamp_required: bool,
+}
+
+/// A timestamp authority.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimestampAuthority {
+    /// Its name.
+    pub name: Name,
+    /// Its certificate chain: PEM text, the trusted root last. Whether the certificates can be used shows when they are.
+    pub certificates: String,
+    /// Timestamps from before this instant are not believed.
+    pub not_before: Option<Instant>,
+    /// Timestamps from after this instant are not believed.
+    pub not_after: Option<Instant>,
 }
 
 /// A key and what it may sign.
@@ -54,6 +90,13 @@ impl Define for TrustPolicy {
             check_window(signer, problems);
         }
         check_keys(signers, problems);
+        let authorities = checked.at(&["spec", "timestamp_authorities"]).map_or(&[][..], Checked::items);
+        for authority in authorities {
+            check_window(authority, problems);
+        }
+        if authorities.is_empty() {
+            check_no_timestamp(checked.at(&["spec", "expectations"]).map_or(&[][..], Checked::items), problems);
+        }
     }
 
     fn read(checked: &Checked, _: Places) -> Option<Self> {
@@ -64,6 +107,8 @@ impl Define for TrustPolicy {
             owner: metadata.get("owner")?,
             labels: metadata.get("labels")?,
             signers: checked.member("spec")?.get("signers")?,
+            expectations: checked.member("spec")?.get("expectations")?,
+            timestamp_authorities: checked.member("spec")?.get("timestamp_authorities")?,
         })
     }
 }
@@ -73,7 +118,16 @@ fn check_window(signer: &Checked, problems: &mut Problems<'_>) {
     let (Some(begin), Some(end)) = (instant("not_before"), instant("not_after")) else { return };
     if end <= begin {
         let place = signer.member("not_after").map_or(signer.span, |value| value.span);
-        problems.at(place, "`not_after` is not after `not_before`, so the key is never trusted");
+        problems.at(place, "`not_after` is not after `not_before`, so it is never trusted");
+    }
+}
+
+/// Without an authority no timestamp can be checked, so a required one could never be there.
+fn check_no_timestamp(expectations: &[Checked], problems: &mut Problems<'_>) {
+    for expectation in expectations.iter().filter(|expectation| expectation.text_of("timestamp") == Some("required")) {
+        let place = expectation.member("timestamp").map_or(expectation.span, |value| value.span);
+        let message = "a timestamp is required, but the policy names no authority, so every bundle would be refused";
+        problems.hinted(place, message, "name an authority under `timestamp_authorities`");
     }
 }
 
@@ -97,6 +151,34 @@ impl Read for Signer {
             signs: signer.get("signs")?,
             not_before: signer.get("not_before")?,
             not_after: signer.get("not_after")?,
+        })
+    }
+}
+
+impl Read for Expectation {
+    fn read(expectation: &Checked) -> Option<Self> {
+        let digests = |name: &str| -> Option<Vec<Digest>> {
+            expectation.get::<Vec<String>>(name)?.iter().map(|hex| Digest::from_hex(hex).ok()).collect()
+        };
+        Some(Self {
+            roles: expectation.get("roles")?,
+            repositories: expectation.get("repositories")?,
+            refs: expectation.get("refs")?,
+            pipelines: expectation.get("pipelines")?,
+            binaries: digests("binaries")?,
+            images: digests("images")?,
+            timestamp_required: expectation.text_of("timestamp") == Some("required"),
+        })
+    }
+}
+
+impl Read for TimestampAuthority {
+    fn read(authority: &Checked) -> Option<Self> {
+        Some(Self {
+            name: authority.get("name")?,
+            certificates: authority.get("certificates")?,
+            not_before: authority.get("not_before")?,
+            not_after: authority.get("not_after")?,
         })
     }
 }

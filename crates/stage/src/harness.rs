@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use assay_chain::StageName;
 use assay_envelope::{Expect, Predicate, PublicKey, SecretKey, Signer, Trust, TrustPolicy, Verified, Zeroizing, verify};
-use assay_manifest::{Body, Digest, Document, Header, InputRef, Kind, MAX_MANIFEST_BYTES, Role, RunId, canonical_json};
+use assay_manifest::{Body, Digest, Document, Header, InputRef, Instant, Kind, MAX_MANIFEST_BYTES, Role, RunId, canonical_json};
 use assay_process::{Cancel, Signal};
 use assay_store::{Created, Scratch, Store};
 use clap::Parser as _;
@@ -138,7 +138,7 @@ struct Prepared<S: Stage> {
     run_id: RunId,
     pointer: String,
     input_digest: Digest,
-    started: assay_manifest::Instant,
+    started: Instant,
 }
 
 impl<S: Stage> Prepared<S> {
@@ -147,12 +147,12 @@ impl<S: Stage> Prepared<S> {
         let store = Store::open_again(&arguments.store)?;
         let (policy, policy_digest) = load_trust(&store, &arguments.trust)?;
         let key = match &arguments.recompute {
-            None => Some(read_signer(arguments, &policy, S::NAME.role())?),
+            None => Some(read_signer(arguments, &policy, S::NAME.role(), started)?),
             Some(_) => None,
         };
         let trust = Trust::Policy(policy);
         let documents = arguments.inputs.iter().map(|pair| load(&store, &trust, *pair)).collect::<Result<_, _>>()?;
-        let inputs = Inputs::check(S::NAME, &arguments.run, documents)?;
+        let inputs = Inputs::check(S::NAME, &arguments.run, documents, &trust)?;
         let (parameters, parameters_json) = read_parameters::<S>(&arguments.parameters)?;
         let input_digest = input_digest(S::NAME, &inputs.references(), &parameters_json, policy_digest)?;
         let run_id = arguments.run.clone();
@@ -322,7 +322,7 @@ fn read_parameters<S: Stage>(text: &str) -> Result<(S::Parameters, Value), Failu
 }
 
 /// The stage's key. One that the policy does not let sign for this stage is refused before any work is done.
-fn read_signer(arguments: &Arguments, policy: &TrustPolicy, role: Role) -> Result<Signer, Failure> {
+fn read_signer(arguments: &Arguments, policy: &TrustPolicy, role: Role, now: Instant) -> Result<Signer, Failure> {
     let key = match (&arguments.key, arguments.key_fd) {
         (Some(path), _) => decrypt(path)?,
         (None, Some(fd)) => from_descriptor(fd)?,
@@ -332,15 +332,21 @@ fn read_signer(arguments: &Arguments, policy: &TrustPolicy, role: Role) -> Resul
         }
     };
     let signer = Signer::new(key);
-    check_may_sign(policy, signer.public_key(), role)?;
+    check_may_sign(policy, signer.public_key(), role, now)?;
     Ok(signer)
 }
 
-fn check_may_sign(policy: &TrustPolicy, key: &PublicKey, role: Role) -> Result<(), Failure> {
+fn check_may_sign(policy: &TrustPolicy, key: &PublicKey, role: Role, now: Instant) -> Result<(), Failure> {
     let fingerprint = key.fingerprint();
     let known: Vec<_> = policy.signers.iter().filter(|signer| signer.key.fingerprint() == fingerprint).collect();
-    if known.iter().any(|signer| signer.signs.contains(&role)) {
+    let mut allowed = known.iter().filter(|signer| signer.signs.contains(&role));
+    if allowed.clone().any(|signer| signer.is_valid_at(now)) {
         return Ok(());
+    }
+    if let Some(signer) = allowed.next() {
+        let message = format!("the key of `{}` is not valid at {now}", signer.name);
+        return Err(Failure::verification("key_outside_validity", message)
+            .hint("see `not_before` and `not_after` of the signer in the trust policy; `assay keys rotate` makes a new key"));
     }
     let who = known.first().map_or_else(|| "an unlisted key".to_owned(), |signer| format!("the key of `{}`", signer.name));
     Err(Failure::verification("wrong_signer", format!("the trust policy `{}` does not let {who} sign for {role}", policy.name)))

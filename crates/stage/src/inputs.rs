@@ -1,7 +1,9 @@
 //! The verified inputs of a stage.
 
+use std::collections::BTreeSet;
+
 use assay_chain::{Arity, Member, StageName, check_links};
-use assay_envelope::Verified;
+use assay_envelope::{Trust, Verified};
 use assay_manifest::{Body, Digest, Document, InputRef, Kind, Manifest, Plan, RunId};
 
 use crate::Failure;
@@ -11,8 +13,9 @@ use crate::Failure;
 pub struct Inputs(Vec<Verified<Document>>);
 
 impl Inputs {
-    /// Checks that verified manifests are what `stage` takes and belong together.
-    pub fn check(stage: StageName, run_id: &RunId, documents: Vec<Verified<Document>>) -> Result<Self, Failure> {
+    /// Checks that verified manifests are what `stage` takes, belong together, and are of a run of the origin that `trust` requires of
+    /// their signers and of the stage itself.
+    pub fn check(stage: StageName, run_id: &RunId, documents: Vec<Verified<Document>>, trust: &Trust) -> Result<Self, Failure> {
         for (kind, arity) in stage.takes() {
             check_arity(stage, *kind, *arity, documents.iter().filter(|input| input.value().kind() == *kind).count())?;
         }
@@ -21,6 +24,10 @@ impl Inputs {
         }
         let members: Vec<_> = documents.iter().filter(|input| !is_baseline(stage, input)).map(member).collect();
         check_links(run_id, &members).map_err(|broken| Failure::of(crate::Exit::Verification, broken.code(), &broken))?;
+        for document in documents.iter().filter(|input| !is_baseline(stage, input)) {
+            let roles = documents.iter().map(|input| input.value().kind().signer()).chain([stage.role()]);
+            roles.collect::<BTreeSet<_>>().into_iter().try_for_each(|role| trust.check_origin(role, document.value()))?;
+        }
         Ok(Self(documents))
     }
 

@@ -12,6 +12,9 @@ pub const NODE: &str = "ASSAY_NODE";
 /// The variable of the UID of the Job that made the pod.
 pub const JOB_UID: &str = "ASSAY_JOB_UID";
 
+/// The variable of the container image that the process runs in.
+pub const CONTAINER_IMAGE: &str = "ASSAY_CONTAINER_IMAGE";
+
 /// The label of the stage that a pod runs.
 pub const STAGE_LABEL: &str = "assay.dev/stage";
 /// The label of the UID of the Job that made a pod, which Kubernetes sets.
@@ -23,6 +26,11 @@ pub const INDEX_LABEL: &str = "batch.kubernetes.io/job-completion-index";
 pub fn place(variable: impl Fn(&str) -> Option<String>) -> Option<PodPlace> {
     let value = |name: &str| variable(name).filter(|value| !value.is_empty());
     Some(PodPlace { node: value(NODE)?, pod: value(POD)?, pod_uid: value(POD_UID)?, job_uid: value(JOB_UID)? })
+}
+
+/// The container image that this process runs in, as its pod was given it; `None` outside of pods.
+pub fn container_image() -> Option<String> {
+    std::env::var(CONTAINER_IMAGE).ok().filter(|image| !image.is_empty())
 }
 
 #[cfg(test)]

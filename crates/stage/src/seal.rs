@@ -6,7 +6,8 @@ use std::path::Path;
 
 use assay_chain::StageName;
 use assay_envelope::{
-    Predicate, Provenance, ResourceDescriptor, Signer, VerificationResult, VerificationSummary, predicate_type, sign,
+    IMAGE, Predicate, Provenance, ResourceDescriptor, Signer, VerificationResult, VerificationSummary, image_digest,
+    predicate_type, sign,
 };
 use assay_manifest::{Body, Digest, Document, Hasher, InputRef, Instant, Kind, Manifest, Plan, RunId, Shard, Source};
 use assay_store::Store;
@@ -83,6 +84,7 @@ fn verification_summary(seal: &Seal, run_id: &RunId) -> Result<VerificationSumma
     let policy = seal.trust_policy.ok_or_else(unverified)?;
     Ok(VerificationSummary {
         verifier_binary: seal.binary,
+        verifier_image: crate::pod::container_image().as_deref().and_then(image_digest),
         time_verified: Clock.now(),
         resource_uri: format!("assay:runs/{run_id}"),
         policy: (format!("assay:blobs/sha256/{}", policy.hex()), policy),
@@ -101,10 +103,7 @@ fn provenance(seal: &Seal, run_id: &RunId, kind: Kind) -> Provenance {
             "stage": seal.stage.map_or_else(|| kind.signer().to_string(), |stage| stage.to_string()),
             "parameters": seal.parameters,
         }),
-        internal_parameters: json!({
-            "shard": seal.shard,
-            "trust_policy": seal.trust_policy,
-        }),
+        internal_parameters: internal_parameters(seal),
         resolved_dependencies: seal.dependencies.clone(),
         builder_binary: seal.binary,
         builder_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -112,6 +111,14 @@ fn provenance(seal: &Seal, run_id: &RunId, kind: Kind) -> Provenance {
         started_on: seal.started,
         finished_on: Clock.now(),
     }
+}
+
+fn internal_parameters(seal: &Seal) -> Value {
+    let mut parameters = json!({"shard": seal.shard, "trust_policy": seal.trust_policy});
+    if let Some(image) = crate::pod::container_image() {
+        parameters[IMAGE] = image.into();
+    }
+    parameters
 }
 
 /// What a result was made from besides its inputs: the commit and the pinned images, as the inputs name them.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use assay_envelope::{PublicKey, TrustPolicy, TrustedSigner};
+use assay_envelope::{Expectation, PublicKey, TimestampAuthority, TrustPolicy, TrustedSigner};
 use assay_manifest::Digest;
 use assay_spec as spec;
 use assay_store::Store;
@@ -17,7 +17,30 @@ pub fn read_trust(file: &str, bytes: &[u8]) -> Result<TrustPolicy, Failure> {
     let policy = spec::TrustPolicy::parse(file, bytes)
         .map_err(|problems| Failure { code: "trust_policy".to_owned(), ..Failure::invalid(&problems) })?;
     let signers = policy.signers.iter().map(signer).collect::<Result<_, _>>()?;
-    Ok(TrustPolicy { name: policy.name.to_string(), digest: Some(Digest::of(bytes)), signers })
+    let authorities = policy.timestamp_authorities.iter().map(authority).collect::<Result<_, _>>()?;
+    let expectations = policy.expectations.into_iter().map(expectation).collect();
+    Ok(TrustPolicy { name: policy.name.to_string(), digest: Some(Digest::of(bytes)), signers, expectations, authorities })
+}
+
+fn expectation(expectation: spec::Expectation) -> Expectation {
+    Expectation {
+        roles: expectation.roles.into_iter().collect(),
+        repositories: expectation.repositories.into_iter().collect(),
+        refs: expectation.refs.into_iter().collect(),
+        pipelines: expectation.pipelines.into_iter().collect(),
+        binaries: expectation.binaries.into_iter().collect(),
+        images: expectation.images.into_iter().collect(),
+        timestamp_required: expectation.timestamp_required,
+    }
+}
+
+fn authority(authority: &spec::TimestampAuthority) -> Result<TimestampAuthority, Failure> {
+    let mut read = TimestampAuthority::new(authority.name.as_str(), &authority.certificates).map_err(|error| {
+        let message = format!("the certificates of the timestamp authority `{}` cannot be used", authority.name);
+        Failure::definition("trust_authority", message).because(&error)
+    })?;
+    (read.not_before, read.not_after) = (authority.not_before, authority.not_after);
+    Ok(read)
 }
 
 fn signer(signer: &spec::Signer) -> Result<TrustedSigner, Failure> {

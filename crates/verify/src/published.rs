@@ -113,7 +113,7 @@ impl Publishable<'_> {
         let trust = Trust::Policy(self.policy.clone());
         let signed = |verified: &&Verified<Document>| {
             let (stage, fingerprint) = (verified.value().kind().signer(), verified.signer().fingerprint);
-            let signer = trust.identify(fingerprint, stage, verified.asserted_time())?;
+            let signer = verified.signer_under(&trust, stage)?;
             Ok(SignedBy {
                 stage,
                 name: assay_stage::chain_name(verified.value()),

@@ -128,6 +128,7 @@ pub fn walk(blobs: &dyn Blobs, head: &Head, trust: &Trust) -> Result<Chain, Fail
     }
     let mut documents: Vec<_> = found.into_values().collect();
     documents.sort_by_key(|verified| (verified.value().kind(), assay_stage::chain_name(verified.value())));
+    check_origin(trust, &documents)?;
     let commit = check_chain(blobs, head, &documents)?;
     Ok(Chain { run_id: head.run_id.clone(), documents, commit, is_complete: head.is_published() })
 }
@@ -154,6 +155,15 @@ pub fn load(
         blobs.get(&bundle, MAX_BUNDLE_BYTES as u64).map_err(in_place)?.ok_or_else(|| missing("bundle", &bundle))?;
     let expect = Expect { run_id: Some(run_id), kind: Some(kind), stage: Some(kind.signer()), input: Some(&reference) };
     verify(&manifest_bytes, &bundle_bytes, trust, &expect).map_err(|error| in_place(error.into()))
+}
+
+/// Checks that the run is of the origin that the trust policy requires of each role that signed.
+fn check_origin(trust: &Trust, documents: &[Verified<Document>]) -> Result<(), Failure> {
+    let roles: BTreeSet<Role> = documents.iter().map(|verified| verified.value().kind().signer()).collect();
+    for role in roles {
+        documents.iter().try_for_each(|verified| trust.check_origin(role, verified.value()))?;
+    }
+    Ok(())
 }
 
 fn check_chain(blobs: &dyn Blobs, head: &Head, documents: &[Verified<Document>]) -> Result<Option<CommitInfo>, Failure> {

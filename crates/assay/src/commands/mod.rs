@@ -39,6 +39,7 @@ mod tidy;
 mod trace;
 mod validate;
 mod verify;
+mod verify_bundle;
 
 use assay_stage::{Exit, Failure};
 
@@ -51,6 +52,8 @@ pub(crate) enum Command {
     Bench(Box<bench::Bench>),
     /// Check a run: signatures, trust, digests, links, rows and raw bytes
     Verify(verify::Verify),
+    /// Check a Sigstore bundle of any signer over one file, with a key
+    VerifyBundle(verify_bundle::VerifyBundle),
     /// Decide whether the candidate of a run got worse
     Gate(gate::Gate),
     /// Put two runs side by side, metric by metric
@@ -97,7 +100,7 @@ pub(crate) enum Command {
     Show(show::Show),
     /// Print the JSON Schema of a definition or manifest kind
     Schema(schema::Schema),
-    /// Make and list the local keys
+    /// Make, replace and list the local keys
     Keys(keys::Keys),
     /// Write the generated schemas and reference pages of this repository
     #[command(hide = true)]
@@ -120,6 +123,7 @@ impl Command {
             Self::Run(command) => command.run(),
             Self::Bench(command) => command.run(),
             Self::Verify(command) => command.run(),
+            Self::VerifyBundle(command) => command.run(),
             Self::Gate(command) => command.run(),
             Self::Compare(command) => command.run(),
             Self::History(command) => command.run(),

@@ -88,7 +88,7 @@ impl Verify {
         output::line(format!("trust: {}", opened.trusted_by));
         for verified in &opened.chain.documents {
             let signer = verified.signer();
-            let time = verified.asserted_time().map(|time| format!(", {} (asserted)", time.to_seconds())).unwrap_or_default();
+            let time = when(verified);
             output::line(format!(
                 "  ok  {:<22} {}  signed by {}{time}",
                 assay_stage::chain_name(verified.value()),
@@ -152,6 +152,17 @@ fn check_strangers(strangers: &[String]) -> Result<(), Failure> {
         .hint("a published folder holds the files that its manifests name, and no others"))
 }
 
+/// When a manifest was signed, and on whose word; and what its bundle holds that was not checked.
+fn when(verified: &assay_envelope::Verified<assay_manifest::Document>) -> String {
+    let time = match (verified.timestamp(), verified.asserted_time()) {
+        (Some(timestamp), _) => format!(", {} (timestamp by {})", timestamp.time.to_seconds(), timestamp.authority),
+        (None, Some(time)) => format!(", {} (asserted)", time.to_seconds()),
+        (None, None) => String::new(),
+    };
+    let unchecked = verified.unchecked().iter().map(|what| format!("; {what} present, not checked"));
+    std::iter::once(time).chain(unchecked).collect()
+}
+
 fn warehouse(opened: &Opened) -> Result<(Option<u64>, Option<String>), Failure> {
     let Some(uri) = &opened.store else { return Ok((None, None)) };
     let store = Store::open_existing(uri)?;
@@ -195,6 +206,8 @@ fn print_json(opened: &Opened, found: &Found) -> Result<(), Failure> {
             "fingerprint": verified.signer().fingerprint,
             "established": verified.signer().established,
             "time_asserted": verified.asserted_time(),
+            "timestamp": verified.timestamp().map(|timestamp| json!({"time": timestamp.time, "authority": timestamp.authority})),
+            "unchecked": verified.unchecked(),
         })
     };
     output::json(&json!({

@@ -116,6 +116,7 @@ fn predicate(kind: Kind, second: u32) -> Predicate {
     if predicate_type(kind) == assay_envelope::VERIFICATION_SUMMARY {
         return VerificationSummary {
             verifier_binary: digest("assay-publish"),
+            verifier_image: None,
             time_verified: finished,
             resource_uri: format!("assay:runs/{RUN}"),
             policy: ("trust.yaml".into(), Digest::of(keys::trust_yaml().as_bytes())),
@@ -168,6 +169,7 @@ fn source() -> Source {
         "kind": "git",
         "repository": REPOSITORY,
         "commit": oid("commit"),
+        "ref": "refs/heads/main",
         "dirty": false,
         "objects": [object("commit", 351), object("tree", 363)],
         "pipeline": "pipelines/nightly.yaml",

@@ -22,7 +22,7 @@ pub(crate) fn signer(role: Role) -> Signer {
 
 pub(crate) fn trust_yaml() -> String {
     let signer = |role: Role| TrustedSigner::new(format!("example-{role}"), secret(role).public_key(), [role]);
-    let policy = TrustPolicy { name: "examples".into(), digest: None, signers: Role::LOCAL.map(signer).to_vec() };
+    let policy = TrustPolicy::of_signers("examples", Role::LOCAL.map(signer).to_vec());
     format!("{TRUST_COMMENT}{}", policy.to_yaml())
 }
 

@@ -125,7 +125,7 @@ fn trust() -> Trust {
         .signers
         .into_iter()
         .map(|signer| TrustedSigner::new(signer.name.as_str(), PublicKey::from_pem(&signer.key).expect("a key"), signer.signs));
-    Trust::Policy(TrustPolicy { name: policy.name.to_string(), digest: None, signers: signers.collect() })
+    Trust::Policy(TrustPolicy::of_signers(policy.name.to_string(), signers.collect()))
 }
 
 #[test]

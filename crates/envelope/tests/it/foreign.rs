@@ -57,7 +57,7 @@ impl Offer {
 /// Every verifier gives the same verdict.
 fn all_say(accepted: bool, what: &str, offer: &Offer) {
     let signer = assay_envelope::TrustedSigner::new("signer", offer.key.clone(), Role::ALL.iter().copied());
-    let policy = assay_envelope::TrustPolicy { name: "team".into(), digest: None, signers: vec![signer] };
+    let policy = assay_envelope::TrustPolicy::of_signers("team", vec![signer]);
     let ours = verify(&offer.manifest, &offer.bundle, &assay_envelope::Trust::Policy(policy), &Expect::default());
     assert_eq!(ours.is_ok(), accepted, "{what}: assay says {:?}", ours.err());
     let Some(foreign) = Foreign::asked_for() else { return };

@@ -1,7 +1,10 @@
 //! The envelope from outside: what is signed verifies, whatever changes is refused by its name, and other tools agree.
 
+mod conformance;
 mod foreign;
 mod hostile;
 mod mutations;
+mod origin;
 mod round_trip;
 mod support;
+mod timestamps;

@@ -85,8 +85,10 @@ fn an_edited_bundle_is_refused() {
         ("/verificationMaterial/certificate", json!({"rawBytes": "AAAA"}), "keyless_bundle"),
         ("/verificationMaterial/x509CertificateChain", json!({"certificates": []}), "keyless_bundle"),
         ("/verificationMaterial/tlogEntries", json!([]), "verified"),
-        ("/verificationMaterial/tlogEntries", json!([{}]), "uncheckable_evidence"),
-        ("/verificationMaterial/timestampVerificationData", json!({}), "uncheckable_evidence"),
+        ("/verificationMaterial/tlogEntries", json!([{}]), "verified"),
+        ("/verificationMaterial/tlogEntries", json!(vec![json!({}); 33]), "bundle_too_long"),
+        ("/verificationMaterial/timestampVerificationData", json!({}), "verified"),
+        ("/verificationMaterial/timestampVerificationData", json!({"rfc3161Timestamps": [{}]}), "bundle_malformed"),
         ("/messageSignature", json!({"signature": "AAAA"}), "message_signature_bundle"),
         ("/dsseEnvelope", Value::Null, "bundle_malformed"),
         ("/dsseEnvelope/more", json!(1), "bundle_malformed"),
@@ -438,7 +440,7 @@ fn a_key_outside_its_validity_is_refused() {
     let signed = signed_collection(&key, "run-1");
     let signer = TrustedSigner::new("old", key.public.clone(), [Role::Collect]);
     let ended = TrustedSigner { not_after: Some(at(19)), ..signer.clone() };
-    let trust = Trust::Policy(TrustPolicy { name: "team".into(), digest: None, signers: vec![ended] });
+    let trust = Trust::Policy(TrustPolicy::of_signers("team", vec![ended]));
     let refusal = check(&signed, &trust).expect_err("too late");
     assert_eq!(refusal.code(), "key_outside_validity");
     insta::assert_snapshot!(refusal, @"the key of `old` is not valid at 1970-01-01T00:00:20.000000000Z, the time that the statement asserts");

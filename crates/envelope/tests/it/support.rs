@@ -128,6 +128,7 @@ pub(crate) fn provenance(role: Role, run_id: &str) -> Provenance {
 pub(crate) fn summary() -> VerificationSummary {
     VerificationSummary {
         verifier_binary: digest("publish"),
+        verifier_image: None,
         time_verified: at(20),
         resource_uri: "https://example.com/runs/run-1".into(),
         policy: ("https://example.com/trust.yaml".into(), digest("policy")),
@@ -147,7 +148,7 @@ pub(crate) fn signed_collection(key: &Key, run_id: &str) -> Signed {
 
 pub(crate) fn trusting(name: &str, key: &Key, roles: &[Role]) -> Trust {
     let signers = vec![TrustedSigner::new(name, key.public.clone(), roles.iter().copied())];
-    Trust::Policy(TrustPolicy { name: "team".into(), digest: None, signers })
+    Trust::Policy(TrustPolicy::of_signers("team", signers))
 }
 
 pub(crate) fn check(signed: &Signed, trust: &Trust) -> Result<Verified<Document>, VerifyError> {

@@ -62,6 +62,10 @@ pub struct Source {
     /// The commit, 40 hexadecimal digits: for `git` the one that was read, for `worktree` the one that was checked out.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub commit: Option<String>,
+    /// The full name of the branch or tag that the commit was taken from, such as `refs/heads/main`; absent if it was named by its id or
+    /// otherwise. Whoever starts the run says so: nothing in a commit shows it.
+    #[serde(rename = "ref", skip_serializing_if = "Option::is_none", default)]
+    pub reference: Option<String>,
     /// For `worktree`: whether what was read differs from `commit`.
     pub dirty: bool,
     /// For `git`: the commit and every tree on the way to the files.

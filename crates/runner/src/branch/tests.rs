@@ -20,6 +20,7 @@ fn source(repository: Option<&str>) -> Source {
         kind: OriginKind::Git,
         repository: repository.map(str::to_owned),
         commit: None,
+        reference: None,
         dirty: false,
         objects: Vec::new(),
         pipeline: "pipelines/p.yaml".to_owned(),

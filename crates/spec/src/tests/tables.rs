@@ -205,7 +205,7 @@ fn the_schema_of_a_trust_policy() {
       "$id": "https://assay.dev/v1alpha1/TrustPolicy.schema.json",
       "$schema": "https://json-schema.org/draft/2020-12/schema",
       "additionalProperties": false,
-      "description": "Says which key may sign what.",
+      "description": "Says which key may sign what, and of what origin a manifest must be.",
       "properties": {
         "apiVersion": {
           "description": "The version of the format.",
@@ -285,6 +285,173 @@ fn the_schema_of_a_trust_policy() {
           "additionalProperties": false,
           "description": "Who is trusted with what.",
           "properties": {
+            "expectations": {
+              "default": [],
+              "description": "Requirements on the origin of manifests. A manifest must meet every entry that covers its role.",
+              "items": {
+                "additionalProperties": false,
+                "allOf": [
+                  {
+                    "anyOf": [
+                      {
+                        "required": [
+                          "repositories"
+                        ]
+                      },
+                      {
+                        "required": [
+                          "refs"
+                        ]
+                      },
+                      {
+                        "required": [
+                          "pipelines"
+                        ]
+                      },
+                      {
+                        "required": [
+                          "binaries"
+                        ]
+                      },
+                      {
+                        "required": [
+                          "images"
+                        ]
+                      },
+                      {
+                        "required": [
+                          "timestamp"
+                        ]
+                      }
+                    ]
+                  }
+                ],
+                "description": "A requirement on the origin of manifests. An empty list requires nothing; of a list, one entry must match. A fact that the evidence does not record does not match.",
+                "properties": {
+                  "binaries": {
+                    "default": [],
+                    "description": "SHA-256 digests of the binary that signed.",
+                    "items": {
+                      "examples": [
+                        "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+                      ],
+                      "maxLength": 71,
+                      "minLength": 1,
+                      "pattern": "^(sha256:)?[0-9a-f]{64}$",
+                      "type": "string"
+                    },
+                    "maxItems": 200,
+                    "minItems": 0,
+                    "type": "array",
+                    "uniqueItems": true
+                  },
+                  "images": {
+                    "default": [],
+                    "description": "SHA-256 digests of the container image in which the signing binary ran.",
+                    "items": {
+                      "examples": [
+                        "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+                      ],
+                      "maxLength": 71,
+                      "minLength": 1,
+                      "pattern": "^(sha256:)?[0-9a-f]{64}$",
+                      "type": "string"
+                    },
+                    "maxItems": 200,
+                    "minItems": 0,
+                    "type": "array",
+                    "uniqueItems": true
+                  },
+                  "pipelines": {
+                    "default": [],
+                    "description": "Paths of the pipeline in the repository.",
+                    "items": {
+                      "examples": [
+                        "run.sh"
+                      ],
+                      "maxLength": 300,
+                      "minLength": 1,
+                      "pattern": "^[^/\\\\][^\\\\]*$",
+                      "type": "string"
+                    },
+                    "maxItems": 200,
+                    "minItems": 0,
+                    "type": "array",
+                    "uniqueItems": true
+                  },
+                  "refs": {
+                    "default": [],
+                    "description": "Full names of the branch or tag that the run was started from, as the source's signer recorded it.",
+                    "items": {
+                      "examples": [
+                        "refs/heads/main"
+                      ],
+                      "maxLength": 300,
+                      "minLength": 1,
+                      "pattern": "^refs/[!-~]+$",
+                      "type": "string"
+                    },
+                    "maxItems": 200,
+                    "minItems": 0,
+                    "type": "array",
+                    "uniqueItems": true
+                  },
+                  "repositories": {
+                    "default": [],
+                    "description": "Addresses of the repository that the run was started from.",
+                    "items": {
+                      "examples": [
+                        "fp8"
+                      ],
+                      "maxLength": 200,
+                      "minLength": 1,
+                      "pattern": "^[!-~]+$",
+                      "type": "string"
+                    },
+                    "maxItems": 200,
+                    "minItems": 0,
+                    "type": "array",
+                    "uniqueItems": true
+                  },
+                  "roles": {
+                    "default": [],
+                    "description": "The roles that it covers; empty: `source`, `plan`, `provision`, `execute`, `collect`, `reduce` and `publish`.",
+                    "items": {
+                      "enum": [
+                        "source",
+                        "plan",
+                        "provision",
+                        "execute",
+                        "collect",
+                        "reduce",
+                        "publish",
+                        "gate",
+                        "calibrate",
+                        "probe",
+                        "import"
+                      ]
+                    },
+                    "maxItems": 20,
+                    "minItems": 0,
+                    "type": "array",
+                    "uniqueItems": true
+                  },
+                  "timestamp": {
+                    "default": "optional",
+                    "description": "Whether a bundle needs a checked timestamp.",
+                    "enum": [
+                      "optional",
+                      "required"
+                    ]
+                  }
+                },
+                "type": "object"
+              },
+              "maxItems": 200,
+              "minItems": 0,
+              "type": "array",
+              "uniqueItems": false
+            },
             "signers": {
               "description": "The keys, each with what it may sign.",
               "items": {
@@ -365,6 +532,65 @@ fn the_schema_of_a_trust_policy() {
               "minItems": 1,
               "type": "array",
               "uniqueItems": false
+            },
+            "timestamp_authorities": {
+              "default": [],
+              "description": "The authorities whose RFC 3161 timestamps are believed. Without any, a timestamp is reported and not checked.",
+              "items": {
+                "additionalProperties": false,
+                "description": "A timestamp authority and the root that its certificates chain to.",
+                "properties": {
+                  "certificates": {
+                    "description": "The certificate chain as PEM text, in a block; the last certificate is the trusted root.",
+                    "examples": [
+                      "-----BEGIN CERTIFICATE-----\nMIIBszCCAVmgAwIBAgIUWQ==\n-----END CERTIFICATE-----\n"
+                    ],
+                    "maxLength": 32768,
+                    "minLength": 1,
+                    "pattern": "^(-----BEGIN CERTIFICATE-----\\n[A-Za-z0-9+/=\\n]+-----END CERTIFICATE-----\\n?)+$",
+                    "type": "string"
+                  },
+                  "name": {
+                    "description": "The name of the authority, for reports.",
+                    "examples": [
+                      "llama-8b"
+                    ],
+                    "maxLength": 40,
+                    "minLength": 1,
+                    "pattern": "^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$",
+                    "type": "string"
+                  },
+                  "not_after": {
+                    "description": "Timestamps from after this instant are not believed.",
+                    "examples": [
+                      "2026-11-20T12:00:00Z"
+                    ],
+                    "maxLength": 30,
+                    "minLength": 1,
+                    "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?Z$",
+                    "type": "string"
+                  },
+                  "not_before": {
+                    "description": "Timestamps from before this instant are not believed.",
+                    "examples": [
+                      "2026-11-20T12:00:00Z"
+                    ],
+                    "maxLength": 30,
+                    "minLength": 1,
+                    "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?Z$",
+                    "type": "string"
+                  }
+                },
+                "required": [
+                  "name",
+                  "certificates"
+                ],
+                "type": "object"
+              },
+              "maxItems": 20,
+              "minItems": 0,
+              "type": "array",
+              "uniqueItems": false
             }
           },
           "required": [
@@ -392,7 +618,7 @@ fn the_reference_of_a_trust_policy() {
 
     Written from the field tables in `crates/spec`; do not edit.
 
-    Says which key may sign what.
+    Says which key may sign what, and of what origin a manifest must be.
 
     | field | value | default | meaning |
     | --- | --- | --- | --- |
@@ -419,6 +645,8 @@ fn the_reference_of_a_trust_policy() {
     | field | value | default | meaning |
     | --- | --- | --- | --- |
     | `signers` | a list of at most 200: a map: [signer](#specsigners) | required | The keys, each with what it may sign. |
+    | `expectations` | a list of at most 200: a map: [expectation](#specexpectations) | `[]` | Requirements on the origin of manifests. A manifest must meet every entry that covers its role. |
+    | `timestamp_authorities` | a list of at most 20: a map: [timestamp authority](#spectimestamp_authorities) | `[]` | The authorities whose RFC 3161 timestamps are believed. Without any, a timestamp is reported and not checked. |
 
     ## spec.signers[]
 
@@ -445,6 +673,52 @@ fn the_reference_of_a_trust_policy() {
     - `calibrate`: The calibration of a client.
     - `probe`: The hardware probe on a target's node.
     - `import`: An importer of another tool's results.
+
+    ## spec.expectations[]
+
+    A requirement on the origin of manifests. An empty list requires nothing; of a list, one entry must match. A fact that the evidence does not record does not match.
+
+    At least one of `repositories`, `refs`, `pipelines`, `binaries`, `images`, `timestamp` is given.
+
+    | field | value | default | meaning |
+    | --- | --- | --- | --- |
+    | `roles` | a list of at most 20: one of the words below | `[]` | The roles that it covers; empty: `source`, `plan`, `provision`, `execute`, `collect`, `reduce` and `publish`. |
+    | `repositories` | a list of at most 200: a short text without spaces, such as `fp8` | `[]` | Addresses of the repository that the run was started from. |
+    | `refs` | a list of at most 200: a full Git reference, such as `refs/heads/main` | `[]` | Full names of the branch or tag that the run was started from, as the source's signer recorded it. |
+    | `pipelines` | a list of at most 200: a relative path, such as `run.sh` | `[]` | Paths of the pipeline in the repository. |
+    | `binaries` | a list of at most 200: a sha256, such as `e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855` | `[]` | SHA-256 digests of the binary that signed. |
+    | `images` | a list of at most 200: a sha256, such as `e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855` | `[]` | SHA-256 digests of the container image in which the signing binary ran. |
+    | `timestamp` | one of the words below | `optional` | Whether a bundle needs a checked timestamp. |
+
+    `roles`:
+
+    - `source`: Whoever starts a run.
+    - `plan`: The plan stage.
+    - `provision`: The provision stage.
+    - `execute`: The execute stage.
+    - `collect`: The collect stage and its recorder.
+    - `reduce`: The reduce stage.
+    - `publish`: The publish stage.
+    - `gate`: The gate.
+    - `calibrate`: The calibration of a client.
+    - `probe`: The hardware probe on a target's node.
+    - `import`: An importer of another tool's results.
+
+    `timestamp`:
+
+    - `optional`: A bundle may have no timestamp.
+    - `required`: A bundle without a timestamp by an authority of this policy is refused.
+
+    ## spec.timestamp_authorities[]
+
+    A timestamp authority and the root that its certificates chain to.
+
+    | field | value | default | meaning |
+    | --- | --- | --- | --- |
+    | `name` | a name, such as `llama-8b` | required | The name of the authority, for reports. |
+    | `certificates` | a certificate chain | required | The certificate chain as PEM text, in a block; the last certificate is the trusted root. |
+    | `not_before` | an instant, such as `2026-11-20T12:00:00Z` | none | Timestamps from before this instant are not believed. |
+    | `not_after` | an instant, such as `2026-11-20T12:00:00Z` | none | Timestamps from after this instant are not believed. |
     ");
 }
 

@@ -74,7 +74,7 @@ fn roles_are_known_and_named_once() {
 #[test]
 fn a_key_must_be_trusted_at_some_time() {
     assert_snapshot!(trust("not_after: 2027", "not_after: 2025"), @r"
-    error: `not_after` is not after `not_before`, so the key is never trusted
+    error: `not_after` is not after `not_before`, so it is never trusted
       --> a.yaml:13:18
        |
     13 |       not_after: 2025-01-01T00:00:00Z
@@ -101,5 +101,69 @@ fn a_key_is_named_once() {
     15 |       key: |
        |       ^^^
     hint: name a key once, and list under `signs` all that it may sign
+    ");
+}
+
+const PIN: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+
+/// The policy with these further members of `spec`.
+fn with_members(members: &str) -> String {
+    format!("{TRUST}{members}")
+}
+
+#[test]
+fn expectations_and_authorities_are_read() {
+    let text = with_members(&format!(
+        "  expectations:
+    - repositories: [https://git.example.org/team/benchmarks]
+      refs: [refs/heads/main]
+      pipelines: [pipelines/nightly.yaml]
+    - roles: [execute]
+      binaries: [sha256:{PIN}]
+      images: [{PIN}]
+      timestamp: required
+  timestamp_authorities:
+    - name: tsa
+      certificates: |
+        -----BEGIN CERTIFICATE-----
+        MIIB
+        -----END CERTIFICATE-----
+        -----BEGIN CERTIFICATE-----
+        MIIC
+        -----END CERTIFICATE-----
+"
+    ));
+    let policy = TrustPolicy::parse("trust.yaml", text.as_bytes()).expect("a policy");
+    let [all, execute] = policy.expectations.as_slice() else { panic!("two expectations") };
+    assert_eq!((all.roles.len(), all.refs.as_slice(), all.timestamp_required), (0, &["refs/heads/main".to_owned()][..], false));
+    assert_eq!((execute.roles.as_slice(), execute.timestamp_required), (&[Role::Execute][..], true));
+    assert_eq!((execute.binaries[0].hex(), execute.images[0].hex()), (PIN.to_owned(), PIN.to_owned()));
+    assert_eq!(policy.timestamp_authorities[0].certificates.matches("BEGIN CERTIFICATE").count(), 2);
+}
+
+#[test]
+fn an_expectation_requires_something_that_can_be_met() {
+    assert_snapshot!(problems(&with_members("  expectations:\n    - roles: [plan]\n")), @r"
+    error: `spec.expectations[0]` needs at least one of `repositories`, `refs`, `pipelines`, `binaries`, `images`, `timestamp`
+      --> a.yaml:15:7
+       |
+    15 |     - roles: [plan]
+       |       ^^^^^^^^^^^^^
+    ");
+    assert_snapshot!(problems(&with_members("  expectations:\n    - refs: [main]\n")), @r"
+    error: `spec.expectations[0].refs[0]` is not a full Git reference: `main`
+      --> a.yaml:15:14
+       |
+    15 |     - refs: [main]
+       |              ^^^^
+    hint: a full name such as `refs/heads/main` or `refs/tags/v1`
+    ");
+    assert_snapshot!(problems(&with_members("  expectations:\n    - timestamp: required\n")), @r"
+    error: a timestamp is required, but the policy names no authority, so every bundle would be refused
+      --> a.yaml:15:18
+       |
+    15 |     - timestamp: required
+       |                  ^^^^^^^^
+    hint: name an authority under `timestamp_authorities`
     ");
 }

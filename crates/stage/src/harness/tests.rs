@@ -59,6 +59,7 @@ fn a_publication_is_known_by_its_inputs() {
     let call = Call::new(&run, Kind::Publication, vec![], &parameters);
     let verified = Predicate::VerificationSummary(VerificationSummary {
         verifier_binary: Digest::of(b""),
+        verifier_image: None,
         time_verified: Instant::from_unix_ns(0),
         resource_uri: "assay:runs/nightly".to_owned(),
         policy: ("p".to_owned(), Digest::of(b"")),
@@ -75,12 +76,19 @@ fn a_key_signs_only_what_the_policy_lets_it() {
     let key = SecretKey::generate().expect("a key").public_key();
     let other = SecretKey::generate().expect("a key").public_key();
     let signers = vec![TrustedSigner::new("runner", key.clone(), [Role::Plan])];
-    let policy = TrustPolicy { name: "team".to_owned(), digest: None, signers };
-    assert_eq!(check_may_sign(&policy, &key, Role::Plan), Ok(()));
-    let refused = |key, role| check_may_sign(&policy, key, role).expect_err("refused");
+    let policy = TrustPolicy::of_signers("team", signers);
+    let now = Instant::from_unix_ns(5);
+    assert_eq!(check_may_sign(&policy, &key, Role::Plan, now), Ok(()));
+    let refused = |key, role| check_may_sign(&policy, key, role, now).expect_err("refused");
     insta::assert_snapshot!(refused(&key, Role::Publish), @"error[wrong_signer]: the trust policy `team` does not let the key of `runner` sign for publish");
     insta::assert_snapshot!(refused(&other, Role::Plan), @"error[wrong_signer]: the trust policy `team` does not let an unlisted key sign for plan");
     assert_eq!(refused(&other, Role::Plan).exit, Exit::Verification);
+
+    let ended =
+        TrustedSigner { not_after: Some(Instant::from_unix_ns(4)), ..TrustedSigner::new("old", key.clone(), [Role::Plan]) };
+    let failure =
+        check_may_sign(&TrustPolicy::of_signers("team", vec![ended]), &key, Role::Plan, now).expect_err("a closed window");
+    assert_eq!(failure.code, "key_outside_validity");
 }
 
 #[test]

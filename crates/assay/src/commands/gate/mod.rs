@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use assay_envelope::{TestResult, Trust};
 use assay_gate::{Question, judge};
 use assay_manifest::{Acknowledgement, Digest, InputRef, Manifest, Name, Outcome, Role, RunId, Sequence, Verdict};
-use assay_runner::{Config, KeyRing, LocalKeys};
+use assay_runner::{Config, KeyRing, LocalKeys, gate_signers};
 use assay_spec as spec;
 use assay_stage::{Clock, Exit, Failure, seal_with};
 use assay_store::Store;
@@ -293,7 +293,7 @@ fn rules_for(from: &From, candidate: &Evidence) -> Result<Rules, Failure> {
 impl Asked<'_> {
     /// Judges, signs and keeps the verdict; or finds the one that stands.
     fn decide(&self, store: &Store, keys: &KeyRing) -> Result<Decided, Failure> {
-        let trust = with_own(&self.candidate.opened().trust, keys.public(Role::Gate)?);
+        let trust = with_own(&self.candidate.opened().trust, &gate_signers(&Config::find()?)?);
         for _ in 0..MAX_TRIES {
             let mut all = verdicts_about(store, self.subject, &trust)?;
             let earlier = self.of_this_sequence(&all)?;

@@ -6,7 +6,7 @@ use std::path::Path;
 use assay_envelope::{MAX_BUNDLE_BYTES, Trust};
 use assay_gate::{CONTRACT, Question};
 use assay_manifest::{Digest, InputRef, Kind, MAX_MANIFEST_BYTES, Verdict};
-use assay_runner::{Config, LocalKeys};
+use assay_runner::{Config, gate_signers};
 use assay_stage::{Exit, Failure};
 use assay_store::Store;
 use assay_verify::{Blobs as _, StoreBlobs};
@@ -179,8 +179,7 @@ fn rules_of(verdict: &Verdict, blobs: &StoreBlobs) -> Result<Rules, Failure> {
 fn trust(place: &Where, blobs: &StoreBlobs) -> Result<Trust, Failure> {
     let config = Config::find()?;
     let trust = establish(&place.trust, &config, blobs, &[])?.trust;
-    let own = LocalKeys::of(&config).public_key(assay_manifest::Role::Gate);
-    Ok(match own {
+    Ok(match gate_signers(&config) {
         Ok(own) => with_own(&trust, &own),
         Err(_) => trust,
     })

@@ -26,15 +26,19 @@ impl Known {
     }
 }
 
-/// Whom to believe about verdicts: whoever is trusted, and this machine's own gate. Keys that lie beside a run vouch for no verdict: whoever
-/// measures could else plant one that stands.
-pub(crate) fn with_own(trust: &Trust, own: &PublicKey) -> Trust {
+/// Whom to believe about verdicts: whoever is trusted, and this machine's own gate, with its key and those that it had before. Where the
+/// policy itself names one of them, its window applies. Keys that lie beside a run vouch for no verdict: whoever measures could else
+/// plant one that stands.
+pub(crate) fn with_own(trust: &Trust, own: &[TrustedSigner]) -> Trust {
     match trust.clone() {
         Trust::Policy(mut policy) => {
-            policy.signers.push(TrustedSigner::new("this gate", own.clone(), [Role::Gate]));
+            let is_named =
+                |key: &PublicKey| policy.signers.iter().any(|signer| signer.key == *key && signer.signs.contains(&Role::Gate));
+            let unnamed: Vec<_> = own.iter().filter(|signer| !is_named(&signer.key)).cloned().collect();
+            policy.signers.extend(unnamed);
             Trust::Policy(policy)
         }
-        Trust::None { .. } => Trust::None { candidates: vec![own.clone()] },
+        Trust::None { .. } => Trust::None { candidates: own.iter().map(|signer| signer.key.clone()).collect() },
     }
 }
 
