@@ -98,6 +98,7 @@ impl Stage for Planner {
             isolation: spec.isolation,
             placement: spec.placement,
             comparison: spec.comparison.clone(),
+            load_cpus: spec.load_cpus.clone(),
             order: TrialOrder { seed: seed.to_string(), digest: order_digest(&trials) },
             trials,
             unpinned: pinner.into_unpinned(),
@@ -299,6 +300,8 @@ fn plan_target(pinner: &mut Pinner<'_>, files: &Files<'_>, target: &assay_spec::
         ready_timeout_ns: nanoseconds(target.ready.timeout),
         image: target.image.as_deref().map(|reference| pinner.image(reference)).transpose()?,
         hardware: target.hardware.clone(),
+        cpus: target.cpus.clone(),
+        artifacts: target.artifacts.clone(),
     })
 }
 

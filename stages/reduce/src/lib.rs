@@ -229,10 +229,14 @@ fn issues(points: &[PointSummary], context: &RowContext<'_>) -> Vec<Reason> {
         assay_claim::moved_load(counted()),
         assay_claim::moved_target(counted(), environments),
         assay_claim::colocated(counted(), environments),
+        assay_claim::shares_machine(context.plan, counted(), environments),
+        assay_claim::unpinned_executables(context.plan, counted(), environments),
         assay_claim::sides_differ(context.plan, counted(), environments),
         assay_claim::confounded(context.plan, environments),
     ];
-    missing.into_iter().chain(drift).chain(unrecorded).chain(clocks).chain(places.into_iter().flatten()).collect()
+    let contradicted = assay_claim::contradicted(counted(), environments);
+    let places = places.into_iter().flatten().chain(contradicted);
+    missing.into_iter().chain(drift).chain(unrecorded).chain(clocks).chain(places).collect()
 }
 
 fn write_file(ctx: &Context, table: &'static Table, rows: impl IntoIterator<Item = Row>) -> Result<CuratedFile, Failure> {
