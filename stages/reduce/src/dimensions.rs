@@ -30,9 +30,10 @@ impl Dimensions {
 
     fn build(context: &RowContext<'_>) -> RowResult<Self> {
         let environment = context.environments.first().copied();
-        let software = software(environment)?;
-        let hardware = hardware(environment)?;
-        let cluster = cluster(environment)?;
+        let declared = Declared::of(context.environments);
+        let software = software(environment, context.environments, &declared)?;
+        let hardware = hardware(environment, &declared)?;
+        let cluster = cluster(environment, &declared)?;
         let mut workloads = BTreeMap::new();
         let mut lineage_rows = BTreeMap::new();
         for frozen in &context.plan.workloads {
@@ -75,11 +76,42 @@ fn json(value: &impl Serialize) -> Option<String> {
     (text != "[]" && text != "{}" && text != "null").then_some(text)
 }
 
+/// What the pipeline declares of its targets, by name. Where targets differ their values stand side by side, in order.
+struct Declared(BTreeMap<String, BTreeSet<String>>);
+
+impl Declared {
+    fn of(environments: &[&Environment]) -> Self {
+        let mut declared: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for (key, value) in environments.iter().flat_map(|environment| &environment.placement) {
+            let name = key.strip_prefix("declared/").and_then(|rest| rest.split_once('/')).map(|(_, name)| name);
+            if let Some(name) = name {
+                declared.entry(name.to_owned()).or_default().insert(value.clone());
+            }
+        }
+        Self(declared)
+    }
+
+    /// The value under the first of these names that is declared.
+    fn text(&self, names: &[&str]) -> Option<String> {
+        names.iter().find_map(|name| self.0.get(*name)).and_then(joined)
+    }
+
+    /// The number under a name; none where targets differ in it.
+    fn number(&self, name: &str) -> Option<i64> {
+        self.text(&[name])?.parse().ok()
+    }
+}
+
+/// Values as one text; none where there are none.
+fn joined(values: &BTreeSet<String>) -> Option<String> {
+    (!values.is_empty()).then(|| values.iter().cloned().collect::<Vec<_>>().join("; "))
+}
+
 fn targets(environment: Option<&Environment>) -> Vec<&Host> {
     environment.map(|environment| environment.hosts_with(HostRole::Target).collect()).unwrap_or_default()
 }
 
-fn software(environment: Option<&Environment>) -> RowResult<Row> {
+fn software(environment: Option<&Environment>, all: &[&Environment], declared: &Declared) -> RowResult<Row> {
     let versions: BTreeMap<&str, &str> = environment
         .iter()
         .flat_map(|environment| &environment.software)
@@ -88,31 +120,49 @@ fn software(environment: Option<&Environment>) -> RowResult<Row> {
     let of = |names: &[&str]| names.iter().find_map(|name| versions.get(name)).copied();
     let hosts = targets(environment);
     let facts = hosts.first().map(|host| &host.facts);
-    let image = environment.and_then(|environment| environment.targets.iter().find_map(|target| target.image.as_ref()?.digest));
+    // Sides that alternate are in different blocks.
+    let found = || all.iter().flat_map(|environment| &environment.targets);
+    let containers = found().flat_map(|target| &target.pods).flat_map(|pod| &pod.containers).map(|container| &container.image);
+    let images = found().filter_map(|target| target.image.as_ref()).chain(containers);
+    let images: BTreeSet<String> = images.filter_map(|image| Some(image.digest?.to_string())).collect();
+    let servers: BTreeSet<String> = found().filter_map(|target| target.version.value.clone()).collect();
+    let gpus = hosts.iter().filter_map(|host| host.facts.gpus.value.as_ref()).flatten();
+    let drivers: BTreeSet<String> = gpus.map(|gpu| gpu.driver_version.clone()).collect();
+    let or_declared = |found: Option<String>, names: &[&str]| found.or_else(|| declared.text(names));
+    let version = |name: &str| of(&[name]).map(str::to_owned);
     let named = ["kernel", "driver", "cuda", "nccl", "libc", "cc"];
     let others: BTreeMap<_, _> = versions.iter().filter(|(name, _)| !named.contains(name)).collect();
     Row::new(&SOFTWARE_VERSION_DIM)
-        .with("image_digest", image)?
+        .with("image_digest", joined(&images))?
         .with("operating_system", facts.and_then(|facts| facts.operating_system.value.as_deref()))?
         .with("kernel_version", facts.and_then(|facts| facts.kernel.value.as_deref()))?
-        .with("driver_version", of(&["driver"]))?
-        .with("cuda_version", of(&["cuda"]))?
-        .with("nccl_version", of(&["nccl"]))?
+        .with("driver_version", or_declared(version("driver").or_else(|| joined(&drivers)), &["driver_version", "driver"]))?
+        .with("cuda_version", or_declared(version("cuda"), &["cuda_version", "cuda"]))?
+        .with("nccl_version", or_declared(version("nccl"), &["nccl_version", "nccl"]))?
+        .with("framework_version", declared.text(&["framework_version", "framework"]))?
+        .with("server_version", or_declared(joined(&servers), &["server_version"]))?
         .with("runtime_version", of(&["libc"]))?
         .with("compiler_version", of(&["cc"]))?
         .with("other_versions", json(&others))?
         .sealed()
 }
 
-fn hardware(environment: Option<&Environment>) -> RowResult<Row> {
+fn hardware(environment: Option<&Environment>, declared: &Declared) -> RowResult<Row> {
     let hosts = targets(environment);
     let row = Row::new(&HARDWARE_TOPOLOGY_DIM).with("hosts", whole(hosts.len() as u64))?;
     let Some(facts) = hosts.first().map(|host| &host.facts) else { return row.with("facts_source", "unknown")?.sealed() };
     let gpus = facts.gpus.value.as_deref().unwrap_or_default();
     let text = |fact: &Fact<String>| fact.value.clone();
-    row.with("gpu_model", gpus.first().map(|gpu| gpu.model.as_str()))?
-        .with("gpu_count", facts.gpus.value.as_ref().map(|gpus| gpus.len() as u32))?
-        .with("gpu_memory_bytes", gpus.first().map(|gpu| gpu.memory_bytes.0).and_then(|bytes| i64::try_from(bytes).ok()))?
+    // What was seen stands: only where nobody saw the GPUs, what is declared of them counts.
+    let is_declared = facts.gpus.value.is_none() && declared.text(&["gpu_model", "gpu_count"]).is_some();
+    let declared_number = |name: &str| declared.number(name).filter(|_| is_declared);
+    let models: BTreeSet<String> = gpus.iter().map(|gpu| gpu.model.clone()).collect();
+    let model = if is_declared { declared.text(&["gpu_model"]) } else { joined(&models) };
+    let count = facts.gpus.value.as_ref().and_then(|gpus| i64::try_from(gpus.len()).ok());
+    let memory = gpus.first().and_then(|gpu| i64::try_from(gpu.memory_bytes.0).ok());
+    row.with("gpu_model", model)?
+        .with("gpu_count", count.or_else(|| declared_number("gpu_count")))?
+        .with("gpu_memory_bytes", memory.or_else(|| declared_number("gpu_memory_bytes")))?
         .with("numa_layout", facts.numa.value.as_ref().and_then(json))?
         .with("nic", facts.network_cards.value.as_ref().and_then(|cards| json(&physical(cards))))?
         .with("cpu_vendor", text(&facts.cpu_vendor))?
@@ -128,7 +178,7 @@ fn hardware(environment: Option<&Environment>) -> RowResult<Row> {
         .with("caches", facts.caches.value.as_ref().and_then(json))?
         .with("architecture", text(&facts.architecture))?
         .with("virtualization", text(&facts.virtualization))?
-        .with("facts_source", facts.cpu_model.source.as_str())?
+        .with("facts_source", if is_declared { "declared" } else { facts.cpu_model.source.as_str() })?
         .sealed()
 }
 
@@ -142,9 +192,74 @@ pub(crate) fn cluster_of(environment: Option<&Environment>) -> &str {
     environment.and_then(|environment| environment.placement.get("cluster")).map_or("local", String::as_str)
 }
 
-fn cluster(environment: Option<&Environment>) -> RowResult<Row> {
+fn cluster(environment: Option<&Environment>, declared: &Declared) -> RowResult<Row> {
     let cluster = cluster_of(environment);
-    Row::new(&CLUSTER_REGION_DIM).with("cluster", cluster)?.with("scheduler_path", cluster)?.sealed()
+    let mut row = Row::new(&CLUSTER_REGION_DIM).with("cluster", cluster)?.with("scheduler_path", cluster)?;
+    for name in ["region", "availability_zone", "node_pool", "queue", "resource_flavor", "tenant_mode"] {
+        row = row.with(name, declared.text(&[name]))?;
+    }
+    row.sealed()
+}
+
+#[cfg(test)]
+mod tests {
+    use assay_manifest::{Block, HostFacts};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// The keys of a run with that target and those declarations.
+    fn keys(target: &Value, declared: &[(&str, &str)], change: impl Fn(&mut HostFacts)) -> [String; 3] {
+        let zero = Digest::of(b"");
+        let mut found = json!({
+            "id": "t", "kind": "endpoint", "hosts": ["t"], "version": {"source": "unknown", "how": "x"}, "models": [], "probes": [],
+        });
+        for (name, value) in target.as_object().expect("an object") {
+            found[name] = value.clone();
+        }
+        let placement: BTreeMap<_, _> = declared.iter().map(|(name, value)| (format!("declared/t/{name}"), *value)).collect();
+        let environment = json!({
+            "plan_digest": zero, "block": Block { index: 0, incarnation: 0 }, "observed_at": "2026-01-01T00:00:00.000000000Z",
+            "hosts": [{"name": "t", "roles": ["target"], "facts": HostFacts::unknown("a test")}], "software": [],
+            "targets": [found], "controls": [], "placement": placement, "readings": [],
+        });
+        let mut environment: Environment = serde_json::from_value(environment).expect("an environment");
+        change(&mut environment.hosts[0].facts);
+        let declared = Declared::of(&[&environment]);
+        let environment = Some(&environment);
+        let rows = [
+            software(environment, &[environment.expect("it is there")], &declared),
+            hardware(environment, &declared),
+            cluster(environment, &declared),
+        ];
+        rows.map(|row| id(&row.expect("a row")))
+    }
+
+    #[test]
+    fn what_differs_has_another_key() {
+        let of = |target: &Value, declared: &[(&str, &str)]| keys(target, declared, |_| ());
+        let version = |version: &str| json!({"version": {"source": "observed", "value": version, "how": "GET /version"}});
+        let image = |name: &str| json!({"image": {"reference": "r/vllm:1", "digest": Digest::of(name.as_bytes())}});
+        let [software, hardware, cluster] = of(&json!({}), &[]);
+        let is_other = |other: [String; 3]| [other[0] != software, other[1] != hardware, other[2] != cluster];
+        assert_eq!(is_other(of(&json!({}), &[])), [false; 3]);
+        for declared in [("driver_version", "570"), ("framework", "vllm 0.33"), ("cuda_version", "13")] {
+            assert_eq!(is_other(of(&json!({}), &[declared])), [true, false, false], "{declared:?}");
+        }
+        for declared in
+            [("region", "eu"), ("node_pool", "h200"), ("availability_zone", "a"), ("queue", "q"), ("tenant_mode", "shared")]
+        {
+            assert_eq!(is_other(of(&json!({}), &[declared])), [false, false, true], "{declared:?}");
+        }
+        assert_ne!(of(&version("0.31"), &[])[0], of(&version("0.33"), &[])[0]);
+        assert_ne!(of(&image("one"), &[])[0], of(&image("other"), &[])[0]);
+        let gpus = |model: &str, count: &str| of(&json!({}), &[("gpu_model", model), ("gpu_count", count)])[1].clone();
+        let all = BTreeSet::from([gpus("H200", "8"), gpus("A100", "8"), gpus("H200", "2"), hardware.clone()]);
+        assert_eq!(all.len(), 4, "model and count tell GPUs apart");
+        let seen = |facts: &mut HostFacts| facts.gpus = Fact::observed(Vec::new(), "the driver");
+        let declared = [("gpu_model", "H200"), ("gpu_count", "8")];
+        assert_eq!(keys(&json!({}), &declared, seen)[1], keys(&json!({}), &[], seen)[1], "what was seen stands");
+    }
 }
 
 fn workload(plan: &Plan, frozen: &FrozenWorkload) -> RowResult<Row> {
