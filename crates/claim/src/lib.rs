@@ -2,6 +2,8 @@
 //!
 //! What falls short is published at a lower grade *with its reasons*, or not at all; it is never silently let pass.
 
+mod controls;
+mod executed;
 mod place;
 mod sides;
 mod tokens;
@@ -11,7 +13,9 @@ use assay_manifest::{
     PointSummary, Reason, RunStatus, Shortfall, SourceRef, Stability, Summary,
 };
 
-pub use place::{COLOCATED, Counted, MOVED_LOAD, MOVED_TARGET, colocated, moved_load, moved_target};
+pub use controls::{CONTROL_CONTRADICTED, contradicted};
+pub use executed::{UNPINNED_EXECUTABLE, unpinned_executables};
+pub use place::{COLOCATED, Counted, MOVED_LOAD, MOVED_TARGET, colocated, moved_load, moved_target, shares_machine};
 pub use sides::{CONFOUNDED, SIDES_DIFFER, confounded, sides_differ};
 pub use tokens::{INPUT_TOKENS, input_tokens};
 
@@ -35,7 +39,7 @@ pub struct Evidence<'a> {
     /// The points with their statistics.
     pub points: &'a [PointSummary],
     /// What is wrong with the run as a whole; of these the rules look for [`CLOCK_OFFSET`], [`MOVED_LOAD`],
-    /// [`MOVED_TARGET`], [`COLOCATED`], [`SIDES_DIFFER`] and [`CONFOUNDED`].
+    /// [`CONTROL_CONTRADICTED`], [`MOVED_TARGET`], [`COLOCATED`], [`UNPINNED_EXECUTABLE`], [`SIDES_DIFFER`] and [`CONFOUNDED`].
     pub issues: &'a [Reason],
 }
 
@@ -55,7 +59,17 @@ pub fn grade(evidence: &Evidence<'_>) -> Grade {
         Intent::Publication if self::shortfalls(Intent::Realism, evidence).is_empty() => Intent::Realism,
         _ => Intent::Exploratory,
     };
-    Grade { asked, given, shortfalls }
+    let declared = if given == Intent::Publication { declared(evidence.environments) } else { Vec::new() };
+    Grade { asked, given, shortfalls, declared }
+}
+
+/// The controls that are proved in no block, or not in all, and that a person declares there.
+fn declared(environments: &[&Environment]) -> Vec<Control> {
+    let is_declared = |control: &&Control| {
+        let mut facts = environments.iter().flat_map(|environment| &environment.controls);
+        facts.any(|fact| fact.control == **control && fact.state == ControlState::Declared)
+    };
+    Control::ALL.iter().filter(is_declared).copied().collect()
 }
 
 /// Every rule of a grade that a run does not meet.
@@ -69,7 +83,10 @@ pub fn shortfalls(grade: Intent, evidence: &Evidence<'_>) -> Vec<Shortfall> {
             found.extend(controls(evidence.environments));
             found.extend(evidence.points.iter().flat_map(point));
             found.extend(whole(evidence));
-            found.extend(stated(evidence.issues, &[CLOCK_OFFSET, SIDES_DIFFER, CONFOUNDED]));
+            found.extend(stated(
+                evidence.issues,
+                &[CLOCK_OFFSET, CONTROL_CONTRADICTED, UNPINNED_EXECUTABLE, SIDES_DIFFER, CONFOUNDED],
+            ));
             found
         }
     }
@@ -142,19 +159,20 @@ fn point(point: &PointSummary) -> Vec<Shortfall> {
     found
 }
 
-/// An instability is stated with its reason and bars nothing; not knowing whether there is one does.
+/// A headline has an interval, and its trials are known to agree with each other.
 fn metric(point: &str, metric: &MetricSummary) -> Vec<Shortfall> {
     let mut found = Vec::new();
     if metric.interval.is_none() {
         let why = metric.interval_absent.as_deref().unwrap_or("no reason is given");
         found.push(shortfall("interval", format!("`{}` of {point} has no interval: {why}", metric.metric)));
     }
-    if metric.stability == Stability::Unknown {
-        found.push(shortfall(
-            "stability",
-            format!("the stability of `{}` of {point} is unknown: {}", metric.metric, metric.stability_reason),
-        ));
-    }
+    let (name, reason) = (&metric.metric, &metric.stability_reason);
+    let instability = match metric.stability {
+        Stability::Stable => None,
+        Stability::Unstable => Some(format!("`{name}` of {point} is unstable: {reason}")),
+        Stability::Unknown => Some(format!("the stability of `{name}` of {point} is unknown: {reason}")),
+    };
+    found.extend(instability.map(|found| shortfall("stability", found)));
     found
 }
 

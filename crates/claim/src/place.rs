@@ -1,8 +1,9 @@
 //! Where load ran: whether the trials of a point had one origin, and whether that was beside what they measured.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
-use assay_manifest::{Attempt, Block, Environment, Reason, Shard};
+use assay_manifest::{Attempt, Block, CpuList, Environment, Intent, Plan, Reason, Shard, TargetKind};
 
 /// The word of the rule that the trials of a point come from one node in each shard, and of the Summary's issue where they do not.
 pub const MOVED_LOAD: &str = "moved_load";
@@ -118,9 +119,151 @@ pub fn colocated<'a>(counted: impl IntoIterator<Item = Counted<'a>>, environment
     Some(Reason::new(COLOCATED, detail))
 }
 
+/// Where load that counts was offered on the one machine that its target runs on, and the recorded CPUs do not prove that they were apart.
+/// None where the run only explores.
+pub fn shares_machine<'a>(
+    plan: &Plan,
+    counted: impl IntoIterator<Item = Counted<'a>>,
+    environments: &[&Environment],
+) -> Option<Reason> {
+    if plan.intent == Intent::Exploratory {
+        return None;
+    }
+    counted.into_iter().find_map(|counted| shared_cpus(&counted, environments)).map(|detail| Reason::new(COLOCATED, detail))
+}
+
+fn shared_cpus(counted: &Counted<'_>, environments: &[&Environment]) -> Option<String> {
+    let attempt = counted.attempt;
+    if attempt.place.is_some() || attempt.serving.is_none() {
+        return None;
+    }
+    let environment = environments.iter().find(|environment| environment.block == counted.block)?;
+    let [_, name, _] = attempt.case_id.names();
+    let target = environment.targets.iter().find(|target| target.id.as_str() == name)?;
+    let what = format!("the load of trial `{}` was offered on the machine of the target `{name}`", attempt.trial_id);
+    match target.kind {
+        TargetKind::Endpoint => {
+            let address = target.address.as_deref().filter(|address| is_loopback(address))?;
+            Some(format!("{what}, whose address is {address}"))
+        }
+        TargetKind::Process | TargetKind::Simulator if target.pods.is_empty() => {
+            let list = |text: &Option<String>| text.as_ref()?.parse::<CpuList>().ok();
+            let hint = "`targets[].cpus` and `load.cpus` keep them apart";
+            let (Some(load), Some(cores)) = (list(&attempt.allowed_cpus), list(&target.core_cpus)) else {
+                return Some(format!("{what}, and which CPUs each used is not known; {hint}"));
+            };
+            let shared = load.shared_with(&cores)?;
+            Some(format!("{what}, and both might use the cores of the CPUs {shared}; {hint}"))
+        }
+        _ => None,
+    }
+}
+
+/// Whether an address leads back to the machine that uses it.
+fn is_loopback(address: &str) -> bool {
+    let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let host = match host.strip_prefix('[').and_then(|host| host.split_once(']')) {
+        Some((host, _)) => host,
+        None => host.rsplit_once(':').map_or(host, |(host, _)| host),
+    };
+    let is_local = host.eq_ignore_ascii_case("localhost") || host.to_ascii_lowercase().ends_with(".localhost");
+    is_local || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback() || ip.is_unspecified())
+}
+
 /// The target that ran on the node of an attempt.
 fn target_beside<'a>(counted: &Counted<'_>, environments: &[&'a Environment]) -> Option<&'a str> {
     let node = counted.node()?;
     let environment = environments.iter().find(|environment| environment.block == counted.block)?;
     nodes_of_targets(environment).find(|(_, of_target)| *of_target == node).map(|(target, _)| target)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const ZERO: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
+
+    #[test]
+    fn an_address_of_this_machine_is_known() {
+        for address in [
+            "http://127.0.0.1:8000",
+            "http://127.8.9.1/v1",
+            "https://localhost:1",
+            "http://LOCALHOST",
+            "http://a.localhost:80/",
+            "http://[::1]:8000/v1",
+            "http://user@127.0.0.1:80",
+            "http://0.0.0.0:8000",
+        ] {
+            assert!(is_loopback(address), "{address}");
+        }
+        for address in
+            ["http://example.org", "http://10.0.0.1:8000", "http://[2001:db8::1]:80", "http://localhost.example.org", ""]
+        {
+            assert!(!is_loopback(address), "{address}");
+        }
+    }
+
+    /// What is said of load that was allowed these CPUs, on a target of that kind.
+    fn shared(intent: &str, target: &Value, load: Option<&str>) -> Option<String> {
+        let plan = json!({
+            "pipeline": {"name": "p", "path": "p.yaml", "digest": ZERO},
+            "source": {"kind": "adhoc", "dirty": true, "files_digest": ZERO}, "intent": intent,
+            "controls": [], "workloads": [], "targets": [], "variants": [], "cases": [],
+            "trial_policy": {"count": 5, "retry_budget": 1}, "isolation": "none", "placement": "coexist",
+            "order": {"seed": "00", "digest": ZERO}, "trials": [], "unpinned": [], "queries": [],
+        });
+        let mut found =
+            json!({"id": "t", "hosts": ["local"], "version": {"source": "unknown", "how": "x"}, "models": [], "probes": []});
+        for (name, value) in target.as_object().expect("an object") {
+            found[name] = value.clone();
+        }
+        let instant = "2026-01-01T00:00:00.000000000Z";
+        let environment = json!({
+            "plan_digest": ZERO, "block": {"index": 0, "incarnation": 0}, "observed_at": instant, "hosts": [], "software": [],
+            "targets": [found], "controls": [], "placement": {}, "readings": [],
+        });
+        let artifact = json!({"name": "r", "digest": ZERO, "size": "0", "media_type": "x"});
+        let attempt = json!({
+            "trial_id": "w.t.default.one.t0", "case_id": "w.t.default", "point_id": "one", "attempt": 0, "status": "completed",
+            "window": {"start": instant, "end": instant, "duration_ns": "0"}, "validity": {"valid": true, "reasons": []}, "evidence": [],
+            "serving": {
+                "schedule_digest": ZERO, "start": instant, "measured_from_ns": "0", "measured_to_ns": "1", "outcomes": {},
+                "warmup_outcomes": {}, "input_tokens": "0", "output_tokens": "0", "chunk_lists": "all",
+                "clock": {"source": "same_boot"}, "records": artifact,
+                "client": {
+                    "loop_busy_p99_ns": "0", "loop_stall_max_ns": "0", "cpu_user_us": "0", "cpu_system_us": "0", "full_reads": "0",
+                    "starved": "0", "sent_rate_per_s": 1.0, "connections": "1", "events": "1",
+                },
+            },
+        });
+        let plan: Plan = serde_json::from_value(plan).expect("a plan");
+        let environment: Environment = serde_json::from_value(environment).expect("an environment");
+        let mut attempt: Attempt = serde_json::from_value(attempt).expect("an attempt");
+        attempt.allowed_cpus = load.map(str::to_owned);
+        let block = Block { index: 0, incarnation: 0 };
+        shares_machine(&plan, [Counted { block, shard: Shard::ONLY, attempt: &attempt }], &[&environment])
+            .map(|reason| reason.detail)
+    }
+
+    #[test]
+    fn load_and_target_on_one_machine_are_apart_only_where_the_recorded_cpus_prove_it() {
+        let pinned = |cores: &str| json!({"kind": "process", "core_cpus": cores});
+        assert_eq!(shared("publication", &pinned("0-1"), Some("2-3")), None);
+        insta::assert_snapshot!(shared("realism", &pinned("0-2"), Some("2-3")).expect("shared"), @"the load of trial `w.t.default.one.t0` was offered on the machine of the target `t`, and both might use the cores of the CPUs 2; `targets[].cpus` and `load.cpus` keep them apart");
+        insta::assert_snapshot!(shared("realism", &pinned("0-2"), None).expect("unknown"), @"the load of trial `w.t.default.one.t0` was offered on the machine of the target `t`, and which CPUs each used is not known; `targets[].cpus` and `load.cpus` keep them apart");
+        assert!(shared("realism", &json!({"kind": "simulator"}), Some("1")).is_some(), "nor is it known of the target");
+        assert_eq!(shared("exploratory", &pinned("0-2"), Some("2-3")), None, "a run that explores claims nothing");
+    }
+
+    #[test]
+    fn an_endpoint_on_the_same_machine_is_no_other_machine() {
+        let at = |address: &str| shared("publication", &json!({"kind": "endpoint", "address": address}), Some("0"));
+        assert_eq!(at("http://example.org"), None);
+        insta::assert_snapshot!(at("http://127.0.0.1:8000").expect("here"), @"the load of trial `w.t.default.one.t0` was offered on the machine of the target `t`, whose address is http://127.0.0.1:8000");
+    }
 }

@@ -75,7 +75,7 @@ fn graded(change: impl FnOnce(&mut Run)) -> String {
     change(&mut run);
     let environments: Vec<_> = run.environments.iter().collect();
     let Run { plan, collection, status, points, issues, .. } = &run;
-    let Grade { asked, given, shortfalls } =
+    let Grade { asked, given, shortfalls, .. } =
         grade(&Evidence { plan, environments: &environments, collection, status: *status, points, issues });
     let lines = shortfalls.iter().map(|shortfall| format!("\n{}: {}", shortfall.rule, shortfall.found));
     format!("{asked} -> {given}{}", lines.collect::<String>())
@@ -197,11 +197,40 @@ fn a_primary_metric_has_an_interval_and_a_known_stability() {
     publication -> realism
     stability: the stability of `rate` of w.t.default at `one` is unknown: calm
     ");
-    assert_eq!(
-        graded(|run| metric(run).stability = Stability::Unstable),
-        "publication -> publication",
-        "stated, it bars nothing"
-    );
+    insta::assert_snapshot!(graded(|run| metric(run).stability = Stability::Unstable), @r"
+    publication -> realism
+    stability: `rate` of w.t.default at `one` is unstable: calm
+    ");
+}
+
+#[test]
+fn a_publication_names_the_controls_that_rest_on_declarations() {
+    let declared = |change: &dyn Fn(&mut Run)| {
+        let mut run = publishable();
+        change(&mut run);
+        let environments: Vec<_> = run.environments.iter().collect();
+        let Run { plan, collection, status, points, issues, .. } = &run;
+        grade(&Evidence { plan, environments: &environments, collection, status: *status, points, issues }).declared
+    };
+    assert_eq!(declared(&|_| ()), Control::ALL);
+    let proved = |run: &mut Run| {
+        for environment in &mut run.environments {
+            environment.controls = Control::ALL.iter().map(|control| fact(*control, ControlState::Proved)).collect();
+        }
+    };
+    assert_eq!(declared(&proved), []);
+    let in_one_block = |run: &mut Run| run.environments[0].controls[2] = fact(Control::LockedClocks, ControlState::Proved);
+    assert_eq!(declared(&in_one_block), Control::ALL, "in the other block it is declared");
+    assert_eq!(declared(&|run| run.plan.intent = Intent::Realism), [], "only a publication rests on controls");
+}
+
+#[test]
+fn a_control_that_the_telemetry_contradicts_bars_a_publication() {
+    let found = "`dedicated_nodes` is declared, but others took 90 % (limit 5 %)";
+    insta::assert_snapshot!(graded(|run| run.issues.push(Reason::new(CONTROL_CONTRADICTED, found))), @r"
+    publication -> realism
+    control_contradicted: `dedicated_nodes` is declared, but others took 90 % (limit 5 %)
+    ");
 }
 
 #[test]

@@ -14,6 +14,7 @@ const OUTPUT_LENGTH: &str = "osl_tokens_mean";
 pub(crate) fn checks(run: &Run<'_>, comparison: &Comparison, policy: &GatePolicy) -> Vec<Check> {
     let mut checks = vec![validity(run)];
     checks.extend(provenance(run, policy));
+    checks.extend(crate::executed::checks(run, comparison));
     for point in points_of(run, &comparison.candidate) {
         let subject = format!("{} at {}", point.case_id, point.point_id);
         let baseline = beside(run, point, &comparison.baseline);

@@ -12,6 +12,7 @@
 mod checks;
 mod curves;
 pub mod evidence;
+mod executed;
 pub mod history;
 pub mod learning;
 pub mod rule;
@@ -20,6 +21,7 @@ pub mod sizing;
 pub mod verdict;
 
 pub use evidence::{Run, pair_unit};
+pub use executed::unpinned;
 pub use learning::{History, Taught, learn};
 pub use sides::{Schedules, between_runs, confounded, differences};
 pub use sizing::{CannotDecide, Design, Size, design, size};

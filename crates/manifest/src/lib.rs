@@ -7,6 +7,7 @@ mod address;
 mod artifact;
 mod bodies;
 mod canonical;
+mod cpu_list;
 mod digest;
 mod document;
 mod ids;
@@ -19,6 +20,7 @@ pub use bodies::{
     source::*, summary::*, verdict::*,
 };
 pub use canonical::{CanonicalError, MAX_EXACT_INTEGER, canonical_json, canonical_value};
+pub use cpu_list::{CpuList, CpuListError};
 pub use digest::{Digest, DigestError, Hasher};
 pub use document::{Body, Document, DocumentError, Header, InputRef, Kind, MAX_MANIFEST_BYTES, Manifest, Role, VERSION, schema};
 pub use ids::{CaseId, IdError, MAX_NAME, Name, PointId, RunId, TrialId};

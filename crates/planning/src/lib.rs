@@ -157,6 +157,7 @@ pub fn derive(files: &SourceFiles<'_>, closure: &Closure, pins: &mut dyn Pins) -
         isolation: spec.isolation,
         placement: spec.placement,
         comparison: spec.comparison.clone(),
+        load_cpus: spec.load_cpus.clone(),
         order: TrialOrder { seed: seed.to_string(), digest: order_digest(&trials) },
         trials,
         unpinned: pins.unpinned(),
@@ -282,6 +283,8 @@ fn plan_target(pins: &mut dyn Pins, files: &SourceFiles<'_>, target: &assay_spec
         hardware: target.hardware.clone(),
         software: target.software.clone(),
         place: target.place.clone(),
+        cpus: target.cpus.clone(),
+        artifacts: target.artifacts.clone(),
     })
 }
 

@@ -7,6 +7,7 @@
 //!
 //! Linux 5.11 or newer: this crate stands on pidfds, `close_range` and the child subreaper.
 
+mod affinity;
 mod cancel;
 mod child;
 mod command;
@@ -19,6 +20,7 @@ mod sys;
 mod tree;
 mod usage;
 
+pub use affinity::pin_to_cpus;
 pub use cancel::{Cancel, cancel_on_signals};
 pub use child::{Child, Ended, KILL_LIMIT, Status};
 pub use command::{Command, FdThree, Input, MAX_PIPE_BYTES, Orphans, Output, pipe_holding};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use assay_manifest::{Claim, Isolation, Plan, Summary};
+use assay_manifest::{Claim, Isolation, Plan, ProvisionedTarget, Summary};
 
 use crate::inputs::Inputs;
 use crate::number::level;
@@ -11,6 +11,9 @@ use crate::text::{clean, counted};
 
 /// Unpinned references that are named; the rest is counted.
 const MAX_UNPINNED: usize = 20;
+
+/// The code of the Summary's issue on executables without a digest, as the claim rules name it.
+const UNPINNED_EXECUTABLE: &str = "unpinned_executable";
 
 /// Workloads whose load is described; the frozen specs have all of them.
 const MAX_WORKLOADS: usize = 12;
@@ -43,11 +46,7 @@ pub(crate) fn items(inputs: &Inputs<'_>) -> Vec<FinePrint> {
         of_this_run("Order", order(inputs.plan)),
     ]);
     items.extend(shards(inputs).map(|text| of_this_run("Shards", text)));
-    items.extend([
-        of_this_run("Pinned", pinned(inputs.plan)),
-        of_this_run("Not pinned", unpinned(inputs.plan)),
-        always("Time", TIME),
-    ]);
+    items.extend([of_this_run("Pinned", pinned(inputs.plan)), of_this_run("Not pinned", unpinned(inputs)), always("Time", TIME)]);
     items
 }
 
@@ -184,13 +183,22 @@ fn pinned(plan: &Plan) -> String {
     )
 }
 
-fn unpinned(plan: &Plan) -> String {
-    if plan.unpinned.is_empty() {
-        return "Nothing mutable was left.".to_owned();
+/// What may mean something else tomorrow: references of the plan, and executables without a digest.
+fn unpinned(inputs: &Inputs<'_>) -> String {
+    let references = inputs.plan.unpinned.iter().map(|unpinned| format!("{} ({})", unpinned.what, unpinned.reason));
+    let targets = inputs.environments.iter().flat_map(|environment| &environment.targets);
+    let executables: BTreeSet<String> = targets.flat_map(ProvisionedTarget::unpinned).collect();
+    // What indicators executed is in no Environment; the Summary says what of it has no digest.
+    let stated = inputs.summary.issues.iter().filter(|issue| executables.is_empty() && issue.code == UNPINNED_EXECUTABLE);
+    let stated: Vec<_> = stated.map(|issue| issue.detail.clone()).collect();
+    let all: Vec<_> = references.chain(executables).chain(stated).map(|line| clean(&line)).collect();
+    if all.is_empty() {
+        return "Nothing mutable was left: every reference is pinned, and every executable that was observed has a digest."
+            .to_owned();
     }
-    let named = plan.unpinned.iter().take(MAX_UNPINNED);
-    let mut lines: Vec<_> = named.map(|unpinned| clean(&format!("{} ({})", unpinned.what, unpinned.reason))).collect();
-    if let Some(more) = plan.unpinned.len().checked_sub(MAX_UNPINNED).filter(|more| *more > 0) {
+    let more = all.len().saturating_sub(MAX_UNPINNED);
+    let mut lines: Vec<_> = all.into_iter().take(MAX_UNPINNED).collect();
+    if more > 0 {
         lines.push(format!("and {more} more"));
     }
     format!("{}.", lines.join("; "))

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use assay_manifest::{
-    Address, Better, Case, CaseId, Exclusion, FrozenWorkload, Grade, Intent, MetricSummary, Plan, Point, PointId, PointSummary,
+    Address, Better, Case, CaseId, Exclusion, FrozenWorkload, Grade, MetricSummary, Plan, Point, PointId, PointSummary,
     PointView, Reason, RunId, Stability, Summary, TrialId, TrialValue, Views, WorkloadType,
 };
 
@@ -558,11 +558,14 @@ fn ends_text(low: f64, high: f64, median: f64, format: Format) -> String {
 }
 
 fn sentences(cases: &[CaseSection], grade: &Grade) -> Vec<Sentence> {
-    cases.iter().flat_map(|case| case_sentences(case, grade.given)).collect()
+    // What a person only declares is named beside the grade that rests on it.
+    let declared = if grade.declared.is_empty() { "" } else { " by declaration" };
+    let grade = format!("{} grade{declared}", grade.given);
+    cases.iter().flat_map(|case| case_sentences(case, &grade)).collect()
 }
 
 /// One sentence for a serving case, whose points are one curve; else one for each primary metric of each point.
-fn case_sentences(case: &CaseSection, grade: Intent) -> Vec<Sentence> {
+fn case_sentences(case: &CaseSection, grade: &str) -> Vec<Sentence> {
     match &case.serving {
         Some(work) => vec![serving::sentence(case, work, grade)],
         None => {
@@ -582,7 +585,7 @@ fn headline_rows(point: &PointSection) -> impl Iterator<Item = &Row> {
         .map(|(_, row)| row)
 }
 
-fn sentence(case: &CaseSection, point: &PointSection, row: &Row, grade: Intent) -> Sentence {
+fn sentence(case: &CaseSection, point: &PointSection, row: &Row, grade: &str) -> Sentence {
     let place = format!("{} on {}, {}", case.workload, case.side, point.label);
     let Ok(measured) = &row.measured else {
         let reason = row.measured.as_ref().err().cloned().unwrap_or_default();
@@ -597,7 +600,7 @@ fn sentence(case: &CaseSection, point: &PointSection, row: &Row, grade: Intent) 
         metric: row.metric.clone(),
         number: Some(format!("{} {}", measured.median_text, row.unit)),
         interval: measured.interval.as_ref().map_or_else(|_| "(no interval)".to_owned(), |ends| ends.text.clone()),
-        rest: format!("{}, {place}; {grade} grade; {stability}", trials_of(measured.n, point.planned)),
+        rest: format!("{}, {place}; {grade}; {stability}", trials_of(measured.n, point.planned)),
         address: Some(measured.address.clone()),
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{
-    ArrivalLaw, CacheMode, Count, Intent, LengthLaw, MetricSummary, Point, PointKind, PointSummary, PointView, ServingApi,
-    ServingPoint, ServingWork, Slo, SloMetric, Stability, TimelineRequest,
+    ArrivalLaw, CacheMode, Count, LengthLaw, MetricSummary, Point, PointKind, PointSummary, PointView, ServingApi, ServingPoint,
+    ServingWork, Slo, SloMetric, Stability, TimelineRequest,
 };
 
 use crate::model::{CaseSection, Measured, PointSection, Row, Sentence, trials_of};
@@ -485,7 +485,7 @@ pub(crate) fn throughput(point: &PointSection) -> Option<(&'static str, &Measure
 }
 
 /// The sentence of a serving case: the tail latency at the load with the highest throughput, among those that met their SLOs.
-pub(crate) fn sentence(case: &CaseSection, work: &Work, grade: Intent) -> Sentence {
+pub(crate) fn sentence(case: &CaseSection, work: &Work, grade: &str) -> Sentence {
     let place = format!("{} on {}, {}", work.model, case.side, case.workload);
     let Some((point, metric, measured, why)) = headline(case, work) else {
         let headline =
@@ -509,7 +509,7 @@ pub(crate) fn sentence(case: &CaseSection, work: &Work, grade: Intent) -> Senten
         known => known.as_str(),
     };
     let rest = format!(
-        "at {}{}, {}: {place}; {why}{}; {grade} grade; {stability}",
+        "at {}{}, {}: {place}; {why}{}; {grade}; {stability}",
         at.unwrap_or_default(),
         point.label,
         trials_of(measured.n, point.planned),

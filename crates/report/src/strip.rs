@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use assay_manifest::{
-    Control, ControlFact, ControlState, Count, CrossCheck, Exclusion, Role, RunOutcome, RunStatus, ServingPoint, Summary,
+    Control, ControlFact, ControlState, Count, CrossCheck, Exclusion, Grade, Role, RunOutcome, RunStatus, ServingPoint, Summary,
     WorkloadType,
 };
 
@@ -192,13 +192,23 @@ fn trials(inputs: &Inputs<'_>) -> StripItem {
     StripItem::new("Trials", status != RunStatus::Succeeded, headline, std::iter::once(attempts).chain(issues).collect())
 }
 
+/// The sentence on the controls that rest on declarations alone; none where all are proved.
+fn rests_on(grade: &Grade) -> Option<String> {
+    let named: Vec<_> = grade.declared.iter().map(|control| format!("`{control}`")).collect();
+    let (controls, rest) = if named.len() == 1 { ("control", "rests") } else { ("controls", "rest") };
+    let sentence = || format!("the {controls} {} {rest} on a person's declaration, and no telemetry proves it", named.join(", "));
+    (!named.is_empty()).then(sentence)
+}
+
 fn grade(inputs: &Inputs<'_>) -> StripItem {
     let grade = inputs.grade;
     let lower = grade.given != grade.asked;
     let headline =
         if lower { format!("{}; {} was asked", grade.given, grade.asked) } else { format!("{}, as asked", grade.given) };
+    let rests = rests_on(grade);
+    let headline = rests.as_ref().map_or(headline.clone(), |_| format!("{headline}, by declaration"));
     let shortfalls = grade.shortfalls.iter().map(|shortfall| clean(&format!("{}: {}", shortfall.rule, shortfall.found)));
-    StripItem::new("Grade", lower, headline, shortfalls.collect())
+    StripItem::new("Grade", lower || rests.is_some(), headline, shortfalls.chain(rests).collect())
 }
 
 /// The signatures that were verified. A report that is published is made before the Publication that names it, and one that is shown

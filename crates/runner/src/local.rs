@@ -106,7 +106,8 @@ impl LocalRunner {
         let Some((program, arguments)) = request.command.split_first() else {
             return Err(Failure::definition("target_command", format!("target `{}` has an empty command", request.target)));
         };
-        let mut command = supervised(OsStr::new(program), arguments.iter().map(OsString::from).collect())?;
+        let arguments = arguments.iter().map(OsString::from).collect();
+        let mut command = supervised_on(request.cpus.as_deref(), OsStr::new(program), arguments)?;
         let env = held_environment(request)?;
         let secrets = secrets_of(request, &env);
         for (name, value) in env {
@@ -118,12 +119,13 @@ impl LocalRunner {
         command.stderr = Output::File(log.clone());
         let cancel = new_cancel()?;
         let (end_file, released, log_file) = (PathBuf::from(&request.end_file), cancel.clone(), log.clone());
-        let tell = move |ended: &Ended| {
+        let on_end = move |ended: &Ended| {
             if !released.is_cancelled() {
-                tell_end(&end_file, &how_it_ended(ended, &log_file, &secrets));
+                tell(&end_file, &how_it_ended(ended, &log_file, &secrets));
             }
         };
-        let process = Process::start_then(&self.spawner, command, None, cancel, Some(log), tell)?;
+        let process = Process::start_then(&self.spawner, command, None, cancel, Some(log), on_end)?;
+        tell(Path::new(&request.pid_file), &process.pid.to_string());
         lock(&self.held).push((request.target.clone(), process));
         Ok(())
     }
@@ -152,8 +154,8 @@ fn how_it_ended(ended: &Ended, log: &Path, secrets: &Secrets) -> String {
     }
 }
 
-/// Says how a held process ended to the stage that waits for it, if one does: without it, its folder has gone.
-fn tell_end(file: &Path, text: &str) {
+/// Writes a file for the stage that waits for it, if one does: without it, its folder has gone.
+fn tell(file: &Path, text: &str) {
     let begun = file.with_extension("begun");
     if let Err(error) = std::fs::write(&begun, text).and_then(|()| std::fs::rename(&begun, file)) {
         tracing::debug!(file = %file.display(), %error, "nobody waits for the target");
@@ -191,17 +193,23 @@ fn stage_arguments(call: &StageCall, store: &str, trust: Digest, scratch: Option
 
 /// The command that runs `program` under a supervisor.
 fn supervised(program: &OsStr, arguments: Vec<OsString>) -> Result<Command, Failure> {
+    supervised_on(None, program, arguments)
+}
+
+/// The same on those CPUs alone.
+fn supervised_on(cpus: Option<&str>, program: &OsStr, arguments: Vec<OsString>) -> Result<Command, Failure> {
     let this = std::env::current_exe()
         .map_err(|error| Failure::environment("binaries", "cannot find the running program").because(&error))?;
     let supervisor = this.parent().map(|folder| folder.join("assay")).filter(|path| path.is_file()).unwrap_or(this);
-    let own: [OsString; 6] = [
+    let mut own: Vec<OsString> = vec![
         "supervise".into(),
         "--parent".into(),
         std::process::id().to_string().into(),
         "--grace-seconds".into(),
         STAGE_GRACE.as_secs().to_string().into(),
-        "--".into(),
     ];
+    own.extend(cpus.into_iter().flat_map(|cpus| [OsString::from("--cpus"), cpus.into()]));
+    own.push("--".into());
     let mut command = Command::new(supervisor).args(own).args([program]).args(arguments);
     command.grace = SUPERVISOR_GRACE;
     command.death_signal = Signal::TERM;
@@ -242,7 +250,7 @@ impl LocalRunner {
                 held = self.hold(request);
                 // The stage is not left to wait for what was never started; the failure is the runner's.
                 if let Err(failure) = &held {
-                    tell_end(Path::new(&request.end_file), &format!("it was not started: {}", failure.message));
+                    tell(Path::new(&request.end_file), &format!("it was not started: {}", failure.message));
                 }
             }
             observe(event);
@@ -337,6 +345,7 @@ struct Process {
     cancel: Cancel,
     waiter: JoinHandle<Result<Ended, assay_process::Error>>,
     log: Option<PathBuf>,
+    pid: i32,
 }
 
 impl Process {
@@ -361,9 +370,9 @@ impl Process {
     ) -> Result<Self, Failure> {
         let mut child = spawner.spawn(command).map_err(|error| process(&error))?;
         let events = read_events(&mut child);
-        let waiting = cancel.clone();
+        let (waiting, pid) = (cancel.clone(), child.pid());
         let waiter = std::thread::spawn(move || child.wait(limit, &waiting).inspect(then));
-        Ok(Self { events, cancel, waiter, log })
+        Ok(Self { events, cancel, waiter, log, pid })
     }
 
     fn join(self) -> Result<Ended, Failure> {

@@ -66,6 +66,14 @@ pub(crate) static NAME: Format = Format {
     normal: |text| keep_if(text, Name::new(text).is_ok(), "lower-case letters, digits and inner hyphens, at most 40 characters"),
 };
 
+pub(crate) static CPUS: Format = Format {
+    what: "a list of CPUs",
+    pattern: "^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$",
+    example: "0-1,4",
+    max: 1000,
+    normal: |text| text.parse::<assay_manifest::CpuList>().map(|cpus| cpus.to_string()).map_err(|error| error.to_string()),
+};
+
 pub(crate) static OBJECT_NAME: Format = Format {
     what: "a name of Kubernetes",
     pattern: "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use assay_manifest::{
-    Claim, Comparison, Control, EnvVar, InferenceService, Intent, Isolation, Name, Placement, Pricing, Role, Side, TargetKind,
+    Claim, Comparison, Control, CpuList, EnvVar, InferenceService, Intent, Isolation, Name, Placement, Pricing, Role, Side,
+    TargetKind,
 };
 
 use crate::checked::{Checked, Read, Value};
@@ -105,6 +106,8 @@ pub struct PipelineSpec {
     pub comparison: Option<Comparison>,
     /// Processes that together make one trial.
     pub shards: Shards,
+    /// The CPUs that the load generator is pinned to.
+    pub load_cpus: Option<String>,
     /// What an hour of the target costs.
     pub pricing: Option<Pricing>,
     /// What a published number says about itself; there for `intent: publication`.
@@ -175,6 +178,10 @@ pub struct Target {
     pub software: BTreeMap<String, String>,
     /// Where a person declares that it runs.
     pub place: BTreeMap<String, String>,
+    /// The CPUs that its processes are pinned to.
+    pub cpus: Option<String>,
+    /// Files and folders that it executes, relative to the repository's root.
+    pub artifacts: Vec<String>,
 }
 
 /// Where a secret is found.
@@ -323,6 +330,7 @@ impl Define for Pipeline {
         check_publish(spec, problems);
         check_secrets(spec, problems);
         check_simulators(spec, problems);
+        check_cpus(spec, problems);
     }
 
     fn read(checked: &Checked, places: Places) -> Option<Self> {
@@ -479,6 +487,20 @@ fn check_secrets(spec: &Checked, problems: &mut Problems<'_>) {
     }
 }
 
+/// A target on the load generator's CPUs is not kept apart from it.
+fn check_cpus(spec: &Checked, problems: &mut Problems<'_>) {
+    let list = |of: &Checked| of.text_of("cpus").and_then(|text| text.parse::<CpuList>().ok());
+    let Some(load) = spec.member("load").and_then(list) else { return };
+    for target in spec.member("targets").map_or(&[][..], Checked::items) {
+        let (Some(field), Some(cpus)) = (target.member("cpus"), list(target)) else { continue };
+        if let Some(shared) = cpus.shared_with(&load) {
+            let name = target.text_of("name").unwrap_or_default();
+            let message = format!("the target {} and `spec.load.cpus` ({load}) both have the CPUs {shared}", quote(name));
+            problems.hinted(field.span, message, "give each CPU to one of them");
+        }
+    }
+}
+
 /// A simulator would find out only once it is started, and then say so in its log.
 fn check_simulators(spec: &Checked, problems: &mut Problems<'_>) {
     let targets = spec.member("targets").map_or(&[][..], Checked::items);
@@ -512,6 +534,10 @@ impl Read for PipelineSpec {
             placement: spec.get("placement")?,
             comparison: spec.get("comparison")?,
             shards: spec.get("shards")?,
+            load_cpus: match spec.member("load") {
+                Some(load) => load.get("cpus")?,
+                None => None,
+            },
             pricing: spec.get("pricing")?,
             claim: spec.get("claim")?,
             controls: read_controls(spec.member("controls")?)?,
@@ -543,6 +569,8 @@ impl Read for Target {
             hardware: target.get("hardware")?,
             software: target.get("software")?,
             place: target.get("place")?,
+            cpus: target.get("cpus")?,
+            artifacts: target.get::<Option<Vec<String>>>("artifacts")?.unwrap_or_default(),
         })
     }
 }

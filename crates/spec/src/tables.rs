@@ -7,8 +7,8 @@ mod pod;
 
 use crate::field::{Choice, Rule, Table, Type, Unique, choice, default, optional, required};
 use crate::format::{
-    BRANCH, CASE_ID, CERTIFICATES, COMMIT, CRON, CURRENCY, DATE, DURATION, DURATION_OR_NONE, ENV_NAME, GIT_REF, HEADER, HOST,
-    HTTP_PATH, HTTP_URL, HTTPS_URL, IMAGE, INSTANT, LABEL, LATENCY, MEMBER, METRIC, NAME, OBJECT_NAME, PATH, PUBLIC_KEY,
+    BRANCH, CASE_ID, CERTIFICATES, COMMIT, CPUS, CRON, CURRENCY, DATE, DURATION, DURATION_OR_NONE, ENV_NAME, GIT_REF, HEADER,
+    HOST, HTTP_PATH, HTTP_URL, HTTPS_URL, IMAGE, INSTANT, LABEL, LATENCY, MEMBER, METRIC, NAME, OBJECT_NAME, PATH, PUBLIC_KEY,
     QUANTITY, REMOTE, RUN_ID, SCENARIO, SEED, SHA256, SQL_PATH, TEXT, TIMEZONE, UNIT, WORD,
 };
 use crate::lengths::MAX_TOKENS;
@@ -39,6 +39,7 @@ static DURATION_TYPE: Type = Type::Text(&DURATION);
 static METRIC_TYPE: Type = Type::Text(&METRIC);
 static IMAGE_TYPE: Type = Type::Text(&IMAGE);
 static SEED_TYPE: Type = Type::Text(&SEED);
+static CPUS_TYPE: Type = Type::Text(&CPUS);
 static NAMES: Type = Type::List { item: &NAME_TYPE, min: 1, max: MAX_LIST, unique: Unique::Item };
 static COMMAND: Type = Type::List { item: &TEXT_TYPE, min: 1, max: MAX_COMMAND, unique: Unique::No };
 static PATHS: Type = Type::List { item: &PATH_TYPE, min: 0, max: MAX_FILES, unique: Unique::Item };
@@ -396,6 +397,7 @@ static PIPELINE_SPEC: Table = Table {
             "\"auto\"",
             "Processes that together make one trial. `auto`: as many as keep each below half of its measured ceiling.",
         ),
+        optional("load", &Type::Object(&LOAD_PLACE), "Where the load generator runs."),
         optional("pricing", &Type::Object(&PRICING), "What an hour of the target costs."),
         optional(
             "claim",
@@ -496,7 +498,31 @@ pub(crate) static TARGET: Table = Table {
             "Where a person declares that it runs: `region`, `availability_zone`, `node_pool`, `queue`, `resource_flavor` and \
              `tenant_mode`.",
         ),
+        optional(
+            "cpus",
+            &CPUS_TYPE,
+            "The CPUs that its processes are pinned to on one machine. With `load.cpus` apart from them, it does not share CPUs with the load.",
+        )
+        .only(&["process", "simulator"]),
+        default(
+            "artifacts",
+            &PATHS,
+            "[]",
+            "Files and folders that it executes and that nothing else names, relative to the repository's root: their digests are recorded.",
+        )
+        .only(&["host", "process"]),
     ],
+    rules: &[],
+};
+static LOAD_PLACE: Table = Table {
+    name: "load generator",
+    doc: "Where the load generator runs.",
+    by: None,
+    fields: &[optional(
+        "cpus",
+        &CPUS_TYPE,
+        "The CPUs that it is pinned to on one machine; a target's `cpus` may have none of them.",
+    )],
     rules: &[],
 };
 static INFERENCE_SERVICE: Table = Table {

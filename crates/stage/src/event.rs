@@ -23,6 +23,11 @@ pub struct HoldRequest {
     pub env_files: BTreeMap<String, String>,
     /// The file in which the runner says how the process ended, for people, where it ends before it is released. It appears whole.
     pub end_file: String,
+    /// The file in which the runner writes the number of the process that supervises this one, once it runs. It appears whole.
+    pub pid_file: String,
+    /// The CPUs that the process is pinned to, such as `0-1`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cpus: Option<String>,
 }
 
 /// Something that a stage says while it runs.
@@ -156,6 +161,8 @@ mod tests {
                 env_from: env.clone(),
                 env_files: env,
                 end_file: "/scratch/end-of-t".to_owned(),
+                pid_file: "/scratch/pid-of-t".to_owned(),
+                cpus: Some("0-1".to_owned()),
             }),
             Event::Accepted { result: InputRef { kind: Kind::Plan, manifest: digest, bundle: digest }, earlier: true },
             Event::Recomputed { manifest: digest },

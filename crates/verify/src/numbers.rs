@@ -273,6 +273,7 @@ mod tests {
                 asked: assay_manifest::Intent::Exploratory,
                 given: assay_manifest::Intent::Exploratory,
                 shortfalls: Vec::new(),
+                declared: Vec::new(),
             },
             summary: Digest::of(b""),
             numbers,

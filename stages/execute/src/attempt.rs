@@ -7,11 +7,11 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::Path;
 use std::time::Duration;
 
-use assay_host::Root;
+use assay_host::{Hashes, Root};
 use assay_indicator::Malformed;
 use assay_manifest::{
-    Attempt, AttemptStatus, EnvVar, FrozenWorkload, HostState, IndicatorOutcome, IndicatorWork, Plan, PlannedTrial, Reason,
-    ResourceUsage, Variant,
+    Attempt, AttemptStatus, EnvVar, Executable, FrozenWorkload, HostState, IndicatorOutcome, IndicatorWork, Plan, PlannedTrial,
+    Reason, ResourceUsage, Variant,
 };
 use assay_process::{Command, Ended, Status, Usage};
 use assay_stage::{Absent, Context, Failure, Secrets, value_of};
@@ -23,6 +23,9 @@ use crate::workspace::{SCRIPT, Workspace, base_environment, spawner, system};
 /// Why an attempt does not count that held a secret in what is kept of it.
 pub(crate) const SECRET_IN_OUTPUT: &str = "secret_in_output";
 
+/// Why an attempt does not count during which what it executes was replaced.
+const EXECUTABLE_CHANGED: &str = "executable_changed";
+
 /// One trial and all that its attempts need from the plan.
 pub(crate) struct Runner<'a> {
     trial: &'a PlannedTrial,
@@ -30,6 +33,7 @@ pub(crate) struct Runner<'a> {
     work: &'a IndicatorWork,
     parameters: BTreeMap<String, String>,
     env: Vec<&'a EnvVar>,
+    artifacts: &'a [String],
 }
 
 impl<'a> Runner<'a> {
@@ -45,7 +49,7 @@ impl<'a> Runner<'a> {
             plan.variants.iter().find(|variant| variant.name == case.variant).ok_or_else(|| lost("variant"))?;
         let env = target.env.iter().chain(&variant.env).collect();
         let parameters = work.parameters.iter().chain(&point.value).map(|(name, value)| (name.clone(), value.clone())).collect();
-        Ok((workload, Self { trial, workload, work, parameters, env }))
+        Ok((workload, Self { trial, workload, work, parameters, env, artifacts: &target.artifacts }))
     }
 
     /// An attempt that never ran, because the workload's preparation failed.
@@ -56,10 +60,18 @@ impl<'a> Runner<'a> {
     }
 
     /// Runs the script once in a fresh folder.
-    pub(crate) fn run(&self, ctx: &Context, attempt: u32, workspace: &Workspace) -> Result<Attempt, Failure> {
+    pub(crate) fn run(
+        &self,
+        ctx: &Context,
+        attempt: u32,
+        workspace: &Workspace,
+        hashes: &mut Hashes,
+    ) -> Result<Attempt, Failure> {
         let folder = workspace.attempt_folder(ctx, &format!("trial-{}-{attempt}", self.trial.trial_id))?;
         let (stdout, stderr) = (Capture::new(ctx)?, Capture::new(ctx)?);
         let (command, secrets) = self.command(&folder, &stdout, &stderr)?;
+        let script = folder.join(SCRIPT);
+        let executables = self.executables(&script, hashes);
         let limit = Duration::from_nanos(self.work.time_limit_ns.0);
 
         let before = host_state(ctx);
@@ -69,6 +81,10 @@ impl<'a> Runner<'a> {
         let window = watch.window();
         let after = host_state(ctx);
 
+        let changed = assay_host::changed(&executables, &script, hashes).map(|executable| {
+            let detail = format!("the {} `{}` is not what it was before the attempt", executable.role, executable.path);
+            Reason::new(EXECUTABLE_CHANGED, detail)
+        });
         let name = |output: &str| format!("trials/{}/{attempt}/{output}", self.trial.trial_id);
         // One byte more than the parser takes, so that it sees that there is too much and says so.
         let stdout = stdout.keep(ctx, name("stdout"), &secrets, assay_indicator::MAX_BYTES as u64 + 1)?;
@@ -80,16 +96,27 @@ impl<'a> Runner<'a> {
         }
         let (status, mut reasons) =
             judge(&Left { ended: &ended, output: &output, metrics: &self.workload.metrics, before: &before, after: &after });
+        reasons.extend(changed);
         if stdout.held_secret || stderr.held_secret {
             reasons.push(Reason::new(SECRET_IN_OUTPUT, "the script printed a secret of its environment, which was masked"));
         }
         Ok(Attempt {
-            indicator: Some(self.outcome(&ended, &output)),
+            indicator: Some(IndicatorOutcome { executables, ..self.outcome(&ended, &output) }),
             host_before: Some(before),
             host_after: Some(after),
             evidence: vec![stdout.artifact, stderr.artifact],
             ..Attempt::new(self.trial, attempt, window, status, reasons)
         })
+    }
+
+    /// What the script executes as far as it can be known beforehand. The values of secrets are not looked at.
+    fn executables(&self, script: &Path, hashes: &mut Hashes) -> Vec<Executable> {
+        let search = std::env::var("PATH").unwrap_or_default();
+        let plain = self.env.iter().filter_map(|variable| variable.value.as_deref());
+        let values = plain.chain(self.parameters.values().map(String::as_str));
+        let mut found = assay_host::of_script(script, &search, values, hashes);
+        found.extend(self.artifacts.iter().map(|path| assay_host::artifact(path, hashes)));
+        found
     }
 
     /// The command, and the secrets among its variables.
@@ -120,6 +147,7 @@ impl<'a> Runner<'a> {
         };
         IndicatorOutcome {
             script_sha256: self.work.script.artifact.digest,
+            executables: Vec::new(),
             exit_code,
             signal,
             usage: usage(&ended.usage),

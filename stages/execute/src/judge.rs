@@ -121,6 +121,7 @@ mod tests {
             load_1m: None,
             memory_available_bytes: None,
             cpu_busy_us: None,
+            own_cpu_us: None,
             cpu_steal_us: None,
             cgroup_throttled_us: throttled_us.map(Count),
             cpu_pressure_us: throttled_us.map(|us| Count(us * 2)),

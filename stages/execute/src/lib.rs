@@ -13,12 +13,13 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use assay_host::Hashes;
 use assay_manifest::{
-    Attempt, AttemptStatus, Block, Environment, ExecutionPart, Fact, FrozenWorkload, HostFacts, HostRole, Plan, PlannedTrial,
-    Reason, TrialId, Window,
+    Attempt, AttemptStatus, Block, CpuList, Environment, ExecutionPart, Fact, FrozenWorkload, HostFacts, HostRole, Plan,
+    PlannedTrial, Reason, TrialId, Window,
 };
 use assay_probe::{Client, Headers, Identity};
-use assay_stage::{Begun, Context, Event, Failure, Inputs, Stage, StageName};
+use assay_stage::{Begun, Context, Event, Exit, Failure, Inputs, Stage, StageName};
 use serde::{Deserialize, Serialize};
 
 use crate::attempt::Runner;
@@ -69,9 +70,11 @@ impl Stage for Execute {
             journal: Journal::default(),
             workspaces: BTreeMap::new(),
             tokenizers: Tokenizers::new(),
+            hashes: Hashes::default(),
         };
         block.resume(parameters)?;
         if !parameters.close {
+            pin_load(ctx, plan)?;
             check_drift(environment, &block.here().boot_id)?;
             block.check_targets()?;
             block.agree_on_earlier()?;
@@ -104,6 +107,16 @@ fn check_runnable(plan: &Plan) -> Result<(), Failure> {
     }
 }
 
+/// Pins this process, before it starts a thread, to the CPUs that the pipeline gives to the load generator.
+fn pin_load(ctx: &Context, plan: &Plan) -> Result<(), Failure> {
+    let is_load = ctx.here().is_none() && plan.workloads.iter().any(|workload| workload.serving.is_some());
+    let Some(text) = plan.load_cpus.as_ref().filter(|_| is_load) else { return Ok(()) };
+    let cpus = text.parse::<CpuList>().map_err(|error| Failure::of(Exit::Verification, "plan", &error))?;
+    assay_process::pin_to_cpus(cpus.numbers()).map_err(|error| {
+        Failure::of(Exit::Environment, "cpus", &error).hint(format!("does this machine have the CPUs {cpus}?")).lasting()
+    })
+}
+
 /// A block is measured on one boot of one machine, or its numbers are of two machines.
 fn check_drift(environment: &Environment, here: &Fact<String>) -> Result<(), Failure> {
     let Some(client) = environment.hosts_with(HostRole::Client).next() else {
@@ -129,6 +142,8 @@ struct BlockRun<'a> {
     journal: Journal,
     workspaces: BTreeMap<String, Rc<Workspace>>,
     tokenizers: Tokenizers,
+    /// Digests of executables, each file read once.
+    hashes: Hashes,
     /// Facts of this machine, read once.
     here: OnceCell<HostFacts>,
 }
@@ -246,7 +261,8 @@ impl BlockRun<'_> {
         if let Some(serving) = ServingTrial::new(self.ctx, self.plan, self.environment, trial, &mut self.tokenizers)? {
             self.ctx.mark_attempt(&trial.trial_id, attempt)?;
             let watch = self.ctx.clock().start();
-            return match serving.run(self.ctx, self.here(), attempt) {
+            let allowed = || assay_host::own_allowed_cpus().map(|cpus| cpus.to_string());
+            return match serving.run(self.ctx, self.here(), attempt).map(|done| Attempt { allowed_cpus: allowed(), ..done }) {
                 Err(lost) if lost.code == SHARD_LOST => {
                     let reasons = vec![Reason::new(SHARD_LOST, lost.message)];
                     Ok(Attempt::new(trial, attempt, watch.window(), AttemptStatus::Interrupted, reasons))
@@ -259,7 +275,7 @@ impl BlockRun<'_> {
         self.ctx.mark_attempt(&trial.trial_id, attempt)?;
         match &workspace.failure {
             Some(failure) => Ok(runner.not_prepared(self.ctx, attempt, failure)),
-            None => runner.run(self.ctx, attempt, &workspace),
+            None => runner.run(self.ctx, attempt, &workspace, &mut self.hashes),
         }
     }
 

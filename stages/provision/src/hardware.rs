@@ -204,6 +204,9 @@ mod tests {
             image: None,
             pods: nodes.iter().map(pod).collect(),
             settings: BTreeMap::new(),
+            executables: Vec::new(),
+            allowed_cpus: None,
+            core_cpus: None,
             probes: Vec::new(),
         }
     }

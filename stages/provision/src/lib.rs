@@ -6,6 +6,7 @@ mod hardware;
 mod inference;
 mod models;
 mod objects;
+mod observed;
 mod patience;
 mod pods;
 mod ready;
@@ -17,7 +18,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 use assay_cluster::{InPod, LoadPod};
-use assay_host::Root;
+use assay_host::{Hashes, Root};
 use assay_manifest::{
     Artifact, Block, Control, ControlFact, ControlState, Count, EnvVar, Environment, Fact, Host, HostFacts, HostRole, Image,
     Isolation, Name, Plan, Probe, ProvisionedTarget, ShardCount, Target, TargetKind,
@@ -28,6 +29,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::end::End;
 use crate::hardware::{Probed, controls_of, nodes_to_probe};
+use crate::observed::Execution;
 use crate::pods::{Pods, numbered};
 
 /// What the machine that a stage runs on is called.
@@ -200,14 +202,16 @@ fn provision(ctx: &Context, plan: &Plan, target: &Target, pods: Option<&Pods>) -
         (TargetKind::Endpoint, _) => Found::ask(ctx, plan, target, address_of(target)?, ready, None)?,
         (TargetKind::Process, None) => {
             let file = end::file_of(ctx, target);
-            ctx.emit(Event::Hold(hold(target, target.command.clone(), &file)?));
+            ctx.emit(Event::Hold(hold(target, target.command.clone(), &file, &observed::pid_file(ctx, target))?));
             let end = End::at(target.name.as_str(), &file);
             Found::ask(ctx, plan, target, address_of(target)?, ready, Some(&end))?
         }
         (TargetKind::Simulator, None) => {
             let file = end::file_of(ctx, target);
             let end = End::at(target.name.as_str(), &file);
-            let address = simulator::start(ctx, plan, target, &end, |command| Ok(Event::Hold(hold(target, command, &file)?)))?;
+            let address = simulator::start(ctx, plan, target, &end, |command| {
+                Ok(Event::Hold(hold(target, command, &file, &observed::pid_file(ctx, target))?))
+            })?;
             Found::ask(ctx, plan, target, address, ready.or(Some(simulator::READY_PATH)), Some(&end))?
         }
         (TargetKind::Objects | TargetKind::InferenceService, None) => return Err(only_in_a_cluster(target)),
@@ -217,6 +221,11 @@ fn provision(ctx: &Context, plan: &Plan, target: &Target, pods: Option<&Pods>) -
             Found::ask(ctx, plan, target, up.address.clone(), ready, end.as_ref())?
         }
     };
+    let mut execution = match (target.kind, pods) {
+        (TargetKind::Process | TargetKind::Simulator, None) => observed::observe(ctx, target)?,
+        _ => Execution::default(),
+    };
+    execution.executables.extend(observed::artifacts(target, &mut Hashes::default()));
     check_flush(plan.isolation, target, brought_up.as_ref().map_or(0, |up| up.pods.len()))?;
     let nodes: Vec<String> = brought_up.iter().flat_map(pods::BroughtUp::nodes).collect();
     let hosts = match (target.kind, pods) {
@@ -237,6 +246,9 @@ fn provision(ctx: &Context, plan: &Plan, target: &Target, pods: Option<&Pods>) -
         image: brought_up.as_ref().and_then(pods::BroughtUp::image).or(planned),
         pods: brought_up.as_ref().map(|up| up.pods.clone()).unwrap_or_default(),
         settings: brought_up.map(|up| up.settings).unwrap_or_default(),
+        executables: execution.executables,
+        allowed_cpus: execution.allowed_cpus,
+        core_cpus: execution.core_cpus,
         probes: found.probes,
     })
 }
@@ -307,7 +319,7 @@ fn headers_of(target: &Target) -> Result<Headers, Failure> {
 }
 
 /// What the runner holds for the following stages.
-fn hold(target: &Target, command: Vec<String>, end_file: &Path) -> Result<HoldRequest, Failure> {
+fn hold(target: &Target, command: Vec<String>, end_file: &Path, pid_file: &Path) -> Result<HoldRequest, Failure> {
     let pick = |of: fn(&EnvVar) -> Option<&String>| -> BTreeMap<String, String> {
         target.env.iter().filter_map(|variable| Some((variable.name.clone(), of(variable)?.clone()))).collect()
     };
@@ -318,6 +330,8 @@ fn hold(target: &Target, command: Vec<String>, end_file: &Path) -> Result<HoldRe
         env_from: pick(|variable| variable.from_env.as_ref()),
         env_files: pick(|variable| variable.from_file.as_ref()),
         end_file: path_text(end_file)?,
+        pid_file: path_text(pid_file)?,
+        cpus: target.cpus.clone(),
     })
 }
 

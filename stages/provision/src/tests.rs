@@ -48,7 +48,7 @@ fn what_a_pipeline_calls_proved_is_not_proved_by_that() {
 #[test]
 fn the_runner_is_told_what_to_hold_and_never_a_secret() {
     let target = target("process", &[]);
-    let request = hold(&target, target.command.clone(), Path::new("/scratch/end")).expect("a request");
+    let request = hold(&target, target.command.clone(), Path::new("/scratch/end"), Path::new("/scratch/pid")).expect("a request");
     let pair = |name: &str, value: &str| BTreeMap::from([(name.to_owned(), value.to_owned())]);
     assert_eq!(request.command, ["serve", "--port", "80"]);
     assert_eq!((request.env, request.env_from, request.env_files), (pair("A", "1"), pair("B", "TOKEN"), pair("C", "/run/token")));

@@ -249,12 +249,15 @@ fn issues(points: &[PointSummary], context: &RowContext<'_>) -> Vec<Reason> {
         assay_claim::moved_load(counted()),
         assay_claim::moved_target(counted(), environments),
         assay_claim::colocated(counted(), environments),
+        assay_claim::shares_machine(context.plan, counted(), environments),
+        assay_claim::unpinned_executables(context.plan, counted(), environments),
         assay_claim::sides_differ(context.plan, counted(), environments),
         assay_claim::confounded(context.plan, environments),
     ];
+    let contradicted = assay_claim::contradicted(counted(), environments);
     let tokens = assay_claim::input_tokens(points);
     let resends = resends::issue(counted().map(|counted| counted.attempt));
-    let places = places.into_iter().flatten();
+    let places = places.into_iter().flatten().chain(contradicted);
     missing.into_iter().chain(drift).chain(unrecorded).chain(clocks).chain(resends).chain(places).chain(tokens).collect()
 }
 

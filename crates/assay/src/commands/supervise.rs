@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use assay_stage::{Exit, Failure};
 
-use assay_process::Command;
+use assay_manifest::CpuList;
+use assay_process::{Command, pin_to_cpus};
 
 /// Runs a program and ends with it; nothing that it started is left.
 #[derive(clap::Args)]
@@ -16,6 +17,9 @@ pub(crate) struct Supervise {
     /// How long the program may take to end after it was told to
     #[arg(long, value_name = "N", default_value_t = 15)]
     grace_seconds: u64,
+    /// The CPUs that the program is pinned to, such as `0-1`
+    #[arg(long, value_name = "LIST")]
+    cpus: Option<CpuList>,
     /// The program and its arguments
     #[arg(last = true, required = true, num_args = 1..)]
     program: Vec<OsString>,
@@ -23,6 +27,11 @@ pub(crate) struct Supervise {
 
 impl Supervise {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
+        if let Some(cpus) = &self.cpus {
+            pin_to_cpus(cpus.numbers()).map_err(|error| {
+                Failure::of(Exit::Environment, "cpus", &error).hint(format!("does this machine have the CPUs {cpus}?"))
+            })?;
+        }
         let mut program = self.program.into_iter();
         let command = Command::new(program.next().unwrap_or_default()).args(program).inherit_env();
         let status = assay_process::supervise(self.parent, command, Duration::from_secs(self.grace_seconds))

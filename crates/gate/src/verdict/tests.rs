@@ -1,8 +1,8 @@
 use std::path::Path;
 
 use assay_manifest::{
-    Body, Count, Digest, Document, Environment, ExecutionPart, InputRef, Kind, Plan, PlannedTrial, RunId, RunStatus, Source,
-    Summary, TrialId, TrialValue, canonical_json,
+    Body, Count, Digest, Document, Environment, Executable, ExecutableRole, ExecutionPart, InputRef, Kind, Plan, PlannedTrial,
+    RunId, RunStatus, Source, Summary, TrialId, TrialValue, canonical_json,
 };
 use assay_simulator::{Config, Due, Engine, Latency, Load, PerRequest, Profile, Seed, SlowRequests, simulate};
 
@@ -57,7 +57,10 @@ impl Fixture {
             point.metrics.truncate(1);
         }
         let environment = example("environment.json");
-        let part = example("execution_part.json");
+        let mut part: ExecutionPart = example("execution_part.json");
+        for outcome in part.attempts.iter_mut().filter_map(|attempt| attempt.indicator.as_mut()) {
+            outcome.executables = vec![executable("run.sh", Some("a build"))];
+        }
         Self {
             run_id: "pull-17".parse().expect("a name"),
             source: example("source.json"),
@@ -83,6 +86,41 @@ impl Fixture {
             established: true,
         }
     }
+}
+
+/// The program of a side, by the bytes of its build.
+fn executable(path: &str, build: Option<&str>) -> Executable {
+    Executable {
+        role: ExecutableRole::Program,
+        path: path.to_owned(),
+        digest: build.map(|build| Digest::of(build.as_bytes())),
+        unpinned: None,
+    }
+}
+
+#[test]
+fn a_side_whose_executable_has_no_digest_decides_nothing() {
+    let with = |build: Option<&str>| {
+        let mut fixture = Fixture::new(&rounds(1.0));
+        let of_candidate = fixture.part.attempts.iter_mut().filter(|attempt| attempt.case_id.as_str() == CANDIDATE);
+        for outcome in of_candidate.filter_map(|attempt| attempt.indicator.as_mut()) {
+            outcome.executables = vec![executable("sut/after/run.sh", build)];
+        }
+        assert!(fixture.part.attempts.iter().any(|attempt| attempt.case_id.as_str() == CANDIDATE && attempt.validity.valid));
+        let checks = crate::executed::checks(&fixture.run(), fixture.plan.comparison.as_ref().expect("a comparison"));
+        checks
+            .into_iter()
+            .map(|check| format!("{} {} {}: {}", check.name, check.passed, check.blocks, check.detail))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(with(Some("a build")), [""; 0], "the same bytes under another path are the same");
+    let other = with(Some("another build"));
+    assert!(other[0].starts_with("executables true false: the sides differ in program `run.sh` ("), "{other:?}");
+    let unknown = with(None);
+    assert!(
+        unknown[0].starts_with("unpinned_executable false false: no digest is known of the program `sut/after/run.sh`"),
+        "{unknown:?}"
+    );
 }
 
 fn at(text: &str) -> Instant {

@@ -30,6 +30,37 @@ words!(
     Unknown = "unknown",
 );
 
+words!(
+    /// How a file takes part in what a target executes.
+    ExecutableRole, "role of an executable",
+    /// The program of a process, or the script of an indicator.
+    Program = "program",
+    /// A file that a process maps as code, such as a shared library.
+    Library = "library",
+    /// The interpreter of a script.
+    Interpreter = "interpreter",
+    /// A file that the command names as an argument or in a variable.
+    Argument = "argument",
+    /// A file or folder that the pipeline declares.
+    Artifact = "artifact",
+);
+
+/// A file that a target executes, with the digest of its bytes or the reason why there is none.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Executable {
+    /// How it takes part.
+    pub role: ExecutableRole,
+    /// Its path on the machine.
+    pub path: String,
+    /// The digest of its bytes. Of a folder: the digest over the lines `<digest>  <path>` of its files, sorted by path.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub digest: Option<Digest>,
+    /// Why it has no digest.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub unpinned: Option<String>,
+}
+
 /// Something that is known of a host, or the reason why it is not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -288,6 +319,16 @@ pub struct ProvisionedTarget {
     /// What an InferenceService says of model and engine, such as `storage_uri` and `runtime`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub settings: BTreeMap<String, String>,
+    /// What its processes execute, read from `/proc` once it was ready, and the artifacts that the pipeline declares. What an indicator
+    /// executes stands in its attempts.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub executables: Vec<Executable>,
+    /// The CPUs that the threads of its processes were allowed to use once it was ready, as the kernel says (`Cpus_allowed_list`).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub allowed_cpus: Option<String>,
+    /// All CPUs of the cores that those belong to.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub core_cpus: Option<String>,
     /// Asked until it was ready.
     pub probes: Vec<Probe>,
 }
@@ -296,6 +337,38 @@ impl ProvisionedTarget {
     /// What must not change between blocks or under a resume: never pid, port or address.
     pub fn identity(&self) -> (&Name, TargetKind, Option<&String>, &[String], Option<&Image>) {
         (&self.id, self.kind, self.version.value.as_ref(), &self.models, self.image.as_ref())
+    }
+
+    /// What of the target has no digest, in words; empty where all that it executes is known. What an indicator executes is not here.
+    pub fn unpinned(&self) -> Vec<String> {
+        let without = |executable: &Executable| {
+            let why = executable.unpinned.as_deref().unwrap_or("it was not read");
+            executable
+                .digest
+                .is_none()
+                .then(|| format!("the {} `{}` of the target `{}` ({why})", executable.role, executable.path, self.id))
+        };
+        let mut found: Vec<String> = self.executables.iter().filter_map(without).collect();
+        let id = &self.id;
+        let containers = self.pods.iter().flat_map(|pod| &pod.containers);
+        match self.kind {
+            TargetKind::Host => {}
+            _ if !self.pods.is_empty() => {
+                let unknown = containers.filter(|container| container.image.digest.is_none());
+                found.extend(
+                    unknown.map(|container| format!("the image of the container `{}` of the target `{id}`", container.name)),
+                );
+            }
+            TargetKind::Endpoint | TargetKind::InferenceService => {
+                let unversioned = self.version.value.is_none();
+                found.extend(unversioned.then(|| format!("the program behind the target `{id}` (it gives no version)")));
+            }
+            _ => {
+                let unseen = !self.executables.iter().any(|executable| executable.role == ExecutableRole::Program);
+                found.extend(unseen.then(|| format!("the program of the target `{id}` (its process was not observed)")));
+            }
+        }
+        found
     }
 }
 

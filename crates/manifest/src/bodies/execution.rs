@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::document::{body, words};
 use crate::{
-    Artifact, Block, CaseId, Count, Digest, InputRef, Instant, Name, PlannedTrial, PointId, Reason, ServingOutcome, Shard,
-    TrialId, Validity, Window,
+    Artifact, Block, CaseId, Count, Digest, Executable, InputRef, Instant, Name, PlannedTrial, PointId, Reason, ServingOutcome,
+    Shard, TrialId, Validity, Window,
 };
 
 words!(
@@ -83,6 +83,10 @@ pub struct HostState {
     /// CPU time of all CPUs in user, nice and system mode since boot, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpu_busy_us: Option<Count>,
+    /// CPU time of the run's own processes in user and system mode, in microseconds: Assay's stages, the targets that it holds and what
+    /// they started. Absent where the processes of the machine cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub own_cpu_us: Option<Count>,
     /// CPU time taken by other guests of the hypervisor since boot, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpu_steal_us: Option<Count>,
@@ -105,6 +109,10 @@ pub struct HostState {
 pub struct IndicatorOutcome {
     /// The digest of the script's bytes as run.
     pub script_sha256: Digest,
+    /// What it executes as far as its first lines and its variables name it: the script, the interpreters that its `#!` lines lead to, and
+    /// executable files that plain variables name. What a script starts by itself is not observed.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub executables: Vec<Executable>,
     /// The exit code; absent where a signal ended it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub exit_code: Option<i32>,
@@ -169,6 +177,9 @@ pub struct Attempt {
     /// For serving: what this shard did.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub serving: Option<ServingOutcome>,
+    /// For serving: the CPUs that the load generator's threads were allowed to use, as the kernel says (`Cpus_allowed_list`).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub allowed_cpus: Option<String>,
     /// The host before it; absent where the attempt was interrupted.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub host_before: Option<HostState>,
@@ -193,6 +204,7 @@ impl Attempt {
             validity: Validity::from_reasons(reasons),
             indicator: None,
             serving: None,
+            allowed_cpus: None,
             host_before: None,
             host_after: None,
             evidence: Vec::new(),

@@ -287,6 +287,12 @@ pub struct Target {
     /// Where a person declares that it runs, such as `region` and `node_pool`, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub place: BTreeMap<String, String>,
+    /// The CPUs that its processes are pinned to, such as `0-1`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cpus: Option<String>,
+    /// Files and folders that it executes, relative to the repository's root; provision takes their digests.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub artifacts: Vec<String>,
 }
 
 /// A named change of the target's surroundings.
@@ -405,6 +411,9 @@ pub struct Plan {
     /// What is compared.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub comparison: Option<Comparison>,
+    /// The CPUs that the load generator is pinned to, such as `2-3`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub load_cpus: Option<String>,
     /// The order's seed and digest.
     pub order: TrialOrder,
     /// The trials, in the order in which they run.

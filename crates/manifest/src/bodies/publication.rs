@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::document::{body, words};
-use crate::{Artifact, Count, Digest, Instant, Intent, RunId};
+use crate::{Artifact, Control, Count, Digest, Instant, Intent, RunId};
 
 words!(
     /// How the query behind a number is known.
@@ -52,6 +52,10 @@ pub struct Grade {
     pub given: Intent,
     /// Why it is not the asked one.
     pub shortfalls: Vec<Shortfall>,
+    /// For a publication: the environment controls that rest on a person's declaration alone. No telemetry contradicts them, and none
+    /// proves them.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub declared: Vec<Control>,
 }
 
 /// Another run of a published case, so that nobody publishes the lucky one.

@@ -105,6 +105,9 @@ fn recorded(version: Option<&str>, models: &[&str]) -> ProvisionedTarget {
         image: None,
         pods: vec![],
         settings: std::collections::BTreeMap::new(),
+        executables: Vec::new(),
+        allowed_cpus: None,
+        core_cpus: None,
         probes: vec![],
     }
 }

@@ -119,6 +119,8 @@ fn request(env_from: &[(&str, &str)], env_files: &[(&str, &str)]) -> HoldRequest
         env_from: map(env_from),
         env_files: map(env_files),
         end_file: String::new(),
+        pid_file: String::new(),
+        cpus: None,
     }
 }
 

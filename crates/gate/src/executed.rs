@@ -1,0 +1,119 @@
+//! What each side executed, by the digests of its bytes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use assay_manifest::{Attempt, Case, Check, Comparison, Environment, Executable, Name, ProvisionedTarget, Side, TargetKind};
+
+use crate::evidence::Run;
+use crate::sides::is_of;
+
+/// The name of the check that every executable of a side has a digest, and of the reason where one has none.
+const UNPINNED: &str = "unpinned_executable";
+
+/// The name of the list of what differs.
+const EXECUTABLES: &str = "executables";
+
+/// The most files that are named.
+const MAX_NAMED: usize = 8;
+
+/// What of a target was executed without a digest, in words: its processes, pods or endpoint in any block, and the scripts of its attempts.
+pub fn unpinned<'a>(environments: &[&Environment], attempts: impl Iterator<Item = &'a Attempt>, target: &Name) -> Vec<String> {
+    let mut found: BTreeSet<String> = provisioned(environments, target).flat_map(ProvisionedTarget::unpinned).collect();
+    for attempt in attempts.filter(|attempt| attempt.case_id.names()[1] == target.as_str()) {
+        let Some(outcome) = &attempt.indicator else { continue };
+        if outcome.executables.is_empty() {
+            found.insert(format!("what the indicator of {} executed on the target `{target}`", attempt.case_id));
+        }
+        let without = outcome.executables.iter().filter(|executable| executable.digest.is_none());
+        found.extend(without.map(|executable| {
+            let why = executable.unpinned.as_deref().unwrap_or("it was not read");
+            format!("the {} `{}` of the target `{target}` ({why})", executable.role, executable.path)
+        }));
+    }
+    found.into_iter().collect()
+}
+
+fn provisioned<'a>(environments: &[&'a Environment], target: &Name) -> impl Iterator<Item = &'a ProvisionedTarget> {
+    let targets = environments.iter().flat_map(|environment| &environment.targets);
+    targets.filter(|found| found.id == *target).collect::<Vec<_>>().into_iter()
+}
+
+/// One check for each side that executed something without a digest, and the list of what differs between the sides.
+pub(crate) fn checks(run: &Run<'_>, comparison: &Comparison) -> Vec<Check> {
+    let sides = [("baseline", &comparison.baseline), ("candidate", &comparison.candidate)];
+    let mut checks: Vec<Check> = sides.into_iter().filter_map(|(name, side)| without_digest(run, name, side)).collect();
+    checks.extend(differing(run, comparison));
+    checks
+}
+
+fn without_digest(run: &Run<'_>, name: &str, side: &Side) -> Option<Check> {
+    let found = unpinned(&run.environments, attempts(run, side).into_iter(), &side.target);
+    let first = found.first()?;
+    let more = if found.len() == 1 { String::new() } else { format!(" and {} more", found.len() - 1) };
+    Some(Check {
+        name: UNPINNED.to_owned(),
+        subject: format!("the {name} in run {}", run.run_id),
+        passed: false,
+        blocks: false,
+        detail: format!("no digest is known of {first}{more}"),
+    })
+}
+
+/// The attempts of a side that are valid.
+fn attempts<'a>(run: &Run<'a>, side: &Side) -> Vec<&'a Attempt> {
+    let of_side = |case: &&Case| is_of(case, side);
+    let cases: BTreeSet<_> = run.plan.cases.iter().filter(of_side).map(|case| &case.case_id).collect();
+    let all = run.parts.iter().flat_map(|part| &part.attempts);
+    all.filter(|attempt| attempt.validity.valid && cases.contains(&attempt.case_id)).collect()
+}
+
+/// The files of a side by role and last part of the path, with their digests and images.
+type Files = BTreeMap<(String, String), BTreeSet<String>>;
+
+fn files(run: &Run<'_>, side: &Side) -> Files {
+    let mut files = Files::new();
+    let mut note = |role: String, name: &str, digest: String| {
+        let name = name.rsplit('/').next().unwrap_or(name).to_owned();
+        files.entry((role, name)).or_default().insert(digest);
+    };
+    let known = |executable: &Executable| executable.digest.map_or_else(|| "unknown".to_owned(), |digest| digest.short());
+    for target in provisioned(&run.environments, &side.target) {
+        for executable in &target.executables {
+            note(executable.role.to_string(), &executable.path, known(executable));
+        }
+        if matches!(target.kind, TargetKind::Endpoint | TargetKind::InferenceService) {
+            note("version".to_owned(), "the endpoint", target.version.value.clone().unwrap_or_else(|| "unknown".to_owned()));
+        }
+        for container in target.pods.iter().flat_map(|pod| &pod.containers) {
+            let digest = container.image.digest.map_or_else(|| "unknown".to_owned(), |digest| digest.short());
+            note("image".to_owned(), &container.name, digest);
+        }
+    }
+    for attempt in attempts(run, side) {
+        for executable in attempt.indicator.iter().flat_map(|outcome| &outcome.executables) {
+            note(executable.role.to_string(), &executable.path, known(executable));
+        }
+    }
+    files
+}
+
+/// What differs in what the sides executed; none where nothing does. It is listed, and judged by nobody: a comparison of two builds is one of what they execute.
+fn differing(run: &Run<'_>, comparison: &Comparison) -> Option<Check> {
+    let (baseline, candidate) = (files(run, &comparison.baseline), files(run, &comparison.candidate));
+    let names: BTreeSet<_> = baseline.keys().chain(candidate.keys()).collect();
+    let of = |files: &Files, name: &(String, String)| {
+        files.get(name).map_or_else(|| "none".to_owned(), |digests| digests.iter().cloned().collect::<Vec<_>>().join("+"))
+    };
+    let differing = names.into_iter().filter(|name| baseline.get(*name) != candidate.get(*name));
+    let lines: Vec<_> = differing
+        .map(|name| format!("{} `{}` ({} against {})", name.0, name.1, of(&baseline, name), of(&candidate, name)))
+        .collect();
+    let more = lines.len().saturating_sub(MAX_NAMED);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    if lines.is_empty() {
+        return None;
+    }
+    let detail = format!("the sides differ in {}{more}", lines.into_iter().take(MAX_NAMED).collect::<Vec<_>>().join(", "));
+    let subject = format!("run {}", run.run_id);
+    Some(Check { name: EXECUTABLES.to_owned(), subject, passed: true, blocks: false, detail })
+}
