@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use assay_envelope::{Expect, SecretKey, Signer, TrustPolicy, TrustedSigner, sign, verify};
-use assay_manifest::{Digest, Document, Role};
+use assay_manifest::{Digest, Document, InputRef, Role};
 use serde_json::{Value, json};
 
 use crate::support::{Fixture, Ran, copy_folder, files_under, measured, write_file};
@@ -122,22 +122,45 @@ fn asked() -> Option<(PathBuf, PathBuf)> {
 }
 
 const BUNDLE: &str = "chain/publication.sigstore.json";
-const PUBLICATION: &str = "chain/publication.json";
 
 fn policy_file() -> Trusts {
     Trusts::PolicyFile(measured().trust())
 }
 
+/// Signs a manifest of a folder again, after a change, and gives how others name it.
+fn sign_manifest(folder: &Path, name: &str, key: SecretKey, change: impl FnOnce(&mut Value)) -> InputRef {
+    let paths = ["json", "sigstore.json"].map(|extension| folder.join(format!("chain/{name}.{extension}")));
+    let [manifest, bundle] = paths.each_ref().map(|path| fs::read(path).expect("it is there"));
+    let verified = verify(&manifest, &bundle, local_trust(), &Expect::default()).expect("the untouched manifest verifies");
+    let mut value: Value = serde_json::from_slice(&manifest).expect("JSON");
+    change(&mut value);
+    let changed = Document::parse(&canonical(&value)).expect("still a manifest");
+    let signed = sign(&changed, &Signer::new(key), verified.predicate().clone()).expect("a key signs what it is given");
+    write_file(&paths[0], &signed.manifest);
+    write_file(&paths[1], &signed.bundle);
+    signed.as_input()
+}
+
 /// Signs the Publication of a folder again, after a change of its body.
 fn sign_again(folder: &Path, key: SecretKey, change: impl FnOnce(&mut Value)) {
-    let [manifest, bundle] = [PUBLICATION, BUNDLE].map(|path| fs::read(folder.join(path)).expect("it is there"));
-    let verified = verify(&manifest, &bundle, local_trust(), &Expect::default()).expect("the untouched publication verifies");
-    let mut value: Value = serde_json::from_slice(&manifest).expect("JSON");
-    change(&mut value["body"]);
-    let Ok(Document::Publication(changed)) = Document::parse(&canonical(&value)) else { panic!("still a publication: {value}") };
-    let signed = sign(&changed, &Signer::new(key), verified.predicate().clone()).expect("a key signs what it is given");
-    write_file(&folder.join(PUBLICATION), &signed.manifest);
-    write_file(&folder.join(BUNDLE), &signed.bundle);
+    sign_manifest(folder, "publication", key, |publication| change(&mut publication["body"]));
+}
+
+/// Changes the Summary with the reduce key, and publishes the change: the numbers stay as they were.
+fn publish_summary(folder: &Path, change: impl FnOnce(&mut Value)) {
+    let summary = sign_manifest(folder, "summary", local_key(Role::Reduce), |summary| change(&mut summary["body"]));
+    let path = folder.join("numbers.json");
+    let mut numbers: Value = serde_json::from_slice(&fs::read(&path).expect("numbers")).expect("JSON");
+    numbers["summary"] = json!(summary.manifest);
+    let bytes = canonical(&numbers);
+    write_file(&path, &bytes);
+    sign_manifest(folder, "publication", local_key(Role::Publish), |publication| {
+        let inputs = publication["header"]["inputs"].as_array_mut().expect("a list");
+        let input = inputs.iter_mut().find(|input| input["kind"] == "summary").expect("the summary");
+        *input = json!(summary);
+        publication["body"]["summary"] = json!(summary.manifest);
+        publication["body"]["numbers"]["digest"] = json!(Digest::of(&bytes));
+    });
 }
 
 /// Changes `numbers.json`, and lets the publish key sign that it was so.
@@ -239,6 +262,37 @@ fn other_numbers(cases: &mut Cases) {
     cases.add("a stranger", &policy_file(), Expected::Established, |folder| write_file(&folder.join("more.txt"), b"more"));
 }
 
+/// False statistics and rows that the reduce key vouches for, under honest numbers.
+fn other_rows(cases: &mut Cases) {
+    cases.add("a statistic that is not its row's", &policy_file(), Expected::RefusedByPage("row_differs"), |folder| {
+        publish_summary(folder, |summary| summary["points"][0]["metrics"][0]["mean"] = json!(1.5));
+    });
+    cases.add("a trial's value that is not its row's", &policy_file(), Expected::RefusedByPage("row_differs"), |folder| {
+        publish_summary(folder, |summary| summary["points"][0]["metrics"][0]["trials"][0]["value"] = json!(1.5));
+    });
+    let rows = "rows/outcome_fact.parquet";
+    let file_of = |summary: &mut Value, change: &dyn Fn(&mut Value)| {
+        let files = summary["files"].as_array_mut().expect("a list");
+        change(files.iter_mut().find(|file| file["table"] == "outcome_fact").expect("the file"));
+    };
+    cases.add("the rows of another run", &policy_file(), Expected::RefusedByPage("number_without_row"), |folder| {
+        let bytes = fs::read(measured().published("two").join(rows)).expect("rows");
+        write_file(&folder.join(rows), &bytes);
+        publish_summary(folder, |summary| {
+            file_of(summary, &|file| {
+                file["artifact"]["digest"] = json!(Digest::of(&bytes));
+                file["artifact"]["size"] = json!(bytes.len().to_string());
+            });
+        });
+    });
+    cases.add("more rows than there are", &policy_file(), Expected::Refused("row_count"), |folder| {
+        publish_summary(folder, |summary| file_of(summary, &|file| file["rows"] = json!("1")));
+    });
+    cases.add("rows of another table", &policy_file(), Expected::Refused("rows"), |folder| {
+        publish_summary(folder, |summary| file_of(summary, &|file| file["table"] = json!("workload_dim")));
+    });
+}
+
 #[test]
 fn both_verifiers_agree_on_every_folder() {
     let Some((script, page)) = asked() else { return };
@@ -247,6 +301,7 @@ fn both_verifiers_agree_on_every_folder() {
     changed_files(&mut cases);
     other_bundles(&mut cases);
     other_numbers(&mut cases);
+    other_rows(&mut cases);
     let shown = cases.shown(&script, &page);
     assert_eq!(shown["findings"], json!([]), "what is wrong with the page itself");
     assert_eq!(shown["results"]["dropped"], shown["results"]["0 whole"], "a dropped folder is a chosen one");
@@ -264,7 +319,7 @@ fn disagreement(cases: &Cases, name: &str, case: &Case, shown: &Value) -> Option
         let words = if established { "signed by those whom you trust" } else { "internally consistent; signer not established" };
         ran.code == exit
             && (code, shown["level"].as_u64(), shown["established"].as_bool()) == ("", Some(2), Some(established))
-            && sentence.starts_with("The run one verifies to level 2 of 4, without queries, grade and reports: ")
+            && sentence.starts_with("The run one verifies to level 2 of 4, without plan, queries, grade and reports: ")
             && sentence.contains(words)
             && (sentence.contains("not of the run") == !shown_strangers(shown).is_empty())
     };

@@ -13,7 +13,7 @@ export const sized = (bytes) =>
   bytes < 1000 ? `${bytes} bytes` : bytes < 1e6 ? `${(bytes / 1e3).toFixed(1)} kB` : `${(bytes / 1e6).toFixed(1)} MB`;
 
 /** The level in words: what `assay verify` does at level 2 and this page does not is named with it. */
-export const LEVEL_2 = "2 of 4, without queries, grade and reports";
+export const LEVEL_2 = "2 of 4, without plan, queries, grade and reports";
 
 const OF_TRUST = ["trust", "trust_policy", "trust_key"];
 const OF_READING = ["not_a_folder", "folder_too_large", "too_many_files", "unreadable", "unexpected", "superseded"];

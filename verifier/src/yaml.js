@@ -40,7 +40,7 @@ function withoutComment(line) {
     if (quote) {
       if (quote === '"' && character === "\\") place += 1;
       else if (character === quote) quote = null;
-    } else if ((character === '"' || character === "'") && /[\s:[,-]/.test(line[place - 1] ?? " ")) quote = character;
+    } else if ((character === '"' || character === "'") && /[\s:[{,-]/.test(line[place - 1] ?? " ")) quote = character;
     else if (character === "#" && /\s/.test(line[place - 1] ?? " ")) return line.slice(0, place);
   }
   return line;

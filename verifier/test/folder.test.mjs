@@ -52,7 +52,7 @@ test("a sentence says no more than was found", () => {
   const whole = { failure: null, level: 2, established: true, runId: "nightly", strangers: [] };
   assert.equal(
     conclusion(whole),
-    "The run `nightly` verifies to level 2 of 4, without queries, grade and reports: signed by those whom you trust.",
+    "The run `nightly` verifies to level 2 of 4, without plan, queries, grade and reports: signed by those whom you trust.",
   );
   const unknown = conclusion({ ...whole, established: false });
   assert.ok(unknown.includes("signer not established") && !unknown.includes("trust"), unknown);

@@ -57,7 +57,7 @@ async function keyNamed(name) {
 }
 
 test("what a policy asks for beyond keys is named", async () => {
-  const more = `${policy}  expectations:\n    - {"roles":["plan"],"repositories":["https://example.org/r"]}\n`;
+  const more = `${policy}  expectations:\n    - {"roles":["plan"],"repositories":["https://example.org/r #1"]}\n`;
   assert.deepEqual((await readPolicy(more)).unchecked, ["expectations"]);
   assert.deepEqual((await readPolicy(policy)).unchecked, []);
 });
