@@ -119,7 +119,7 @@ impl Reading {
             let (table, version) = pinned(name, snapshot)?;
             for file in lake.files(table, version)? {
                 let digest = listed(table, version, &file, subjects)?;
-                opened.push((digest, fetch(lake, table, &digest, scratch)?));
+                opened.push((digest, fetch_checked(lake, table, &digest, scratch)?));
             }
         }
         reading.sort();
@@ -238,6 +238,14 @@ fn listed(table: &'static Table, version: u64, file: &TableFile, subjects: &Subj
     }
     let known = file.digest.filter(|digest| subjects.contains(table.name, digest));
     known.ok_or_else(|| Error::Unlisted { table: table.name, file: file.path.clone(), version })
+}
+
+/// A table's file in private scratch, hashed on its way and then looked at: whoever signed it may have made it too large to be read.
+fn fetch_checked(lake: &Lake, table: &'static Table, digest: &Digest, scratch: &Scratch) -> Result<ScratchFile> {
+    let file = fetch(lake, table, digest, scratch)?;
+    let bad = |problem| Error::BadFile { table: table.name.to_owned(), digest: *digest, problem };
+    check_file(table, &file).map_err(bad)?;
+    Ok(file)
 }
 
 /// A table's file in private scratch, hashed on its way.

@@ -263,8 +263,10 @@ impl<R: Read> HeaderReader<R> {
         }
         match kind {
             TRUE | FALSE => {}
-            I8 => drop(self.byte()?),
-            4..=I64 => drop(self.varint()?),
+            I8 => self.pass(1)?,
+            4..=I64 => {
+                self.varint()?;
+            }
             DOUBLE => self.pass(8)?,
             BINARY => {
                 let length = self.varint()?;

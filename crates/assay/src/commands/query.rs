@@ -71,6 +71,10 @@ impl Query {
         let lake = Lake::open(&store).map_err(failure)?;
         // Whoever signed is asked first: what is published meanwhile is in the tables that are looked at afterwards.
         let mut signed = signed_summaries(&store, &self.place.trust)?;
+        // The rows of such a run are in the tables, and no Summary that can be read vouches for them.
+        if let Some((run, old)) = signed.refused.iter().find(|(_, failure)| failure.code == "old_format" && !self.unverified) {
+            return Err(Failure { message: format!("run `{run}`: {}", old.message), ..old.clone() });
+        }
         let snapshot = self.snapshot(&lake)?;
         if self.at.is_some() {
             signed.subjects = signed.subjects.as_of(&snapshot);

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use assay_envelope::{Bundle, MAX_BUNDLE_BYTES, Statement};
-use assay_manifest::{Body as _, Document, EndState, Instant, MAX_MANIFEST_BYTES, OriginKind, RunEnd, RunId, Source};
+use assay_manifest::{
+    Body as _, Document, DocumentError, EndState, Instant, MAX_MANIFEST_BYTES, OriginKind, RunEnd, RunId, Source,
+};
 use assay_runner::default_store;
 use assay_stage::{Accepted, Exit, Failure, Layout, StageName};
 use assay_store::Store;
@@ -146,10 +148,19 @@ fn document(store: &Store, path: &str, run_id: &RunId) -> Result<Option<Document
     Accepted::read(store, path)?.map(|accepted| manifest_of(store, accepted, run_id)).transpose()
 }
 
+/// A manifest that does not read: of another format, where it is one of some Assay's, and else damaged.
+fn unread(run_id: &RunId, error: &DocumentError) -> Failure {
+    match error {
+        DocumentError::Fields { .. } | DocumentError::UnknownVersion(_) => Failure::of(Exit::Environment, "old_format", error)
+            .hint(format!("`assay verify {run_id}` names the Assay that wrote it, and reads it; nothing was changed")),
+        error => Failure::of(Exit::Verification, "manifest", error),
+    }
+}
+
 /// The manifest that a pointer of a run names, which has to be that run's.
 fn manifest_of(store: &Store, accepted: Accepted, run_id: &RunId) -> Result<Document, Failure> {
     let bytes = store.get(&accepted.manifest, MAX_MANIFEST_BYTES)?;
-    let document = Document::parse(&bytes).map_err(|error| Failure::of(Exit::Verification, "manifest", &error))?;
+    let document = Document::parse(&bytes).map_err(|error| unread(run_id, &error))?;
     let found = &document.header().run_id;
     if found == run_id {
         return Ok(document);
