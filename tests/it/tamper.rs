@@ -242,7 +242,7 @@ pub(crate) fn key_of(fixture: &Fixture, role: Role) -> SecretKey {
 pub(crate) fn local_trust() -> &'static Trust {
     static TRUST: LazyLock<Trust> = LazyLock::new(|| {
         let signers = Role::RUN.map(|role| TrustedSigner::new(format!("local-{role}"), local_key(role).public_key(), [role]));
-        Trust::Policy(TrustPolicy { name: "local".to_owned(), digest: None, signers: signers.into() })
+        Trust::Policy(TrustPolicy::of_signers("local", signers.into()))
     });
     &TRUST
 }

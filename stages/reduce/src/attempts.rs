@@ -151,6 +151,7 @@ mod tests {
             cpu_busy_us: None,
             cpu_steal_us: None,
             cgroup_throttled_us: Some(Count(us)),
+            own_cpu_us: None,
             cpu_pressure_us: None,
             frequencies_khz: Vec::new(),
             temperatures_millicelsius: BTreeMap::new(),

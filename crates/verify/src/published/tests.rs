@@ -92,7 +92,7 @@ fn key() -> PublicKey {
 }
 
 fn names(signers: Vec<TrustedSigner>, used: &[Role]) -> Vec<String> {
-    let policy = TrustPolicy { name: "team".to_owned(), digest: None, signers };
+    let policy = TrustPolicy::of_signers("team", signers);
     key_files(&policy, &used.iter().copied().collect()).into_keys().collect()
 }
 
