@@ -238,7 +238,9 @@ fn verify_bundle_speaks_the_conformance_client_s_language() {
     bundle("plan", &digest[..20]).refuses(2, "unreadable");
     let keyless = ["--certificate-identity", "me", "--certificate-oidc-issuer", "https://example.org"];
     let bundle = at("chain/plan.sigstore.json");
-    fixture.assay(&[&["verify-bundle", "--bundle", &bundle], &keyless[..], &[&plan]].concat()).refuses(20, "keyless_bundle");
+    fixture
+        .assay(&[&["verify-bundle", "--bundle", &bundle], &keyless[..], &[plan.as_str()]].concat())
+        .refuses(20, "keyless_bundle");
 }
 
 #[test]

@@ -324,6 +324,20 @@ mod tests {
     }
 
     #[test]
+    fn expectations_are_written_as_a_definition() {
+        let expectation = Expectation {
+            roles: [Role::Publish].into(),
+            refs: ["refs/heads/main".to_owned()].into(),
+            timestamp_required: true,
+            ..Expectation::default()
+        };
+        let yaml = TrustPolicy { expectations: vec![expectation], ..policy(Vec::new()) }.to_yaml();
+        let expected =
+            "  expectations:\n    - {\"refs\":[\"refs/heads/main\"],\"roles\":[\"publish\"],\"timestamp\":\"required\"}\n";
+        assert!(yaml.ends_with(expected), "{yaml}");
+    }
+
+    #[test]
     fn a_policy_is_written_as_a_definition() {
         let mut signer = TrustedSigner::new("local \"plan\"", key(1), [Role::Plan, Role::Source]);
         signer.not_after = Some(at(20));
