@@ -164,6 +164,7 @@ impl Bounds {
 
 /// The client's own delay in the instants of one request, in nanoseconds; at most.
 #[derive(Clone, Copy, Debug, Default)]
+#[expect(clippy::struct_field_names, reason = "every name ends in its unit")]
 pub(crate) struct RequestDelays {
     /// From the stamp of sending to the end of the write, if it did not wait for the endpoint.
     pub(crate) write_ns: i64,
