@@ -855,14 +855,17 @@ mod tests {
 
     #[test]
     fn failures_as_slowest_are_told_in_plain_words() {
-        assert_eq!(with_twins(&[]), "64 streams: 13 of 800 requests failed (timeout × 11, http_error × 2)");
+        assert_eq!(
+            with_twins(&[]),
+            "64 streams: 13 of 800 requests failed (timeout × 11, http_error × 2); 1.6 % of all requests, 1.9 % in the median of the trials"
+        );
         let why = "the 99 % rank lies beyond those that have a value, 3 of 4";
         let twins = [
             ("ttft_ms_p50_with_failures", Ok(130.0)),
             ("ttft_ms_p99_with_failures", Err(why)),
             ("e2e_ms_p99_with_failures", Err(why)),
         ];
-        insta::assert_snapshot!(with_twins(&twins), @"64 streams: 13 of 800 requests failed (timeout × 11, http_error × 2); with failures as slowest, TTFT p50 is 130 ms; there is no TTFT p99 and no E2E p99: the 99 % rank lies beyond those that have a value, 3 of 4");
+        insta::assert_snapshot!(with_twins(&twins), @"64 streams: 13 of 800 requests failed (timeout × 11, http_error × 2); 1.6 % of all requests, 1.9 % in the median of the trials; with failures as slowest, TTFT p50 is 130 ms; there is no TTFT p99 and no E2E p99: the 99 % rank lies beyond those that have a value, 3 of 4");
     }
 
     #[test]
