@@ -215,6 +215,15 @@ mod tests {
         assert_eq!(Exit::from_code(-1), Exit::Unexpected);
     }
 
+    #[test]
+    fn a_manifest_of_another_format_is_no_tampering() {
+        let source = assay_manifest::DocumentError::UnknownVersion("v0".to_owned());
+        let (kind, writer) = (assay_manifest::Kind::Summary, "Assay 0.0.1 (program sha256:00)".to_owned());
+        let failure = Failure::from(assay_envelope::VerifyError::OldFormat { kind, writer, source });
+        assert_eq!((failure.exit, failure.code.as_str()), (Exit::Environment, "old_format"));
+        insta::assert_snapshot!(failure.message, @"the summary is of another format than this Assay reads; Assay 0.0.1 (program sha256:00) wrote it, and reads it");
+    }
+
     #[derive(Debug, thiserror::Error)]
     #[error("the disk is full")]
     struct Full;

@@ -204,3 +204,35 @@ proptest! {
         }
     }
 }
+
+/// The file as an Assay would have written it before the column was added to the table.
+fn without(bytes: Vec<u8>, column: &str) -> Vec<u8> {
+    let reader =
+        parquet::arrow::arrow_reader::ParquetRecordBatchReader::try_new(bytes::Bytes::from(bytes), 1024).expect("a file");
+    let mut batches: Vec<_> = reader.map(|batch| batch.expect("a batch")).collect();
+    for batch in &mut batches {
+        let place = batch.schema().index_of(column).expect("the column");
+        batch.remove_column(place);
+    }
+    let mut older = Vec::new();
+    let schema = batches.first().expect("some rows").schema();
+    let mut writer = parquet::arrow::ArrowWriter::try_new(&mut older, schema, None).expect("a writer");
+    batches.iter().for_each(|batch| writer.write(batch).expect("written"));
+    writer.close().expect("closed");
+    older
+}
+
+#[test]
+fn a_file_from_before_a_nullable_column_was_added_is_read() {
+    let column = OUTCOME_FACT.columns().find(|column| column.nullable && !column.key && column.name != ROW_ID).expect("one");
+    let older = without(file(&OUTCOME_FACT, rows(&OUTCOME_FACT, 5)), column.name);
+    let expected: Vec<_> =
+        rows(&OUTCOME_FACT, 5).into_iter().map(|row| row.with(column.name, Value::Null).expect("nullable")).collect();
+    assert_eq!(read(&OUTCOME_FACT, older).expect("read"), expected);
+    let required = OUTCOME_FACT.columns().find(|column| !column.nullable).expect("one");
+    let refused = read(&OUTCOME_FACT, without(file(&OUTCOME_FACT, rows(&OUTCOME_FACT, 5)), required.name)).expect_err("refused");
+    assert!(matches!(refused, Error::WrongSchema { .. }), "{refused}");
+    let key = OUTCOME_FACT.columns().find(|column| column.key && column.nullable).expect("one");
+    let refused = read(&OUTCOME_FACT, without(file(&OUTCOME_FACT, rows(&OUTCOME_FACT, 5)), key.name)).expect_err("refused");
+    assert!(matches!(refused, Error::WrongSchema { .. }), "a key decides the ids: {refused}");
+}

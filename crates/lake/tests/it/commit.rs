@@ -203,6 +203,28 @@ fn a_table_with_another_schema_is_refused_by_name() {
 }
 
 #[test]
+fn a_table_from_before_a_nullable_column_was_added_is_no_other_table() {
+    let place = Place::new();
+    place.lake.create_tables().expect("tables");
+    let first = place.table(&OUTCOME_FACT).join("_delta_log/00000000000000000000.json");
+    let column = OUTCOME_FACT.columns().find(|column| column.nullable && !column.key).expect("one").name;
+    let text = std::fs::read_to_string(&first).expect("a commit");
+    let actions = text.lines().map(|line| {
+        let mut action: serde_json::Value = serde_json::from_str(line).expect("an action");
+        if let Some(schema) = action.pointer_mut("/metaData/schemaString") {
+            let mut fields: serde_json::Value = serde_json::from_str(schema.as_str().expect("text")).expect("a schema");
+            fields["fields"].as_array_mut().expect("fields").retain(|field| field["name"] != column);
+            *schema = fields.to_string().into();
+        }
+        format!("{action}\n")
+    });
+    std::fs::write(&first, actions.collect::<String>()).expect("written");
+    place.commit(1);
+    place.commit(2);
+    assert_eq!(place.number("SELECT count(DISTINCT run_id) FROM outcome_fact"), "2");
+}
+
+#[test]
 fn a_table_s_first_commit_is_the_same_bytes_everywhere() {
     let first = |place: &Place| {
         place.lake.create_tables().expect("tables");
