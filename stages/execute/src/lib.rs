@@ -107,7 +107,7 @@ fn check_runnable(plan: &Plan) -> Result<(), Failure> {
     }
 }
 
-/// Pins this process, before it starts a thread, to the CPUs that the pipeline gives to the load generator.
+/// Pins all threads of this process to the CPUs that the pipeline gives to the load generator.
 fn pin_load(ctx: &Context, plan: &Plan) -> Result<(), Failure> {
     let is_load = ctx.here().is_none() && plan.workloads.iter().any(|workload| workload.serving.is_some());
     let Some(text) = plan.load_cpus.as_ref().filter(|_| is_load) else { return Ok(()) };
