@@ -18,7 +18,7 @@ use crate::stores::Served;
 use crate::support::{Fixture, PIPELINE, binary, blob, files_under, wait_until, write_file};
 
 /// The model of every workload here.
-const MODEL: &str = "simulated-8b";
+pub(crate) const MODEL: &str = "simulated-8b";
 
 /// The simulator with planned times: the first token after 5 ms, every later one 1 ms after the one before.
 const SIMULATOR: &str = "{name: simulator, kind: simulator, config: {profile: fast}}";
@@ -27,7 +27,7 @@ const ITL_NS: i64 = 1_000_000;
 
 /// A busy machine may keep the client from its sockets. Such an attempt is invalid, rightly, and repeated: so often that it cannot
 /// decide a test.
-const ENOUGH: u32 = 50;
+pub(crate) const ENOUGH: u32 = 50;
 
 /// A pipeline over serving workloads; `more` is further lines of its `spec`, indented by two.
 fn pipeline(workloads: &[&str], targets: &[&str], trials: u32, retry_budget: u32, more: &str) -> String {
@@ -47,7 +47,7 @@ spec:
 }
 
 /// Writes a serving workload with this load; `more` is further lines of its `spec`, indented by two.
-fn workload(fixture: &Fixture, name: &str, load: &str, lengths: &str, more: &str) {
+pub(crate) fn workload(fixture: &Fixture, name: &str, load: &str, lengths: &str, more: &str) {
     let yaml = format!(
         "apiVersion: assay.dev/v1alpha1
 kind: Workload
@@ -68,7 +68,7 @@ spec:
 }
 
 /// A repository with one closed-loop workload `chat` of so many requests, and a pipeline of one trial over these targets.
-fn chat(requests: u32, targets: &[&str], retry_budget: u32) -> Fixture {
+pub(crate) fn chat(requests: u32, targets: &[&str], retry_budget: u32) -> Fixture {
     let fixture = Fixture::bare();
     workload(&fixture, "chat", &format!("mode: closed, concurrency: [1], requests: {requests}"), "D(20,10)", "");
     fixture.write(PIPELINE, &pipeline(&["chat"], targets, 1, retry_budget, ""));
@@ -77,7 +77,7 @@ fn chat(requests: u32, targets: &[&str], retry_budget: u32) -> Fixture {
 }
 
 /// The target that a scripted server is.
-fn endpoint(name: &str, server: &Server, more: &str) -> String {
+pub(crate) fn endpoint(name: &str, server: &Server, more: &str) -> String {
     format!("{{name: {name}, kind: endpoint, url: '{}'{more}}}", server.url())
 }
 
@@ -146,7 +146,7 @@ fn schedule_digests(fixture: &Fixture, run_id: &str) -> BTreeMap<String, String>
 }
 
 /// The points of a run's summary by their case.
-fn points(fixture: &Fixture, run_id: &str) -> BTreeMap<String, Value> {
+pub(crate) fn points(fixture: &Fixture, run_id: &str) -> BTreeMap<String, Value> {
     let summary = fixture.manifest(run_id, "reduce");
     list(&summary["body"]["points"]).iter().map(|point| (text(&point["case_id"]).to_owned(), point.clone())).collect()
 }
