@@ -6,6 +6,7 @@ mod bench;
 mod branch;
 mod browser;
 mod by_hand;
+mod claims;
 mod cluster;
 mod docs;
 mod errors;

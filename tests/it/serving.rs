@@ -18,7 +18,7 @@ use crate::stores::Served;
 use crate::support::{Fixture, PIPELINE, binary, blob, files_under, wait_until, write_file};
 
 /// The model of every workload here.
-const MODEL: &str = "simulated-8b";
+pub(crate) const MODEL: &str = "simulated-8b";
 
 /// The simulator with planned times: the first token after 5 ms, every later one 1 ms after the one before.
 pub(crate) const SIMULATOR: &str = "{name: simulator, kind: simulator, config: {profile: fast}}";
@@ -68,7 +68,7 @@ spec:
 }
 
 /// A repository with one closed-loop workload `chat` of so many requests, and a pipeline of one trial over these targets.
-fn chat(requests: u32, targets: &[&str], retry_budget: u32) -> Fixture {
+pub(crate) fn chat(requests: u32, targets: &[&str], retry_budget: u32) -> Fixture {
     let fixture = Fixture::bare();
     workload(&fixture, "chat", &format!("mode: closed, concurrency: [1], requests: {requests}"), "D(20,10)", "");
     fixture.write(PIPELINE, &pipeline(&["chat"], targets, 1, retry_budget, ""));
@@ -77,7 +77,7 @@ fn chat(requests: u32, targets: &[&str], retry_budget: u32) -> Fixture {
 }
 
 /// The target that a scripted server is.
-fn endpoint(name: &str, server: &Server, more: &str) -> String {
+pub(crate) fn endpoint(name: &str, server: &Server, more: &str) -> String {
     format!("{{name: {name}, kind: endpoint, url: '{}'{more}}}", server.url())
 }
 
