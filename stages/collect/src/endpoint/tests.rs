@@ -55,6 +55,7 @@ fn attempt(trial: u32, from: i64, to: i64, ok: u64, open: u64) -> Attempt {
         attempt: 0,
         window: span(at(from), at(to)),
         place: None,
+        allowed_cpus: None,
         status: AttemptStatus::Completed,
         validity: Validity::from_reasons(vec![]),
         indicator: None,

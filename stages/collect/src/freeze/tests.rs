@@ -24,6 +24,7 @@ fn attempt(number: u32, valid: bool) -> Attempt {
         attempt: number,
         window: Window { start, end: start, duration_ns: Count(0) },
         place: None,
+        allowed_cpus: None,
         status: if valid { AttemptStatus::Completed } else { AttemptStatus::Failed },
         validity: Validity::from_reasons(if valid { vec![] } else { vec![Reason::new("exit_code", "1")] }),
         indicator: None,
