@@ -12,7 +12,7 @@ import { readRows } from "./rows.js";
 import { grouped, sized } from "./sentence.js";
 import { pae, readKey } from "./signature.js";
 import { checkStatement, readStatement } from "./statement.js";
-import { MAX_TRUST_BYTES, establish, readPasted } from "./trust.js";
+import { MAX_TRUST_BYTES, establish, readPasted, readPolicy } from "./trust.js";
 import { Folder } from "./folder.js";
 
 const MAX_KEYS = 100;
@@ -139,6 +139,7 @@ async function walk({ files, pasted, contract, progress, found, check }) {
       "keys_differ",
       "the published `trust.yaml` is not the trust policy of the publication",
     );
+    found.ownPolicy = await checkOwnPolicy(folder, policy, members);
     checkListedRuns(found.runId, body("plan"), publication);
     checkTimes(members);
     return `the list of raw evidence has all ${grouped(count)} artifacts that manifests name; the run lists itself; no time is before what it rests on`;
@@ -155,6 +156,24 @@ async function walk({ files, pasted, contract, progress, found, check }) {
   });
   found.level = 2;
   found.unchecked = notChecked(members, trust, body);
+  if (!found.ownPolicy)
+    found.unchecked.push("The published `trust.yaml`: this page cannot read it, so the keys were not compared with it.");
+}
+
+/** Checks that the folder's own policy, which proves nothing of who signed, allows each signer; whether this page can read it. */
+async function checkOwnPolicy(folder, { digest }, members) {
+  let policy;
+  try {
+    policy = await readPolicy((await folder.textOf(digest, MAX_TRUST_BYTES)) ?? "");
+  } catch (error) {
+    if (error.code === "trust_policy") return false;
+    throw error;
+  }
+  for (const { document, fingerprint, time } of members) {
+    policy.key(fingerprint);
+    policy.identify(fingerprint, KINDS[document.kind].role, time);
+  }
+  return true;
 }
 
 // Public keys that lie in the folder, by fingerprint.
