@@ -113,11 +113,6 @@ impl Forgery {
         }
     }
 
-    /// The store that holds the run.
-    pub(crate) fn bench(&self) -> &Bench {
-        &self.bench
-    }
-
     /// Makes what a stage made from something that was changed again.
     fn follow(&mut self, stage: &'static str, role: Role) {
         let pointer = self.bench.of("one", stage);

@@ -321,7 +321,7 @@ fn disagreement(cases: &Cases, name: &str, case: &Case, shown: &Value) -> Option
             && (code, shown["level"].as_u64(), shown["established"].as_bool()) == ("", Some(2), Some(established))
             && sentence.starts_with("The run one verifies to level 2 of 4, without plan, queries, grade and reports: ")
             && sentence.contains(words)
-            && (sentence.contains("not of the run") == !shown_strangers(shown).is_empty())
+            && (sentence.contains("not of the run") != shown_strangers(shown).is_empty())
     };
     let is_refused = || {
         let claims = ["verifies to level", "signed by", "established"];

@@ -135,7 +135,7 @@ fn host_of<'a>(counted: &Counted<'_>, environment: &'a Environment) -> Option<&'
 }
 
 /// The largest share of the machine's CPU time, over attempts that are long enough, or over all of them together.
-fn worst_share(observed: &[Observed<'_>], seconds: impl Fn(&Observed<'_>) -> Option<f64>) -> Option<Share> {
+fn worst_share<'a>(observed: &[Observed<'a>], seconds: impl Fn(&Observed<'a>) -> Option<f64>) -> Option<Share> {
     let known: Vec<_> = observed.iter().filter_map(|one| Some((one, seconds(one)?))).collect();
     let capacity: f64 = known.iter().map(|(one, _)| one.capacity()).sum();
     if capacity < MIN_CPU_SECONDS {
@@ -153,13 +153,13 @@ fn percent(share: f64) -> String {
 }
 
 fn others(observed: &[Observed<'_>], most: f64) -> Option<String> {
-    let share = worst_share(observed, |one| one.neighbours()).filter(|share| share.value > most)?;
+    let share = worst_share(observed, Observed::neighbours).filter(|share| share.value > most)?;
     let (took, most) = (percent(share.value), percent(most));
     Some(format!("processes that are not the run's took {took} of the machine's CPU time during {} (limit {most})", share.of))
 }
 
 fn stolen(observed: &[Observed<'_>]) -> Option<String> {
-    let share = worst_share(observed, |one| one.steal()).filter(|share| share.value > MAX_STEAL)?;
+    let share = worst_share(observed, Observed::steal).filter(|share| share.value > MAX_STEAL)?;
     let (took, most) = (percent(share.value), percent(MAX_STEAL));
     Some(format!("the hypervisor gave {took} of the machine's CPU time to other guests during {} (limit {most})", share.of))
 }

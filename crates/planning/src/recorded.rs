@@ -73,7 +73,7 @@ impl Pins for RecordedPins<'_> {
 
     /// What the built-in tokenizer was is the plan stage's word, one for all workloads.
     fn built_in_tokenizer(&mut self) -> (String, Digest) {
-        self.tokenizer.map(|(name, digest)| (name.to_owned(), digest)).unwrap_or_else(|| (String::new(), Digest::of(b"")))
+        self.tokenizer.map_or_else(|| (String::new(), Digest::of(b"")), |(name, digest)| (name.to_owned(), digest))
     }
 
     /// Execute has read it since.

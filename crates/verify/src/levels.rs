@@ -242,7 +242,7 @@ fn check_reports(
         return Err(Failure::verification("report_differs", "the published reports are not `report.md` and `report.html`"));
     }
     let differing = publication.reports.iter().filter(|file| !made.contains(file));
-    let by = by.map(|digest| digest.short().to_string()).unwrap_or_default();
+    let by = by.map(|digest| digest.short().clone()).unwrap_or_default();
     Ok(differing.map(|file| format!("{}: report not compared: made by another version ({by})", file.name)).collect())
 }
 

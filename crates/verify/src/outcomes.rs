@@ -34,7 +34,7 @@ pub fn check_outcomes(run_id: &RunId, documents: &[Verified<Document>], tables: 
     let mut environments: Vec<_> = all::<Environment>(documents).collect();
     environments.sort_by_key(|environment| environment.block);
     let parts = parts.collect();
-    let run = Run { run_id: run_id.as_str(), plan, collection, summary, environments: &environments, parts, tables };
+    let run = Run { id: run_id.as_str(), plan, collection, summary, environments: &environments, parts, tables };
     run.check()
 }
 
@@ -44,7 +44,7 @@ fn all<'a, B: Body + 'a>(documents: &'a [Verified<Document>]) -> impl Iterator<I
 
 /// A run as its rows are checked against it.
 struct Run<'a> {
-    run_id: &'a str,
+    id: &'a str,
     plan: &'a Plan,
     collection: &'a Collection,
     summary: &'a Summary,
@@ -112,7 +112,7 @@ impl Run<'_> {
             ("the reasons of its excluded attempts", point.excluded.iter().all(|excluded| self.gives_reasons(point, excluded))),
             (
                 "its trials' values",
-                self.counts_all(point, &counted.iter().map(|(trial, _, attempt)| (*trial, *attempt)).collect()),
+                Self::counts_all(point, &counted.iter().map(|(trial, _, attempt)| (*trial, *attempt)).collect()),
             ),
         ];
         comparisons.into_iter().find(|(_, is_same)| !is_same).map_or(Ok(()), |(what, _)| Err(point_differs(point, what)))
@@ -129,7 +129,7 @@ impl Run<'_> {
     }
 
     /// Whether every value of a metric is of an attempt that counts, each once.
-    fn counts_all(&self, point: &PointSummary, counted: &BTreeSet<(&TrialId, u32)>) -> bool {
+    fn counts_all(point: &PointSummary, counted: &BTreeSet<(&TrialId, u32)>) -> bool {
         point.metrics.iter().all(|metric| {
             let distinct: BTreeSet<_> = metric.trials.iter().map(|trial| &trial.trial_id).collect();
             let counts = metric.trials.iter().all(|trial| counted.contains(&(&trial.trial_id, trial.attempt)));
@@ -153,7 +153,7 @@ impl Run<'_> {
             if !distinct.insert(row.text(ROW_ID)) {
                 return Err(differs(row, "its id, which another row has as well,"));
             }
-            expect(row, "run_id", self.run_id)?;
+            expect(row, "run_id", self.id)?;
             expect(row, "artifact_manifest_digest", self.summary.artifact_manifest_digest)?;
             if let Some(id) = row.text("benchmark_case_id") {
                 let case = self.plan.cases.iter().find(|case| case.case_id.as_str() == id);

@@ -192,10 +192,10 @@ fn id(row: &Row) -> &str {
 fn kind_of(row: &Row) -> String {
     let named = ["metric", "statistic"].iter().filter_map(|column| row.text(column));
     let named: Vec<_> = named.map(|name| format!("`{name}`")).collect();
-    match named.is_empty() {
-        true => format!("the table `{}`", row.table().name),
-        false => format!("rows of `{}` for {}", row.table().name, named.join(", ")),
+    if named.is_empty() {
+        return format!("the table `{}`", row.table().name);
     }
+    format!("rows of `{}` for {}", row.table().name, named.join(", "))
 }
 
 fn agree(signed: &Value, again: &Value) -> bool {

@@ -217,7 +217,9 @@ fn without(bytes: Vec<u8>, column: &str) -> Vec<u8> {
     let mut older = Vec::new();
     let schema = batches.first().expect("some rows").schema();
     let mut writer = parquet::arrow::ArrowWriter::try_new(&mut older, schema, None).expect("a writer");
-    batches.iter().for_each(|batch| writer.write(batch).expect("written"));
+    for batch in &batches {
+        writer.write(batch).expect("written");
+    }
     writer.close().expect("closed");
     older
 }

@@ -29,7 +29,7 @@ pub(crate) fn write(
 /// Reads the document that an attempt printed, if it printed one.
 type ReadOutput<'a> = dyn Fn(&Attempt) -> Result<Option<Output>, Failure> + 'a;
 
-fn rows<'a>(
+fn rows(
     context: &RowContext<'_>,
     dimensions: &Dimensions,
     points: &[PointSummary],

@@ -73,7 +73,7 @@ fn cost_of(scrypt_n: &str) -> ScryptCost {
 }
 
 fn rotate(config: &Config, roles: &[String], scrypt_n: &str) -> Result<(), Failure> {
-    let known = Role::LOCAL.map(|role| role.as_str()).join(", ");
+    let known = Role::LOCAL.map(Role::as_str).join(", ");
     let named = |role: &String| {
         Role::LOCAL.into_iter().find(|known| known.as_str() == role).ok_or_else(|| {
             Failure::usage("no_such_role", format!("there is no local key for `{role}`")).hint(format!("the roles: {known}"))

@@ -72,8 +72,12 @@ fn a_source_must_be_of_an_expected_origin() {
             "kind": "git", "commit": "0".repeat(40), "dirty": false, "objects": [],
             "pipeline": "pipelines/nightly.yaml", "files": [], "files_digest": digest("files"),
         });
-        repository.into_iter().for_each(|repository| body["repository"] = repository.into());
-        reference.into_iter().for_each(|reference| body["ref"] = reference.into());
+        if let Some(repository) = repository {
+            body["repository"] = repository.into();
+        }
+        if let Some(reference) = reference {
+            body["ref"] = reference.into();
+        }
         let body: assay_manifest::Source = serde_json::from_value(body).expect("a source");
         Document::from(assay_manifest::Manifest::new(run("run-1"), vec![], body))
     };

@@ -70,7 +70,7 @@ fn dimensions(plan: &Plan, environments: &[&Environment]) -> Dimensions {
     let run = run(&[&[printed(json!({"rate": 1}))]]);
     let signers = vec![(Kind::Plan, digest("key"))];
     let environment_manifests = vec![digest("environment")];
-    Dimensions::of(&RowContext { plan, environments, environment_manifests, signers, ..run.context() }).expect("dimensions")
+    Dimensions::of(&RowContext { plan, signers, environments, environment_manifests, ..run.context() }).expect("dimensions")
 }
 
 /// The software, hardware and place of the fixture's case.

@@ -184,7 +184,7 @@ fn trial_files(
         all_lists: true,
     };
     let mut said: BTreeMap<String, u64> = BTreeMap::new();
-    let mut window = i64::MAX..i64::MIN;
+    let (mut start, mut end) = (i64::MAX, i64::MIN);
     for found in &attempt.shards {
         let lost = || {
             Failure::verification(
@@ -194,14 +194,14 @@ fn trial_files(
         };
         let outcome = found.attempt.serving.as_ref().ok_or_else(lost)?;
         files.shards.push((found.collected.shard.index, open(&outcome.records)?));
-        window.start = window.start.min(signed(outcome.measured_from_ns));
-        window.end = window.end.max(signed(outcome.measured_to_ns));
+        start = start.min(signed(outcome.measured_from_ns));
+        end = end.max(signed(outcome.measured_to_ns));
         files.all_lists &= outcome.chunk_lists == "all";
         for (word, count) in &outcome.outcomes {
             *said.entry(word.clone()).or_default() += count.0;
         }
     }
-    files.said_window = Some(window);
+    files.said_window = Some(start..end);
     files.said = Some(said);
     Ok(files)
 }

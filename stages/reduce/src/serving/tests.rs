@@ -419,7 +419,7 @@ fn what_counts_failures_is_never_below_its_twin() {
             let twin = value(&point, part).expect("there");
             match value(&point, &format!("{part}_with_failures")) {
                 Ok(with) => {
-                    assert!(with >= twin && (failing > 0 || with <= twin), "{part} of {ok} and {failing}: {with}, {twin}")
+                    assert!(with >= twin && (failing > 0 || with <= twin), "{part} of {ok} and {failing}: {with}, {twin}");
                 }
                 Err(why) => assert!(failing > 0, "{part}: {why}"),
             }

@@ -407,12 +407,11 @@ impl Ends {
     }
 }
 
-/// The window of a trial over all its shards, and the part of it in which all users were busy, or why there is none.
-fn spans(
-    trial: &TrialFiles,
-    ranges: &[(u32, &RecordFile, Range<usize>)],
-    threads: usize,
-) -> Result<(Range<i64>, Result<Range<i64>, String>), TrialError> {
+/// A trial's window over all its shards, and the part of it in which all users were busy, or the reason why there is none.
+type Spans = (Range<i64>, Result<Range<i64>, String>);
+
+/// Finds the spans of a trial.
+fn spans(trial: &TrialFiles, ranges: &[(u32, &RecordFile, Range<usize>)], threads: usize) -> Result<Spans, TrialError> {
     let Planned { phase, requests, users } = trial.planned;
     if requests.is_none() && users.is_none() {
         return Ok((phase.window(Ended::ByClock), Err("under open loop there are no users".to_owned())));
