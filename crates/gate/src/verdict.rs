@@ -16,7 +16,7 @@ use crate::rule::{BOUND_ALPHA, Effect, Judged, Rules, Series, Why, judge_by, sha
 use crate::sides::confounded;
 
 /// The version of the method. A verdict is replayed by the same version only.
-pub const CONTRACT: &str = "assay-gate/4";
+pub const CONTRACT: &str = "assay-gate/5";
 
 /// The most pairs that an inconclusive verdict asks for.
 const MOST_PAIRS: usize = 200;

@@ -276,10 +276,10 @@ mod tests {
         let elsewhere = folder.path().join("elsewhere");
         std::fs::rename(&blob, &elsewhere).expect("moved");
         std::os::unix::fs::symlink(&elsewhere, &blob).expect("a link");
-        assert!(matches!(store.get(&digest, 100), Err(Error::Backend { .. })));
+        assert!(matches!(store.get(&digest, 100), Err(Error::NotPlain { .. })));
         std::fs::remove_file(&blob).expect("removed");
         std::fs::create_dir(&blob).expect("a folder");
-        assert!(matches!(store.check(&digest), Err(Error::Backend { .. })));
+        assert!(matches!(store.check(&digest), Err(Error::NotPlain { .. })));
     }
 
     #[test]

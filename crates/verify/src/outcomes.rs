@@ -451,6 +451,8 @@ fn check_counts(row: &Row, point: &PointSummary, serving: &ServingPoint) -> Resu
     expect(row, "completed", whole(completed))?;
     expect(row, "dropped", whole(dropped))?;
     expect(row, "failed", whole(requests.saturating_sub(completed.saturating_add(dropped))))?;
+    let unanswered = requests.saturating_sub(completed);
+    expect(row, "error_rate", (requests > 0).then(|| unanswered as f64 / requests as f64))?;
     expect(row, "duration_ns", whole(serving.duration_ns.0))?;
     expect(row, "slo_met", serving.slo_met)?;
     expect(row, "cost_absent_reason", serving.cost_absent.as_deref())
@@ -479,6 +481,7 @@ fn repeated(column: &str, value: &Value, point: &PointSummary) -> Option<Value> 
     if NO_METRICS.contains(&column) {
         return None;
     }
+    let column = if column == "error_rate_median" { "error_rate" } else { column };
     let Some((metric, scale)) = metric_of(column) else {
         // A statistic that the Summary does not have is nowhere else either.
         let is_statistic = column.contains("_ns_") || matches!(value, Value::Float(_));

@@ -205,6 +205,8 @@ fn workloads() -> Value {
     json!([
         {
             "name": "memory-bandwidth",
+            "owner": "performance",
+            "labels": {"layer": "micro"},
             "workload_type": "indicator",
             "workload_spec_digest": spec("memory-bandwidth", 762)["digest"],
             "spec": spec("memory-bandwidth", 762),
@@ -264,7 +266,8 @@ fn serving_outcome(id: &str, number: u32, begin: u32) -> Value {
         "input_tokens": "239311", "output_tokens": "68864", "chunk_lists": "all",
         "client": {
             "lateness_p50_ns": "21000", "lateness_p99_ns": "140000", "lateness_max_ns": "910000", "loop_busy_p99_ns": "80000",
-            "loop_stall_max_ns": "1200000", "cpu_user_us": "310000", "cpu_system_us": "540000", "cgroup_throttled_us": "0",
+            "loop_stall_max_ns": "1200000", "loop_late_ns": "31000000", "late_requests": "4", "late_request_share": 0.008,
+            "ttft_p99_delay_ns": "90000", "e2e_p99_delay_ns": "120000", "run_delay_ns": "21000000", "interruptions": "1", "resends": "2", "cpu_user_us": "310000", "cpu_system_us": "540000", "cgroup_throttled_us": "0",
             "cpu_pressure_us": "650000", "cpu_pressure": 0.01, "full_reads": "3", "starved": "0", "asked_rate_per_s": 8.3,
             "sent_rate_per_s": 8.3, "connections": "8", "events": "68900",
         },
@@ -312,6 +315,10 @@ fn targets() -> Value {
             "ready_timeout_ns": "300000000000",
             "image": image(),
             "hardware": {},
+            "software": {"cuda": "13.0"},
+            "place": {"region": "eu-north", "node_pool": "h200"},
+            "cpus": "0-47",
+            "artifacts": ["models/chat-8b"],
         },
         {
             "name": "pair",
@@ -369,7 +376,10 @@ fn plan() -> Plan {
         .map(|(id, case, point, index)| json!({"trial_id": id, "case_id": case, "point_id": point, "index": index, "block": 0}))
         .collect();
     body(json!({
-        "pipeline": {"name": "nightly", "path": "pipelines/nightly.yaml", "digest": digest("files/pipelines/nightly.yaml")},
+        "pipeline": {
+            "name": "nightly", "path": "pipelines/nightly.yaml", "digest": digest("files/pipelines/nightly.yaml"),
+            "owner": "performance", "labels": {"cadence": "nightly"},
+        },
         "source": {
             "kind": "git", "repository": REPOSITORY, "commit": oid("commit"), "dirty": false,
             "files_digest": Source::digest_of_files(&source_files()),
@@ -398,6 +408,7 @@ fn plan() -> Plan {
             "variable_under_test": "other",
             "other": "huge pages for malloc",
         },
+        "load_cpus": "48-95",
         "order": {"seed": digest("order").hex(), "digest": digest("ordered trials")},
         "trials": trials,
         "unpinned": [{"what": "the model `chat-8b`", "reason": "the endpoint does not tell the digest of its weights"}],
@@ -498,6 +509,13 @@ fn environment_of_any_block(plan: Digest, incarnation: u32) -> Environment {
                 "hosts": ["node-a"],
                 "address": "http://127.0.0.1:8000",
                 "version": observed("0.11.0", "GET /version"),
+                "server": observed("vllm", "GET /v1/models"),
+                "executables": [
+                    {"role": "program", "path": "/usr/bin/python3.13", "digest": digest("python3.13")},
+                    {"role": "artifact", "path": "models/chat-8b", "unpinned": "it is larger than what is hashed"},
+                ],
+                "allowed_cpus": "0-47",
+                "core_cpus": "0-47",
                 "models": ["chat-8b"],
                 "image": image(),
                 "probes": [{"question": "GET /health", "ready": true, "answer": "200", "waited_ns": "41250000000"}],
@@ -534,6 +552,7 @@ fn host_state(milliseconds: u32) -> Value {
         "memory_available_bytes": "790273982464",
         "cpu_busy_us": (80_000_000 + u64::from(milliseconds) * 8_000).to_string(),
         "cpu_steal_us": "0",
+        "own_cpu_us": (70_000_000 + u64::from(milliseconds) * 7_900).to_string(),
         "cgroup_throttled_us": "0",
         "cpu_pressure_us": (1_500_000 + u64::from(milliseconds) * 10).to_string(),
         "frequencies_khz": ["3800000", "3799000"],
@@ -599,9 +618,11 @@ fn attempt(trial: usize, number: u32, begin: u32) -> Value {
             "parameters": {"REPS": "7", "SIZE_MIB": "64", "THREADS": "8"},
             "name": "memory-bandwidth",
             "component": "assay-indicators",
+            "executables": [{"role": "interpreter", "path": "/usr/bin/dash", "digest": digest("dash")}],
         });
     } else {
         attempt["serving"] = serving_outcome(&id, number, begin);
+        attempt["allowed_cpus"] = json!("48-95");
     }
     attempt
 }
@@ -869,6 +890,7 @@ fn publication(plan: Digest, summary: Digest) -> Publication {
             "asked": "publication",
             "given": "realism",
             "shortfalls": [{"rule": "pinned", "found": "the model `chat-8b` is not pinned"}],
+            "declared": ["stable_background"],
         },
         "runs": [
             {"run_id": RUN, "cases": cases, "outcome": "this"},
@@ -894,7 +916,7 @@ fn verdict(summary: InputRef) -> Verdict {
     let rules = |path: &str, size: u32| artifact(&format!("rules/{path}"), size, "application/yaml");
     let (pipeline, accepted) = (rules("pipelines/nightly.yaml", 1_906), rules("pipelines/acks/huge-pages.yaml", 412));
     body(json!({
-        "contract": "assay-gate/4",
+        "contract": "assay-gate/5",
         "gate": "bandwidth",
         "outcome": "inconclusive",
         "blocks": false,

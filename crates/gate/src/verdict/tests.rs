@@ -507,7 +507,7 @@ fn the_same_question_has_the_same_bytes() {
     // A method that decides otherwise has another name: verdicts of the old one are then refused by it, and their signers not accused.
     assert_eq!(
         (CONTRACT, Digest::of(&one).hex().as_str()),
-        ("assay-gate/4", "31fd105d6adfdbc228453d434072aa3c9abdf86c5612622ffa0ec028a1ff2005")
+        ("assay-gate/5", "f372942dc17ccb86be05f7bd16edffe960cdb6a79ceeb0e8b9facb8d4f7c0be2")
     );
 }
 

@@ -557,7 +557,7 @@ fn an_earlier_run_is_nothing_to_plan_with() {
       |
     6 |   baseline: {run: nightly}
       |   ^^^^^^^^
-    hint: it takes `intent`, `workloads`, `targets`, `variants`, `trials`, `isolation`, `placement`, `comparison`, `shards`, `pricing`, `claim`, `controls`, `gates`, `stages`, `schedule`, `publish`, `fetch`, `time_limit`
+    hint: it takes `intent`, `workloads`, `targets`, `variants`, `trials`, `isolation`, `placement`, `comparison`, `shards`, `load`, `pricing`, `claim`, `controls`, `gates`, `stages`, `schedule`, `publish`, `fetch`, `time_limit`
     ");
 }
 

@@ -795,7 +795,10 @@ fn every_column_has_a_writer() {
         vec![attempted(four())],
     ];
     let answered = reduced(&slos, vec![request(0, [0, 0, 100, 300], 5)]);
-    let rows = [given(&slos, &json!([]), &few).reduce().fact, answered.fact];
+    let closed = json!({"arrival": {"law": "closed"}, "users": 1, "requests": "2", "duration_ns": null});
+    let records = (0..).zip([[0, 1_000], [1_000, 2_000]]).map(|(index, times)| timed(index, Phase::Measured, times)).collect();
+    let closed = given(&closed, &json!([]), &[vec![Attempted { window_ms: (0, 2_000), ..attempted(records) }]]).reduce();
+    let rows = [given(&slos, &json!([]), &few).reduce().fact, answered.fact, closed.fact];
     let concurrency_only_in_a_closed_loop = ["concurrency"];
     let from_telemetry_and_commands = ["tensor_parallel", "queue_delay_ns_mean", "cost_absent_reason"];
     let but: Vec<_> =
