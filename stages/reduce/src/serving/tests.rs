@@ -799,10 +799,8 @@ fn every_column_has_a_writer() {
     let records = (0..).zip([[0, 1_000], [1_000, 2_000]]).map(|(index, times)| timed(index, Phase::Measured, times)).collect();
     let closed = given(&closed, &json!([]), &[vec![Attempted { window_ms: (0, 2_000), ..attempted(records) }]]).reduce();
     let rows = [given(&slos, &json!([]), &few).reduce().fact, answered.fact, closed.fact];
-    let concurrency_only_in_a_closed_loop = ["concurrency"];
     let from_telemetry_and_commands = ["tensor_parallel", "queue_delay_ns_mean", "cost_absent_reason"];
-    let but: Vec<_> =
-        PLACE.iter().chain(&concurrency_only_in_a_closed_loop).chain(&from_telemetry_and_commands).copied().collect();
+    let but: Vec<_> = PLACE.iter().chain(&from_telemetry_and_commands).copied().collect();
     crate::fixture::assert_filled(&assay_warehouse::SERVING_OUTCOME_FACT, &rows, &but);
 }
 
