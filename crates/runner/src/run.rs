@@ -386,14 +386,16 @@ fn data_folder() -> Result<PathBuf, Failure> {
         })
 }
 
-/// The same run with another Source would be another run.
+/// The same run with another Source would be another run. The name by which a commit was found does not make another one: the Source
+/// that began the run says which it was.
 fn check_same_source(store: &Store, run_id: &RunId, source: &Source) -> Result<(), Failure> {
     let path = Layout::of(run_id).source();
     let Some(bytes) = store.read(&path, Accepted::MAX_BYTES)? else { return Ok(()) };
     let existing = store.get(&Accepted::parse(&path, &bytes)?.manifest, MAX_MANIFEST_BYTES)?;
     let existing = Document::parse(&existing).map_err(|error| Failure::of(Exit::Verification, "source_damaged", &error))?;
+    let unnamed = |source: &Source| Source { reference: None, ..source.clone() };
     match &existing {
-        Document::Source(manifest) if manifest.body == *source => Ok(()),
+        Document::Source(manifest) if unnamed(&manifest.body) == unnamed(source) => Ok(()),
         _ => Err(Failure::usage("other_source", format!("the run `{run_id}` was started from another source"))
             .hint("a run is resumed from the same commit and files; leave out `--run-id` to start a new one")),
     }
