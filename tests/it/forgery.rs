@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::by_hand::Bench;
 use crate::pipeline::{list, text};
-use crate::support::{Pointer, Ran, blob, copy_folder, measured, write_file};
+use crate::support::{Pointer, Ran, blob, measured, write_file};
 use crate::tamper::{canonical, key_of, local_trust};
 
 /// The stages in the order of the chain, each with the role whose key signs.
