@@ -13,13 +13,15 @@ const SHARDED: &str = "pipelines/sharded.yaml";
 
 /// The times of a trial's requests in seconds, over all shards.
 struct Times {
-    /// When each was sent and ended.
+    /// When each measured one was sent and ended.
     measured: Vec<[f64; 2]>,
+    /// The same of those of the warm-up.
+    warmup: Vec<[f64; 2]>,
 }
 
 impl Times {
     fn of(fixture: &Fixture, shards: &[Value]) -> Self {
-        let mut measured = Vec::new();
+        let (mut measured, mut warmup) = (Vec::new(), Vec::new());
         for attempt in shards {
             let digest = text(&attempt["serving"]["records"]["digest"]);
             let bytes = fs::read(blob(&fixture.store(), digest)).expect("the records are in the store");
@@ -27,18 +29,26 @@ impl Times {
             for record in file.records().expect("rows").map(|row| row.expect("a record")) {
                 assert!(record.outcome.is_ok(), "{record:?}");
                 let seconds = |ns: Option<i64>| ns.expect("an instant") as f64 / 1e9;
-                measured.push([seconds(record.sent_ns), seconds(record.end_ns)]);
+                let of_phase = if record.phase.as_str() == "measured" { &mut measured } else { &mut warmup };
+                of_phase.push([seconds(record.sent_ns), seconds(record.end_ns)]);
             }
         }
-        Self { measured }
+        Self { measured, warmup }
     }
 
     fn last_end(&self) -> f64 {
         self.measured.iter().map(|[_, end]| *end).fold(0.0, f64::max)
     }
 
+    /// Requests a second from an instant to the last measured end: each counts by the part of its time that lies within.
+    fn rate_to_last_end(&self, from: f64) -> f64 {
+        let to = self.last_end();
+        let part = |[sent, end]: &[f64; 2]| (end.min(to) - sent.max(from)).max(0.0) / (end - sent);
+        self.measured.iter().chain(&self.warmup).map(part).sum::<f64>() / (to - from)
+    }
+
     /// What completed within a window from the trial's start, a second.
-    fn rate(&self, length: f64) -> f64 {
+    fn rate_by_the_clock(&self, length: f64) -> f64 {
         self.measured.iter().filter(|[_, end]| *end <= length).count() as f64 / length
     }
 }
@@ -52,10 +62,13 @@ fn throughput_is_over_the_time_to_the_end_of_the_load() {
         ("rate", "mode: open, rate: [50], arrival: constant, requests: 20, duration: 60s", Some(20), None),
         ("clock", "mode: closed, concurrency: [3], requests: 100000, duration: 300ms", None, Some(0.3)),
         ("lone", "mode: closed, concurrency: [2], requests: 12", Some(12), None),
+        // What the warm-up leaves under way does not come on top.
+        ("warm", "mode: closed, concurrency: [4], requests: 8", Some(8), None),
     ];
+    let warmup_ms = |name: &str| if name == "warm" { 100_u32 } else { 0 };
     let fixture = Fixture::bare();
     for (name, load, ..) in loads {
-        workload(&fixture, name, &format!("{load}, warmup: 0s"), "D(20,60)", "");
+        workload(&fixture, name, &format!("{load}, warmup: {}ms", warmup_ms(name)), "D(20,60)", "");
     }
     let names = loads.map(|(name, ..)| name);
     fixture.write(PIPELINE, &pipeline(&names, &[SIMULATOR], 1, ENOUGH, ""));
@@ -74,13 +87,14 @@ fn throughput_is_over_the_time_to_the_end_of_the_load() {
             if let Some(requests) = requests {
                 assert_eq!(times.measured.len(), requests, "each request once: {what}");
             }
-            let length = duration.unwrap_or_else(|| times.last_end());
+            let from = f64::from(warmup_ms(name)) / 1e3;
+            let rate = duration.map_or_else(|| times.rate_to_last_end(from), |length| times.rate_by_the_clock(length));
             let value = |name: &str| metric(point, name).and_then(|metric| metric["median"].as_f64());
             let near = |found: Option<f64>, expected: f64| found.is_some_and(|found| (found / expected - 1.0).abs() < 1e-9);
             let found = value("request_throughput_per_s");
-            assert!(near(found, times.rate(length)), "{what}: {found:?}, not {}", times.rate(length));
+            assert!(near(found, rate), "{what}: {found:?}, not {rate}");
             let tokens = value("output_tokens_per_s");
-            assert!(near(tokens, times.rate(length) * 60.0), "{what}: {tokens:?} tokens");
+            assert!(near(tokens, rate * 60.0), "{what}: {tokens:?} tokens");
             if name == "rate" {
                 // 20 requests at 50/s: what was asked does not depend on a duration that was not reached.
                 let asked: f64 = shards.iter().filter_map(|shard| shard["serving"]["client"]["asked_rate_per_s"].as_f64()).sum();

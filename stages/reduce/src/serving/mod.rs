@@ -394,11 +394,11 @@ fn counted_values(seen: &Seen<'_>, work: &ServingWork, price: &Result<Price, Str
     let (requests, ok) = (tally.requests(), tally.ok());
     let seconds = window_ns(seen).map(|ns| ns as f64 / 1e9);
     let no_window = || "the measured phase has no length".to_owned();
-    let per_second = |count: u64, n: u64| seconds.map(|seconds| (count as f64 / seconds, n)).ok_or_else(no_window);
+    let per_second = |shares: u128, n: u64| seconds.map(|seconds| (whole_requests(shares) / seconds, n)).ok_or_else(no_window);
     let no_output = (work.api == ServingApi::Embeddings).then(|| "embeddings have no output tokens".to_owned());
-    let output = |of: &Work, tokens: u64| match &no_output {
+    let output = |of: &Work, tokens: u128| match &no_output {
         Some(why) => Err(why.clone()),
-        None => total(of, tokens).and_then(|tokens| per_second(tokens, of.requests)),
+        None => total(of, tokens).and_then(|tokens| per_second(tokens, of.answers)),
     };
     let no_slos = || "the workload has no SLOs".to_owned();
     let good = |value: Measured| if work.slos.is_empty() { Err(no_slos()) } else { value };
@@ -408,7 +408,7 @@ fn counted_values(seen: &Seen<'_>, work: &ServingWork, price: &Result<Price, Str
     let none_ok = || samples::none_ended_well(requests);
     let done = &tally.done;
     let output_rate = output(done, done.output_tokens);
-    let request_rate = per_second(done.requests, done.requests);
+    let request_rate = per_second(done.requests, done.answers);
     let cost = |rate: &Measured, what: &str, times: f64| {
         let price = price.as_ref().map_err(Clone::clone)?;
         match rate {
@@ -437,9 +437,9 @@ fn counted_values(seen: &Seen<'_>, work: &ServingWork, price: &Result<Price, Str
         ("output_tokens_per_s", output_rate),
         (
             "total_tokens_per_s",
-            total(done, done.input_tokens + done.output_tokens).and_then(|tokens| per_second(tokens, done.requests)),
+            total(done, done.input_tokens + done.output_tokens).and_then(|tokens| per_second(tokens, done.answers)),
         ),
-        ("goodput_requests_per_s", good(per_second(tally.good_done.requests, tally.good_done.requests))),
+        ("goodput_requests_per_s", good(per_second(tally.good_done.requests, tally.good_done.answers))),
         ("goodput_tokens_per_s", good(output(&tally.good_done, tally.good_done.output_tokens))),
         ("good_fraction", good(share(tally.good, requests, none_due))),
         ("error_rate", share(requests - ok, requests, none_due)),
@@ -458,8 +458,13 @@ fn counted_values(seen: &Seen<'_>, work: &ServingWork, price: &Result<Price, Str
 }
 
 /// Tokens of answers, if all were counted.
-fn total(of: &Work, tokens: u64) -> Result<u64, String> {
-    if of.uncounted == 0 { Ok(tokens) } else { Err(uncounted_tokens(of.uncounted, of.requests)) }
+fn total(of: &Work, tokens: u128) -> Result<u128, String> {
+    if of.uncounted == 0 { Ok(tokens) } else { Err(uncounted_tokens(of.uncounted, of.answers)) }
+}
+
+/// Shares of requests, or of tokens, as a number of them. Exact for whole numbers below 2^53.
+fn whole_requests(shares: u128) -> f64 {
+    shares as f64 / (1_u64 << SHARE_BITS) as f64
 }
 
 fn uncounted_tokens(uncounted: u64, answers: u64) -> String {
@@ -470,7 +475,7 @@ fn uncounted_tokens(uncounted: u64, answers: u64) -> String {
 fn steady_rate(seen: &Seen<'_>, shares: u128) -> Measured {
     let steady = seen.steady.as_ref().map_err(Clone::clone)?;
     let seconds = length_ns(steady).map(|ns| ns as f64 / 1e9).ok_or("it has no length")?;
-    Ok((shares as f64 / (1_u64 << SHARE_BITS) as f64 / seconds, seen.tally.steady.answers))
+    Ok((whole_requests(shares) / seconds, seen.tally.steady.answers))
 }
 
 /// The part of the window in which all users were busy: what is missing is ramp and drain.

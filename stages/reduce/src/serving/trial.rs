@@ -7,8 +7,8 @@ use std::sync::{Mutex, PoisonError};
 
 use assay_manifest::{SloMetric, TrialId};
 use assay_record::{
-    AllBusy, Ended, MeasuredPhase, Outcome, Phase, TokenSource, ToleratedTokens, is_length_mismatch, share_within, since_ns,
-    tpot_ns,
+    AllBusy, Ended, MeasuredPhase, Outcome, Phase, SHARE_BITS, TokenSource, ToleratedTokens, is_length_mismatch, share_within,
+    since_ns, tpot_ns,
 };
 use assay_schedule::Stripe;
 use assay_warehouse::records::{Batch, Ints, RecordColumn as Column, RecordError, RecordFile};
@@ -137,56 +137,35 @@ impl Sum {
     }
 }
 
-/// What completed within the measured window.
+/// Answers, and how much of their work was done in a span of time: in shares of a request, 2^-32 each, as [`share_within`] counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Work {
-    pub(super) requests: u64,
-    pub(super) input_tokens: u64,
-    pub(super) output_tokens: u64,
-    /// Answers whose tokens nobody counted.
-    pub(super) uncounted: u64,
-}
-
-impl Work {
-    fn add(&mut self, input: Option<i64>, output: Option<i64>) {
-        self.requests += 1;
-        self.input_tokens += input.and_then(|tokens| u64::try_from(tokens).ok()).unwrap_or(0);
-        match output {
-            Some(tokens) => self.output_tokens += tokens.cast_unsigned(),
-            None => self.uncounted += 1,
-        }
-    }
-
-    fn merge(&mut self, other: Self) {
-        self.requests += other.requests;
-        self.input_tokens += other.input_tokens;
-        self.output_tokens += other.output_tokens;
-        self.uncounted += other.uncounted;
-    }
-}
-
-/// What was done while all users were busy, in shares of requests as [`share_within`] counts them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct SteadyWork {
-    /// Answers of which some part was given in that time.
+    /// Answers of which some part counts.
     pub(super) answers: u64,
     /// Their shares.
     pub(super) requests: u128,
+    /// Their input tokens, times their shares.
+    pub(super) input_tokens: u128,
     /// Their output tokens, times their shares.
     pub(super) output_tokens: u128,
     /// Answers whose tokens nobody counted.
     pub(super) uncounted: u64,
 }
 
-impl SteadyWork {
-    fn add(&mut self, share: u64, output: Option<i64>) {
+/// The share of a request that counts as a whole.
+const WHOLE: u64 = 1 << SHARE_BITS;
+
+impl Work {
+    fn add(&mut self, share: u64, input: Option<i64>, output: Option<i64>) {
         if share == 0 {
             return;
         }
+        let of = |tokens: i64| u128::from(share) * u128::from(tokens.max(0).unsigned_abs());
         self.answers += 1;
         self.requests += u128::from(share);
-        match output.and_then(|tokens| u64::try_from(tokens).ok()) {
-            Some(tokens) => self.output_tokens += u128::from(share) * u128::from(tokens),
+        self.input_tokens += input.map_or(0, of);
+        match output {
+            Some(tokens) => self.output_tokens += of(tokens),
             None => self.uncounted += 1,
         }
     }
@@ -194,6 +173,7 @@ impl SteadyWork {
     fn merge(&mut self, other: Self) {
         self.answers += other.answers;
         self.requests += other.requests;
+        self.input_tokens += other.input_tokens;
         self.output_tokens += other.output_tokens;
         self.uncounted += other.uncounted;
     }
@@ -225,7 +205,7 @@ pub(super) struct Tally {
     /// What of it met every SLO.
     pub(super) good_done: Work,
     /// What was done while all users were busy.
-    pub(super) steady: SteadyWork,
+    pub(super) steady: Work,
     /// Requests of the measured phase that met every SLO.
     pub(super) good: u64,
     /// Requests of the measured phase that met each SLO.
@@ -352,9 +332,10 @@ pub(super) fn see<'a>(trial: &'a TrialFiles, rules: &Rules, timeline: bool, thre
             starts.map(move |start| (*shard, file, start..(start + UNIT_GROUPS).min(file.row_groups())))
         })
         .collect();
-    let (window, steady) = spans(trial, &ranges, threads)?;
+    let Spans { window, ends_with_an_answer, steady } = spans(trial, &ranges, threads)?;
     let never = i64::MAX..i64::MAX;
-    let pass = Pass { trial, rules, timeline, window: window.clone(), steady: steady.clone().unwrap_or(never) };
+    let pass =
+        Pass { trial, rules, timeline, window: window.clone(), ends_with_an_answer, steady: steady.clone().unwrap_or(never) };
     let found = in_parallel(threads, &ranges, |(shard, file, groups)| pass.unit(*shard, file, groups.clone()))?;
     let mut seen = Seen { trial, window, steady, units: Vec::new(), tally: Tally::default() };
     seen.tally.within = vec![0; rules.slos.len()];
@@ -407,14 +388,21 @@ impl Ends {
     }
 }
 
-/// A trial's window over all its shards, and the part of it in which all users were busy, or the reason why there is none.
-type Spans = (Range<i64>, Result<Range<i64>, String>);
+/// The times of a trial over all its shards.
+struct Spans {
+    window: Range<i64>,
+    /// Whether the window ends with the last answer, so that no request is under way at its end.
+    ends_with_an_answer: bool,
+    /// The part of the window in which all users were busy, or the reason why there is none.
+    steady: Result<Range<i64>, String>,
+}
 
 /// Finds the spans of a trial.
 fn spans(trial: &TrialFiles, ranges: &[(u32, &RecordFile, Range<usize>)], threads: usize) -> Result<Spans, TrialError> {
     let Planned { phase, requests, users } = trial.planned;
     if requests.is_none() && users.is_none() {
-        return Ok((phase.window(Ended::ByClock), Err("under open loop there are no users".to_owned())));
+        let steady = Err("under open loop there are no users".to_owned());
+        return Ok(Spans { window: phase.window(Ended::ByClock), ends_with_an_answer: false, steady });
     }
     let shards = u32::try_from(trial.shards.len()).unwrap_or(u32::MAX);
     let own_users = |shard: u32| {
@@ -441,7 +429,7 @@ fn spans(trial: &TrialFiles, ranges: &[(u32, &RecordFile, Range<usize>)], thread
             (spans.len() == with_users && all.start < all.end).then_some(all).ok_or_else(never)
         }
     };
-    Ok((window, steady))
+    Ok(Spans { ends_with_an_answer: Some(window.end) == last_end_ns, window, steady })
 }
 
 fn check_outcomes(trial: &TrialFiles, tally: &Tally) -> Result<(), TrialError> {
@@ -484,6 +472,7 @@ struct Pass<'a, 'r> {
     rules: &'r Rules,
     timeline: bool,
     window: Range<i64>,
+    ends_with_an_answer: bool,
     /// The time in which all users were busy; of no length where there was none.
     steady: Range<i64>,
 }
@@ -611,23 +600,25 @@ impl<'a> Pass<'a, '_> {
         }
     }
 
-    /// Throughput is of the window: its work is whatever completes in it, also what was asked before.
+    /// Throughput is of the window. If the clock ends it, its work is whatever completes in it: what was under way at its start counts, and
+    /// what is under way at its end does not. If the last answer ends it, nothing is under way then, so that of each request the part
+    /// counts that lies within: else what the warm-up left would come on top.
     fn either_phase(&self, request: &Request, tally: &mut Tally) {
-        let end = request.end.or(request.last_token);
-        if !request.outcome.is_ok() {
-            return;
-        }
+        let Some(end) = request.end.or(request.last_token).filter(|_| request.outcome.is_ok()) else { return };
+        let sent = request.sent.unwrap_or(end);
         let output = if self.rules.has_output { request.output_tokens } else { Some(0) };
-        if let (Some(sent), Some(end)) = (request.sent, end) {
-            tally.steady.add(share_within(sent, end, &self.steady), output);
-        }
-        if end.is_none_or(|end| end <= self.window.start || end > self.window.end) {
-            return;
-        }
         let input = request.input_tokens_endpoint.or(request.input_tokens);
-        tally.done.add(input, output);
+        tally.steady.add(share_within(sent, end, &self.steady), input, output);
+        let share = if self.ends_with_an_answer {
+            share_within(sent, end, &self.window)
+        } else if end > self.window.start && end <= self.window.end {
+            WHOLE
+        } else {
+            0
+        };
+        tally.done.add(share, input, output);
         if !self.rules.slos.is_empty() && self.rules.slos.iter().all(|(metric, at_most_ns)| request.keeps(*metric, *at_most_ns)) {
-            tally.good_done.add(input, output);
+            tally.good_done.add(share, input, output);
         }
     }
 }
