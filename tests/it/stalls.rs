@@ -6,6 +6,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::pipeline::{list, text};
+use crate::serving::{MODEL, pipeline, workload};
 use crate::support::{Fixture, PIPELINE, files_under, wait_until};
 
 /// Users of the closed loop.
@@ -20,36 +21,11 @@ const TTFT_MS: f64 = 20.0;
 #[test]
 fn a_stopped_client_is_near_the_truth_or_does_not_count() {
     let fixture = Fixture::bare();
-    let workload = format!(
-        "apiVersion: assay.dev/v1alpha1
-kind: Workload
-metadata: {{name: chat}}
-spec:
-  type: serving
-  model: m
-  precision: none
-  protocol: openai_compatible_http
-  deployment_model: single_process
-  batching_policy: continuous
-  stack: assay-simulator
-  load: {{mode: closed, concurrency: [{USERS}], duration: 3s, timeout: 60s}}
-  lengths: D(20,10)
-"
+    workload(&fixture, "chat", &format!("mode: closed, concurrency: [{USERS}], duration: 3s"), "D(20,10)", "");
+    let target = format!(
+        "{{name: simulator, kind: simulator, config: {{profile: instant, model: {MODEL}, ttft_ms: {TTFT_MS}, itl_ms: 2}}}}"
     );
-    fixture.write("workloads/chat/workload.yaml", &workload);
-    let pipeline = format!(
-        "apiVersion: assay.dev/v1alpha1
-kind: Pipeline
-metadata: {{name: fixture}}
-spec:
-  intent: exploratory
-  workloads: [chat]
-  targets:
-    - {{name: simulator, kind: simulator, config: {{profile: instant, model: m, ttft_ms: {TTFT_MS}, itl_ms: 2}}}}
-  trials: {{count: 1, retry_budget: 0}}
-"
-    );
-    fixture.write(PIPELINE, &pipeline);
+    fixture.write(PIPELINE, &pipeline(&["chat"], &[&target], 1, 0, ""));
     fixture.commit("a chat");
     let run = fixture.spawn(&["run", PIPELINE, "--run-id", "one"]);
     let folder = fixture.store().join("runs/one/execute");

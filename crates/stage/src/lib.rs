@@ -24,6 +24,6 @@ pub use failure::{Exit, Failure};
 pub use harness::{Stage, init_tracing, main, write_failure};
 pub use inputs::Inputs;
 pub use layout::{Accepted, CONTRACT, Layout, input_digest};
-pub use seal::{Seal, Sealed, binary_digest, seal, seal_with, source_dependencies};
+pub use seal::{Seal, Sealed, binary_digest, file_digest, seal, seal_with, source_dependencies};
 pub use secret::{Absent, ENDPOINT_PREFIX, Secrets, read_secret, value_of};
 pub use trust::{load_trust, read_trust};

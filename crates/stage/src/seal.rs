@@ -159,11 +159,16 @@ fn plan_dependencies(plan: &Plan) -> Vec<ResourceDescriptor> {
 /// The digest of the running binary.
 pub fn binary_digest() -> Result<Digest, Failure> {
     let unreadable = |error: std::io::Error| Failure::environment("binary", "cannot read the running binary").because(&error);
-    let mut file = File::open("/proc/self/exe").map_err(unreadable)?;
+    file_digest(Path::new("/proc/self/exe")).map_err(unreadable)
+}
+
+/// The digest of a program's file.
+pub fn file_digest(path: &Path) -> std::io::Result<Digest> {
+    let mut file = File::open(path)?;
     let mut hasher = Hasher::new();
     let mut buffer = vec![0; 1 << 20];
     loop {
-        match file.read(&mut buffer).map_err(unreadable)? {
+        match file.read(&mut buffer)? {
             0 => return Ok(hasher.finish()),
             read => hasher.update(buffer.get(..read).unwrap_or_default()),
         }

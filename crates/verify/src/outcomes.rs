@@ -7,7 +7,7 @@ use assay_claim::Evidence;
 use assay_envelope::Verified;
 use assay_manifest::{
     Attempt, Body, Collection, Digest, Document, Environment, Exclusion, ExecutionPart, Intent, MetricSummary, Plan,
-    PointSummary, Reason, RunId, RunStatus, ServingPoint, Summary, TrialId, canonical_json,
+    PointSummary, Reason, RunId, RunStatus, ServingPoint, Summary, TrialId,
 };
 use assay_stage::Failure;
 use assay_stats::{CONFIDENCE_LEVEL, Samples, median_interval};
@@ -175,8 +175,8 @@ impl Run<'_> {
         for row in self.rows(&ARTIFACT_LINEAGE_DIM) {
             expect(row, "plan_digest", self.summary.plan_digest)?;
             expect(row, "reduce_binary_digest", self.summary.reduce_binary)?;
-            expect(row, "raw_bytes", whole(self.collection.evidence_bytes.0))?;
-            expect(row, "raw_artifacts", whole(self.collection.evidence_count.0))?;
+            expect(row, "raw_bytes", Value::whole(self.collection.evidence_bytes.0))?;
+            expect(row, "raw_artifacts", Value::whole(self.collection.evidence_count.0))?;
         }
         for row in self.rows(&WORKLOAD_DIM) {
             let digest = row.text("workload_spec_digest").unwrap_or_default();
@@ -281,7 +281,7 @@ impl Run<'_> {
             expect(row, "attempts", sum(|point| point.attempts))?;
             expect(row, "status", status.as_str())?;
             expect(row, "success", planned == counted)?;
-            expect(row, "issues", reasons_text(&self.summary.issues))?;
+            expect(row, "issues", Value::reasons(&self.summary.issues))?;
             expect(row, "publication_safe", publication_safe)?;
             expect(row, "started_unix_ns", windows.iter().map(|window| window.start).min())?;
             expect(row, "finished_unix_ns", windows.iter().map(|window| window.end).max())?;
@@ -330,10 +330,10 @@ impl Run<'_> {
             expect(row, "attempt_status", attempt.status.as_str())?;
             expect(row, "valid", attempt.validity.valid)?;
             expect(row, "counted", collected.counted)?;
-            expect(row, "reasons", reasons_text(&attempt.validity.reasons))?;
+            expect(row, "reasons", Value::reasons(&attempt.validity.reasons))?;
             expect(row, "window_start_unix_ns", attempt.window.start)?;
             expect(row, "window_end_unix_ns", attempt.window.end)?;
-            expect(row, "duration_ns", whole(attempt.window.duration_ns.0))?;
+            expect(row, "duration_ns", Value::whole(attempt.window.duration_ns.0))?;
         }
         Ok(())
     }
@@ -361,7 +361,7 @@ impl Outcome<'_> {
         expect(row, "statistic", self.statistic)?;
         expect(row, "value", self.value)?;
         expect(row, "unit", unit)?;
-        expect(row, "n", whole(self.n))?;
+        expect(row, "n", Value::whole(self.n))?;
         expect(row, "valid", true)?;
         expect(row, "better", self.metric.better.map(assay_manifest::Better::as_str))?;
         expect(row, "primary", self.metric.primary)
@@ -447,13 +447,13 @@ fn check_counts(row: &Row, point: &PointSummary, serving: &ServingPoint) -> Resu
     let count = |word: &str| serving.outcomes.get(word).map_or(0, |count| count.0);
     let (requests, completed, dropped) = (serving.requests.0, count("ok"), count("dropped"));
     expect(row, "trials_counted", point.trials_counted)?;
-    expect(row, "requests", whole(requests))?;
-    expect(row, "completed", whole(completed))?;
-    expect(row, "dropped", whole(dropped))?;
-    expect(row, "failed", whole(requests.saturating_sub(completed.saturating_add(dropped))))?;
+    expect(row, "requests", Value::whole(requests))?;
+    expect(row, "completed", Value::whole(completed))?;
+    expect(row, "dropped", Value::whole(dropped))?;
+    expect(row, "failed", Value::whole(requests.saturating_sub(completed.saturating_add(dropped))))?;
     let unanswered = requests.saturating_sub(completed);
     expect(row, "error_rate", (requests > 0).then(|| unanswered as f64 / requests as f64))?;
-    expect(row, "duration_ns", whole(serving.duration_ns.0))?;
+    expect(row, "duration_ns", Value::whole(serving.duration_ns.0))?;
     expect(row, "slo_met", serving.slo_met)?;
     expect(row, "cost_absent_reason", serving.cost_absent.as_deref())
 }
@@ -496,16 +496,6 @@ fn repeated(column: &str, value: &Value, point: &PointSummary) -> Option<Value> 
 /// Columns of a wide row that are no statistics of the Summary: what was asked for, what others tell, and the error rate, which is over
 /// all counted requests and not the median of the trials' rates.
 const NO_METRICS: [&str; 4] = ["request_rate_per_s", "queue_delay_ns_mean", "gpu_hour_cost", "error_rate"];
-
-fn reasons_text(reasons: &[Reason]) -> Option<String> {
-    let text = || String::from_utf8(canonical_json(&reasons).ok()?).ok();
-    if reasons.is_empty() { None } else { text() }
-}
-
-/// A whole number of any size, as a column holds it.
-fn whole(count: u64) -> Value {
-    Value::from(i64::try_from(count).unwrap_or(i64::MAX))
-}
 
 /// Refuses a row whose column holds something else. A column that the table does not have says nothing.
 fn expect(row: &Row, column: &str, expected: impl Into<Value>) -> Result<(), Failure> {

@@ -1,6 +1,6 @@
 //! A row: values for the columns of one table, checked as they are set.
 
-use assay_manifest::{Digest, Instant, canonical_value};
+use assay_manifest::{Digest, Instant, Reason, canonical_json, canonical_value};
 use serde_json::Value as Json;
 
 use crate::schema::{Column, ROW_ID, Table, Type};
@@ -82,6 +82,19 @@ from! {
     String => |value| Self::Text(value);
     Instant => |value| Self::Instant(value);
     Digest => |value| Self::Text(value.to_string());
+}
+
+impl Value {
+    /// A whole number of any size; one beyond what a column holds is the largest that it does.
+    pub fn whole(count: u64) -> Self {
+        Self::Int(i64::try_from(count).unwrap_or(i64::MAX))
+    }
+
+    /// Reasons as a JSON list; null if there are none.
+    pub fn reasons(reasons: &[Reason]) -> Self {
+        let text = || String::from_utf8(canonical_json(&reasons).ok()?).ok();
+        Self::from(if reasons.is_empty() { None } else { text() })
+    }
 }
 
 impl<T: Into<Value>> From<Option<T>> for Value {

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use assay_indicator::{Output, Value as OutputValue};
 use assay_manifest::{Attempt, Count, CuratedFile, IndicatorOutcome, PlannedTrial, PodPlace, PointSummary};
 use assay_stage::{Context, Failure};
-use assay_warehouse::{ATTEMPT_FACT, Result as RowResult, Row};
+use assay_warehouse::{ATTEMPT_FACT, Result as RowResult, Row, Value};
 
 use crate::dimensions::{Dimensions, json};
 use crate::evidence::{Found, read_output};
 use crate::row_failure;
-use crate::rows::{RowContext, fact, reasons_text, whole};
+use crate::rows::{RowContext, fact};
 
 /// Writes a row for each shard of every attempt, counted or not, as they come.
 pub(crate) fn write(
@@ -67,17 +67,17 @@ fn row(
         .with("attempt_status", attempt.status.as_str())?
         .with("valid", attempt.validity.valid)?
         .with("counted", collected.counted)?
-        .with("reasons", reasons_text(&attempt.validity.reasons))?
+        .with("reasons", Value::reasons(&attempt.validity.reasons))?
         .with("window_start_unix_ns", attempt.window.start)?
         .with("window_end_unix_ns", attempt.window.end)?
-        .with("duration_ns", whole(attempt.window.duration_ns.0))?
-        .with("cpu_throttled_ns", cpu_throttled_ns(attempt).map(whole))
+        .with("duration_ns", Value::whole(attempt.window.duration_ns.0))?
+        .with("cpu_throttled_ns", cpu_throttled_ns(attempt).map(Value::whole))
 }
 
 /// The row with what an indicator used and printed; null for other work.
 fn of_indicator(row: Row, outcome: Option<&IndicatorOutcome>, output: Option<&Output>) -> RowResult<Row> {
     let Some(IndicatorOutcome { usage, exit_code, name, component, .. }) = outcome else { return Ok(row) };
-    let scaled = |count: Count, by: u64| whole(count.0.saturating_mul(by));
+    let scaled = |count: Count, by: u64| Value::whole(count.0.saturating_mul(by));
     row.with("indicator_name", name.as_deref())?
         .with("indicator_component", component.as_deref())?
         .with("indicator_parameters", output.and_then(parameters))?
@@ -85,9 +85,9 @@ fn of_indicator(row: Row, outcome: Option<&IndicatorOutcome>, output: Option<&Ou
         .with("cpu_user_ns", scaled(usage.utime_us, 1_000))?
         .with("cpu_system_ns", scaled(usage.stime_us, 1_000))?
         .with("max_rss_bytes", scaled(usage.maxrss_kib, 1_024))?
-        .with("major_page_faults", whole(usage.majflt.0))?
-        .with("voluntary_context_switches", whole(usage.nvcsw.0))?
-        .with("involuntary_context_switches", whole(usage.nivcsw.0))
+        .with("major_page_faults", Value::whole(usage.majflt.0))?
+        .with("voluntary_context_switches", Value::whole(usage.nvcsw.0))?
+        .with("involuntary_context_switches", Value::whole(usage.nivcsw.0))
 }
 
 /// The parameters that a document names, by path, as canonical JSON.
@@ -130,7 +130,6 @@ mod tests {
     use crate::aggregate::summarise;
     use crate::fixture::{Run, attempt, collected, digest, place, plan};
     use assay_manifest::{Block, HostState, Instant, Shard};
-    use assay_warehouse::Value;
 
     #[test]
     fn an_indicator_s_attempt_has_what_it_used_and_printed() {

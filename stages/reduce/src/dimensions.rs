@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::row_failure;
-use crate::rows::{RowContext, whole};
+use crate::rows::RowContext;
 
 /// The dimension rows, and the keys by which facts name them.
 pub(crate) struct Dimensions {
@@ -218,7 +218,7 @@ impl<'a> TargetEvidence<'a> {
     }
 
     fn hardware(&self) -> RowResult<Row> {
-        let mut row = Row::new(&HARDWARE_TOPOLOGY_DIM).with("hosts", whole(self.hosts.len() as u64))?;
+        let mut row = Row::new(&HARDWARE_TOPOLOGY_DIM).with("hosts", Value::whole(self.hosts.len() as u64))?;
         let gpus = self.gpus();
         row.set("gpu_model", gpus.model)?;
         row.set("gpu_count", gpus.count)?;
@@ -442,8 +442,8 @@ fn lineage(context: &RowContext<'_>, frozen: &FrozenWorkload) -> RowResult<Row> 
         .with("query_spec_digests", json(&context.plan.queries.iter().map(|query| query.artifact.digest).collect::<Vec<_>>()))?
         .with("signing_state", "signed")?
         .with("signers", json(&signers(context)))?
-        .with("raw_bytes", whole(context.collection.evidence_bytes.0))?
-        .with("raw_artifacts", whole(context.collection.evidence_count.0))?
+        .with("raw_bytes", Value::whole(context.collection.evidence_bytes.0))?
+        .with("raw_artifacts", Value::whole(context.collection.evidence_count.0))?
         .sealed()
 }
 

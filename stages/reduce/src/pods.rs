@@ -8,7 +8,7 @@ use std::fmt;
 use assay_manifest::{Artifact, CuratedFile, Instant, Reason};
 use assay_stage::pod::{INDEX_LABEL, JOB_UID_LABEL, STAGE_LABEL};
 use assay_stage::{Context, Failure};
-use assay_warehouse::{CLUSTER_POD_FACT, Result as RowResult, Row};
+use assay_warehouse::{CLUSTER_POD_FACT, Result as RowResult, Row, Value};
 use serde::Deserializer as _;
 use serde::de::{SeqAccess, Visitor};
 use serde_json::Value as Json;
@@ -16,7 +16,7 @@ use serde_json::Value as Json;
 use crate::attempts::cpu_throttled_ns;
 use crate::dimensions::Dimensions;
 use crate::row_failure;
-use crate::rows::{RowContext, whole};
+use crate::rows::RowContext;
 
 /// Where collect keeps the run's pods and Jobs.
 const PODS: &str = "cluster/pods.json";
@@ -217,8 +217,8 @@ fn row(context: &RowContext<'_>, dimensions: &Dimensions, pod: &PodFact, recorde
         .with("scheduled_unix_ns", pod.scheduled)?
         .with("started_unix_ns", pod.started)?
         .with("ended_unix_ns", pod.ended)?
-        .with("queueing_ns", pod.job.queueing_ns.map(whole))?
-        .with("scheduling_ns", between(pod.created, pod.scheduled).map(whole))?
+        .with("queueing_ns", pod.job.queueing_ns.map(Value::whole))?
+        .with("scheduling_ns", between(pod.created, pod.scheduled).map(Value::whole))?
         .with("phase", pod.phase.as_deref())?
         .with("reason", pod.reason.as_deref())?
         .with("exit_code", pod.exit_code)?
@@ -226,7 +226,7 @@ fn row(context: &RowContext<'_>, dimensions: &Dimensions, pod: &PodFact, recorde
         .with("image", pod.image.as_deref())?
         .with("image_id", pod.image_id.as_deref())?
         .with("attempts", recorded.map_or(0, |recorded| recorded.attempts))?
-        .with("cpu_throttled_ns", recorded.and_then(|recorded| recorded.throttled_ns).map(whole))?
+        .with("cpu_throttled_ns", recorded.and_then(|recorded| recorded.throttled_ns).map(Value::whole))?
         .sealed()
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use assay_manifest::{
     Attempt, Better, Case, Collection, Digest, Environment, FrozenWorkload, Kind, Metric, MetricSummary, Plan, PointSummary,
-    Reason, Recording, RunId, RunStatus, Stability, canonical_json,
+    Reason, Recording, RunId, RunStatus, Stability,
 };
 use assay_stage::Failure;
 use assay_stats::estimate;
@@ -285,7 +285,7 @@ fn run_row(
         .with("status", case_status(planned, counted).as_str())?
         .with("success", planned == counted)?
         .with("completeness", f64::from(counted) / f64::from(planned.max(1)))?
-        .with("issues", reasons_text(&findings.issues))?
+        .with("issues", Value::reasons(&findings.issues))?
         .with("started_unix_ns", windows.iter().map(|window| window.start).min())?
         .with("finished_unix_ns", windows.iter().map(|window| window.end).max())?
         .with("source_kind", plan.source.kind.as_str())?
@@ -315,12 +315,6 @@ fn case_status(planned: u32, counted: u32) -> RunStatus {
     }
 }
 
-/// Reasons as a column holds them.
-pub(crate) fn reasons_text(reasons: &[Reason]) -> Option<String> {
-    let text = || String::from_utf8(canonical_json(&reasons).ok()?).ok();
-    if reasons.is_empty() { None } else { text() }
-}
-
 /// Whether the primary metrics are stable; none where there is one of which it is not known.
 fn stable(points: &[&PointSummary]) -> (Option<bool>, Option<String>) {
     let primary: Vec<&MetricSummary> = points.iter().flat_map(|point| &point.metrics).filter(|metric| metric.primary).collect();
@@ -332,11 +326,6 @@ fn stable(points: &[&PointSummary]) -> (Option<bool>, Option<String>) {
         None if primary.is_empty() => (None, None),
         None => (Some(true), None),
     }
-}
-
-/// A whole number of any size, as a column holds it.
-pub(crate) fn whole(count: u64) -> Value {
-    Value::from(i64::try_from(count).unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]

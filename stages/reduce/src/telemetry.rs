@@ -15,13 +15,13 @@ use assay_manifest::{
     PointSummary, Reason, Recording, Window,
 };
 use assay_stage::{Context, Failure};
-use assay_warehouse::{Row, TELEMETRY_SLICE_FACT};
+use assay_warehouse::{Row, TELEMETRY_SLICE_FACT, Value};
 
 use crate::attempts::{common, placed};
 use crate::dimensions::Dimensions;
 use crate::evidence::Found;
 use crate::row_failure;
-use crate::rows::{RowContext, fact, whole};
+use crate::rows::{RowContext, fact};
 use crate::telemetry::metric::Kind;
 use crate::telemetry::recording::{Merged, Open, Place, Reading, Recorded, Source};
 use crate::telemetry::slice::{LeftOut, Slice, Statistics};
@@ -301,12 +301,12 @@ fn row(
         .with("metric", found.metric.as_str())?
         .with("unit", found.unit.as_str())?
         .with("metric_kind", if found.kind == Kind::Counter { "counter" } else { "gauge" })?
-        .with("n", whole(found.n))?
+        .with("n", Value::whole(found.n))?
         .with("min", values.map(assay_stats::Samples::min))?
         .with("mean", values.map(assay_stats::Samples::mean))?
         .with("max", values.map(assay_stats::Samples::max))?
         .with("p95", values.map(|values| values.quantile(0.95)))?
-        .with("gap_ns", whole(slice.gap_ns()))?
+        .with("gap_ns", Value::whole(slice.gap_ns()))?
         .sealed()
 }
 

@@ -1,9 +1,7 @@
 //! `assay verify`: the whole chain, and which of the four levels it reached.
 
-use std::io::Read as _;
-
-use assay_manifest::{Digest, EndState, Hasher, RunEnd};
-use assay_stage::{Exit, Failure};
+use assay_manifest::{Digest, EndState, RunEnd};
+use assay_stage::{Exit, Failure, file_digest};
 use assay_store::Store;
 use assay_verify::{Level, LevelReport, Recomputed, fetched_from, verify_evidence, verify_rows, verify_snapshot};
 use serde_json::json;
@@ -186,15 +184,7 @@ fn check(opened: &Opened, level: Level) -> Result<(LevelReport, Option<Recompute
 
 /// The digest of the publish program of this installation, which made the reports of runs that it published.
 pub(crate) fn publish_binary() -> Option<Digest> {
-    let path = binaries().ok()?.join("assay-publish");
-    let mut file = std::fs::File::open(path).ok()?;
-    let (mut hasher, mut buffer) = (Hasher::new(), vec![0; 1 << 18]);
-    loop {
-        match file.read(&mut buffer).ok()? {
-            0 => return Some(hasher.finish()),
-            read => hasher.update(buffer.get(..read)?),
-        }
-    }
+    file_digest(&binaries().ok()?.join("assay-publish")).ok()
 }
 
 fn print_json(opened: &Opened, found: &Found) -> Result<(), Failure> {

@@ -9,7 +9,7 @@ use super::{Try, slo_ns};
 use crate::aggregate::unset_row;
 use crate::dimensions::{Dimensions, tensor_parallel};
 use crate::row_failure;
-use crate::rows::{Outcome, RowContext, fact, id_of, outcome, point_rows, whole};
+use crate::rows::{Outcome, RowContext, fact, id_of, outcome, point_rows};
 
 /// The statistic of a row that holds a trial's value: the metric names what it is.
 const VALUE: &str = "value";
@@ -124,12 +124,12 @@ fn load(row: Row, point: &Point, summary: &PointSummary, serving: &ServingPoint)
         .with("concurrency", concurrency)?
         .with("request_rate_per_s", rate)?
         .with("trials_counted", summary.trials_counted)?
-        .with("requests", whole(serving.requests.0))?
-        .with("completed", whole(ok))?
-        .with("failed", whole(failed))?
-        .with("dropped", whole(dropped))?
+        .with("requests", Value::whole(serving.requests.0))?
+        .with("completed", Value::whole(ok))?
+        .with("failed", Value::whole(failed))?
+        .with("dropped", Value::whole(dropped))?
         .with("error_rate", error_rate)?
-        .with("duration_ns", whole(serving.duration_ns.0))
+        .with("duration_ns", Value::whole(serving.duration_ns.0))
 }
 
 /// Every latency column has the name of a metric, in another unit.
