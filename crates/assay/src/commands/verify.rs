@@ -40,20 +40,25 @@ struct Found {
     in_warehouse: Option<u64>,
     /// The store in whose tables the run is, where it was copied from there.
     fetched_from: Option<String>,
+    /// The level that does not hold, or could not be checked, and why.
+    failed: Option<(Level, Failure)>,
 }
 
 impl Verify {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
-        let opened = self.place.open(&self.run)?;
+        let opened = self.place.open(&self.run).inspect_err(|failure| self.show_no_chain(failure))?;
         if !opened.chain.is_complete {
             self.show_chain(&opened);
             return Err(unfinished(&opened));
         }
-        let found = self.levels(&opened)?;
+        let found = self.levels(&opened);
         if self.json {
             print_json(&opened, &found)?;
         } else {
             self.show(&opened, &found);
+        }
+        if let Some((_, failure)) = found.failed {
+            return Err(failure);
         }
         if self.strict {
             check_strangers(&opened.strangers)?;
@@ -61,21 +66,40 @@ impl Verify {
         Ok(if opened.chain.is_established() { Exit::Done } else { Exit::Unestablished })
     }
 
-    fn levels(&self, opened: &Opened) -> Result<Found, Failure> {
-        let (in_warehouse, fetched_from) = warehouse(opened)?;
-        let mut found = Found { levels: Vec::new(), reached: Level::Chain, recomputed: None, in_warehouse, fetched_from };
+    fn levels(&self, opened: &Opened) -> Found {
+        let mut found = Found {
+            levels: Vec::new(),
+            reached: Level::Chain,
+            recomputed: None,
+            in_warehouse: None,
+            fetched_from: None,
+            failed: None,
+        };
         let last = if self.recompute { Level::Recomputed } else { Level::Raw };
         for level in [Level::Rows, Level::Raw, Level::Recomputed].into_iter().take_while(|level| *level <= last) {
-            let (report, recomputed) = check(opened, level)?;
-            let is_whole = report.absent.is_empty() && !matches!(recomputed, Some(Recomputed::Partial { .. }));
-            found.levels.push((level, report));
-            found.recomputed = recomputed;
-            if !is_whole {
-                break;
+            match found.add(opened, level) {
+                Ok(true) => found.reached = level,
+                Ok(false) => break,
+                Err(failure) => {
+                    found.failed = Some((level, failure));
+                    break;
+                }
             }
-            found.reached = level;
         }
-        Ok(found)
+        found
+    }
+
+    /// Prints that not even the first level holds.
+    fn show_no_chain(&self, failure: &Failure) {
+        if failure.exit != Exit::Verification {
+            return;
+        }
+        if self.json {
+            // A failure to print it is no reason to hide the refusal.
+            let _ = output::json(&json!({"level": 0, "failed": failed_as_json(Level::Chain, failure)}));
+        } else {
+            output::line(format!("no level of 4 reached; {}", failed_words(Level::Chain, failure)));
+        }
     }
 
     fn show_chain(&self, opened: &Opened) {
@@ -132,13 +156,43 @@ impl Verify {
         if opened.folder.is_some() {
             output::line("  --  a published folder holds no raw bytes: level 2 is the highest level that it reaches");
         }
-        let partial = matches!(found.recomputed, Some(Recomputed::Partial { .. }));
-        output::line(format!("level {} of 4 reached{}", found.reached, if partial { "; level 4 partial" } else { "" }));
+        let rest = match (&found.failed, &found.recomputed) {
+            (Some((level, failure)), _) => format!("; {}", failed_words(*level, failure)),
+            (None, Some(Recomputed::Partial { .. })) => "; level 4 partial".to_owned(),
+            (None, _) => String::new(),
+        };
+        output::line(format!("level {} of 4 reached{rest}", found.reached));
         if !opened.chain.is_established() {
             output::line("internally consistent; signer not established");
             output::talk("\nhint: name whom you trust with `--trust POLICY` or `--trust FINGERPRINT`");
         }
     }
+}
+
+impl Found {
+    /// Checks one more level. False if something that it needs is not here, or if it was reached in part only.
+    fn add(&mut self, opened: &Opened, level: Level) -> Result<bool, Failure> {
+        if level == Level::Rows {
+            (self.in_warehouse, self.fetched_from) = warehouse(opened)?;
+        }
+        let (report, recomputed) = check(opened, level)?;
+        let is_whole = report.absent.is_empty() && !matches!(recomputed, Some(Recomputed::Partial { .. }));
+        self.levels.push((level, report));
+        self.recomputed = recomputed;
+        Ok(is_whole)
+    }
+}
+
+/// The end of the last line where a level does not hold.
+fn failed_words(level: Level, failure: &Failure) -> String {
+    match failure.exit {
+        Exit::Verification => format!("refused at level {level}"),
+        _ => format!("level {level} could not be checked"),
+    }
+}
+
+fn failed_as_json(level: Level, failure: &Failure) -> serde_json::Value {
+    json!({"level": level.number(), "refused": failure.exit == Exit::Verification, "error": failure})
 }
 
 fn check_strangers(strangers: &[String]) -> Result<(), Failure> {
@@ -206,6 +260,7 @@ fn print_json(opened: &Opened, found: &Found) -> Result<(), Failure> {
         "established": opened.chain.is_established(),
         "level": found.reached.number(),
         "strangers": opened.strangers,
+        "failed": found.failed.as_ref().map(|(level, failure)| failed_as_json(*level, failure)),
         "recomputed": found.recomputed,
         "in_warehouse": found.in_warehouse,
         "fetched_from": found.fetched_from,
