@@ -5,13 +5,10 @@
 
 import { canonicalText } from "./canonical.js";
 import { digestOf, toBytes } from "./bytes.js";
-import { chainName, inWords } from "./manifest.js";
+import { KINDS, chainName, inWords } from "./manifest.js";
 import { ensure, shown } from "./refusal.js";
 
 export const keyOf = ({ kind, manifest, bundle }) => `${kind} ${manifest} ${bundle}`;
-
-/** A Summary that a Summary was made from is of another run: it is compared against, and is not part of the chain. */
-export const isBaseline = (kind, input) => kind === "summary" && input.kind === "summary";
 
 const ofKind = (members, kind) => members.filter(({ document }) => document.kind === kind);
 
@@ -22,6 +19,7 @@ export async function checkChain(runId, members) {
   await checkPlan(members);
   checkEvidence(members);
   checkComplete(members);
+  checkContract(members);
   checkSource(members);
   checkBlocks(members);
   checkTrials(members);
@@ -37,8 +35,7 @@ function checkRun(runId, members) {
 function checkInputs(members) {
   const known = new Set(members.map(({ reference }) => keyOf(reference)));
   for (const { document } of members) {
-    const needed = document.header.inputs.filter((input) => !isBaseline(document.kind, input));
-    const missing = needed.find((input) => !known.has(keyOf(input)));
+    const missing = document.header.inputs.find((input) => !known.has(keyOf(input)));
     ensure(
       !missing,
       "missing_input",
@@ -87,6 +84,20 @@ function checkComplete(members) {
   ensure(twice === undefined, "accepted_twice", `the chain has two manifests that are \`${twice}\``);
 }
 
+// Each manifest was made from as many manifests of each kind as its stage takes.
+function checkContract(members) {
+  for (const { document } of members) {
+    for (const [kind, { words, admits }] of Object.entries(KINDS[document.kind].takes)) {
+      const { length } = document.header.inputs.filter((input) => input.kind === kind);
+      ensure(
+        admits(length),
+        "input_count",
+        `the ${inWords(document.kind)} was made from ${length} manifests of kind ${inWords(kind)}, where its stage takes ${words}`,
+      );
+    }
+  }
+}
+
 // The plan says in short what it was made from, and pins files of it; the Source has it in full.
 function checkSource(members) {
   const [source, plan] = ["source", "plan"].map((kind) => ofKind(members, kind)[0].document.body);
@@ -99,6 +110,18 @@ function checkSource(members) {
     fitsKind,
     "source_contradicts_itself",
     `the source is of kind \`${source.kind}\`, and its commit and cleanliness are not of that kind`,
+  );
+  const named = [
+    ...source.files.map(({ path, artifact }) => [`files/${path}`, artifact]),
+    ...source.objects.map(({ oid, artifact }) => [`objects/${oid}`, artifact]),
+  ];
+  const misnamed = named.find(
+    ([name, artifact]) => artifact.name !== name || artifact.media_type !== "application/octet-stream",
+  );
+  ensure(
+    !misnamed,
+    "source_contradicts_itself",
+    () => `the source’s \`${shown(misnamed[0])}\` has another name or media type`,
   );
   const other = ["kind", "repository", "commit", "dirty", "files_digest"].find((name) => plan.source[name] !== source[name]);
   ensure(other === undefined, "plan_source_differs", `the plan names another \`${other}\` than the source of the chain`);
@@ -126,6 +149,17 @@ function checkBlocks(members) {
   const environments = new Set(ofKind(members, "environment").map(({ document }) => key(document.body.block)));
   const part = ofKind(members, "execution_part").find(({ document }) => !environments.has(key(document.body.block)));
   ensure(!part, "block_without_environment", () => `block ${part.document.body.block.index} has no environment of its own`);
+  // Blocks and their incarnations are numbered from 0 without gaps.
+  for (const { document } of ofKind(members, "environment")) {
+    const { index, incarnation } = document.body.block;
+    const before = incarnation > 0 ? { index, incarnation: incarnation - 1 } : { index: index - 1, incarnation };
+    const isFirst = index === 0 && incarnation === 0;
+    ensure(
+      isFirst || environments.has(key(before)),
+      "block_missing",
+      () => `the chain has block ${index}.${incarnation}, and no block ${before.index}.${before.incarnation} before it`,
+    );
+  }
 }
 
 // The planned trials are the collected ones, in one order; every attempt is accounted for, once; and what counts follows the rule.

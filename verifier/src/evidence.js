@@ -45,7 +45,7 @@ export function checkListedRuns(runId, plan, publication) {
   const own = publication.runs.filter((run) => run.outcome === "this" || run.run_id === runId);
   const isOwn =
     own.length === 1 && own[0].run_id === runId && own[0].outcome === "this" && [...own[0].cases].sort().join() === cases;
-  ensure(isOwn, "own_run_unlisted", "the publication does not list its own run once, with the plan's cases");
+  ensure(isOwn, "own_run_listed_otherwise", "the publication does not list its own run once, with the plan's cases");
 }
 
 /** Checks that nothing was signed before what it was made from, or published before it was measured. All times are asserted. */

@@ -11,19 +11,37 @@ const MAX_OUTPUT_SUBJECTS = 1000;
 // Where a body mentions an artifact that is an output elsewhere: the records of a serving attempt are among its evidence.
 const MENTIONED = /\.serving\.records$/;
 
-/** The kinds of manifest in the order of the chain: the role that signs it, the last word of its build type, what it may take. */
+const ONE = { words: "exactly one", admits: (count) => count === 1 };
+const MANY = { words: "at least one", admits: (count) => count >= 1 };
+const ANY = { words: "any number of", admits: () => true };
+
+/**
+ * The kinds of manifest in the order of the chain: the role that signs it, the stage that makes it, the last word of its build type,
+ * and how many of which kinds it is made from.
+ */
 export const KINDS = {
-  source: { role: "source", build: "source", takes: [] },
-  plan: { role: "plan", build: "plan", takes: ["source"] },
-  environment: { role: "provision", build: "provision", takes: ["plan"] },
-  execution_part: { role: "execute", build: "execute", takes: ["plan", "environment"] },
-  recording: { role: "collect", build: "recording", takes: ["plan", "environment"] },
-  collection: { role: "collect", build: "collect", takes: ["plan", "environment", "execution_part", "recording"] },
-  summary: { role: "reduce", build: "reduce", takes: ["plan", "environment", "collection", "summary"] },
+  source: { role: "source", stage: "source", build: "source", takes: {} },
+  plan: { role: "plan", stage: "plan", build: "plan", takes: { source: ONE } },
+  environment: { role: "provision", stage: "provision", build: "provision", takes: { plan: ONE } },
+  execution_part: { role: "execute", stage: "execute", build: "execute", takes: { plan: ONE, environment: ONE } },
+  recording: { role: "collect", stage: "record", build: "recording", takes: { plan: ONE, environment: ONE } },
+  collection: {
+    role: "collect",
+    stage: "collect",
+    build: "collect",
+    takes: { plan: ONE, environment: MANY, execution_part: MANY, recording: ANY },
+  },
+  summary: {
+    role: "reduce",
+    stage: "reduce",
+    build: "reduce",
+    takes: { plan: ONE, environment: MANY, collection: ONE },
+  },
   publication: {
     role: "publish",
+    stage: "publish",
     build: null,
-    takes: ["source", "plan", "environment", "execution_part", "recording", "collection", "summary"],
+    takes: { source: ONE, plan: ONE, environment: MANY, execution_part: MANY, recording: ANY, collection: ONE, summary: ONE },
   },
 };
 
@@ -57,7 +75,7 @@ export function readManifest(bytes, schemas) {
   const checked = checkSchema(value, schemas[kind]);
   ensure(!checked.problem, "manifest_malformed", () => `the ${inWords(kind)} is malformed: ${shown(checked.problem)}`);
   const { header, body } = value;
-  const other = header.inputs.find((input) => !takes.includes(input.kind));
+  const other = header.inputs.find((input) => !Object.hasOwn(takes, input.kind));
   ensure(!other, "wrong_input", () => `a ${inWords(kind)} is not made from a ${inWords(other.kind)}`);
   const artifacts = checked.artifacts.filter(({ place }) => !MENTIONED.test(place)).map(({ artifact }) => artifact);
   checkNames(kind, artifacts);

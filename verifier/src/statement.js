@@ -1,6 +1,6 @@
 // The in-toto Statement v1 that a bundle signs: which digests the signer speaks about, and what is said of them.
 
-import { parseCanonical } from "./canonical.js";
+import { canonicalText, parseCanonical } from "./canonical.js";
 import { toText } from "./bytes.js";
 import { KINDS, inWords } from "./manifest.js";
 import { Refusal, ensure, shown } from "./refusal.js";
@@ -73,7 +73,8 @@ function readProvenance(predicate) {
   const listed = new Set(atMost(definition.resolvedDependencies).map((one) => `${one?.name} sha256:${one?.digest?.sha256}`));
   const names = (input) =>
     listed.has(`${input.kind}.json ${input.manifest}`) && listed.has(`${input.kind}.sigstore.json ${input.bundle}`);
-  return { kind, runId, time: instant(finishedOn), names };
+  const { externalParameters: parameters, resolvedDependencies: dependencies } = definition;
+  return { kind, runId, time: instant(finishedOn), names, parameters, dependencies };
 }
 
 // SLSA verification summary v1, which only a Publication has.
@@ -95,7 +96,9 @@ function readSummary(predicate) {
   const attestations = atMost(predicate.inputAttestations);
   const listed = new Set(attestations.map((one) => key(one?.name, `sha256:${one?.digest?.sha256}`, one?.annotations?.manifest)));
   const names = (input) => listed.has(key(`${input.kind}.sigstore.json`, input.bundle, input.manifest));
-  return { kind: "publication", runId: null, time: instant(predicate.timeVerified), names };
+  const { resourceUri: resource, verificationResult: result, verifiedLevels: levels, policy } = predicate;
+  const summary = { resource, result, levels, policy, attestations: attestations.length };
+  return { kind: "publication", runId: null, time: instant(predicate.timeVerified), names, ...summary };
 }
 
 /** Compares a statement with the manifest that it is about, both ways. `subjects` are those that the manifest calls for. */
@@ -134,6 +137,75 @@ export function checkStatement(statement, { kind, header }, subjects) {
     "dependency_missing",
     () => `the statement does not name the input ${inWords(missing.kind)} ${missing.manifest} of the manifest`,
   );
+}
+
+/**
+ * Checks what each statement repeats of the manifests: run, stage, and what it was made from besides its inputs; of a Publication the
+ * run, the trust policy, and that the verification passed. `members` are `{ document, statement }` with their `reference`s.
+ */
+export function checkRepeated(members) {
+  const known = new Map(members.map(({ document, reference }) => [reference.manifest, document]));
+  for (const { document, statement } of members) {
+    const { header, kind, body } = document;
+    const dependencies = () => {
+      const documents = kind === "source" ? [document] : header.inputs.map((input) => known.get(input.manifest)).filter((one) => one);
+      return sorted(documents.flatMap(dependenciesOf));
+    };
+    const checks =
+      kind === "publication"
+        ? {
+            "other inputs": statement.attestations === header.inputs.length,
+            "another run": statement.resource === `assay:runs/${header.run_id}`,
+            "another result": statement.result === "PASSED",
+            "other levels": canonicalText(statement.levels) === canonicalText(["ASSAY_LEVEL_1"]),
+            "another trust policy": canonicalText(statement.policy) === canonicalText(policyOf(body.trust_policy)),
+          }
+        : {
+            "another run": statement.parameters?.run_id === header.run_id,
+            "another stage": statement.parameters?.stage === KINDS[kind].stage,
+            "other dependencies": besidesInputs(statement, header).join("\n") === dependencies().join("\n"),
+          };
+    const other = Object.keys(checks).find((what) => !checks[what]);
+    ensure(
+      !other,
+      "statement_differs",
+      `the statement about the ${inWords(kind)} names ${other} than the manifests do`,
+      "whoever signed it said one thing in the manifest and another in the statement about it",
+    );
+  }
+}
+
+const sorted = (descriptors) => [...new Set(descriptors.map(canonicalText))].sort();
+
+const policyOf = (digest) => ({
+  digest: { sha256: digest.slice("sha256:".length) },
+  uri: `assay:blobs/sha256/${digest.slice("sha256:".length)}`,
+});
+
+function besidesInputs(statement, header) {
+  const inputs = new Set(header.inputs.flatMap(({ manifest, bundle }) => [manifest, bundle]));
+  const isInput = ({ name, digest }) => /\.(sigstore\.)?json$/.test(name ?? "") && inputs.has(`sha256:${digest?.sha256}`);
+  return sorted(statement.dependencies.filter((one) => !isInput(one)));
+}
+
+// The commit and the definitions of a Source; the pinned images and the frozen workloads of a Plan.
+function dependenciesOf({ kind, body }) {
+  const sha256 = (digest) => ({ sha256: digest.slice("sha256:".length) });
+  if (kind === "source") {
+    const uri = `git+${body.repository ?? "local"}`;
+    const commit = body.commit ? [{ digest: { gitCommit: body.commit }, uri }] : [];
+    const definitions = body.files.filter(({ path }) => /[^/]\.yaml$/.test(path));
+    return [...commit, ...definitions.map(({ path, artifact }) => ({ digest: sha256(artifact.digest), name: path }))];
+  }
+  if (kind !== "plan") return [];
+  const images = [...body.workloads, ...body.targets].map(({ image }) => image).filter((image) => image?.digest);
+  return [
+    ...images.map(({ reference, digest }) => ({ digest: sha256(digest), uri: `docker://${reference}` })),
+    ...body.workloads.map((workload) => ({
+      digest: sha256(workload.workload_spec_digest),
+      name: `workload_spec/${workload.name}`,
+    })),
+  ];
 }
 
 function only(value, members, what) {

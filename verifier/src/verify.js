@@ -1,7 +1,7 @@
 // The verification itself, from the Publication back to the Source, in the order and with the words of `assay verify`.
 
 import { MAX_BUNDLE_BYTES, PAYLOAD_TYPE, readBundle } from "./bundle.js";
-import { checkChain, isBaseline, keyOf } from "./chain.js";
+import { checkChain, keyOf } from "./chain.js";
 import { digestOf } from "./bytes.js";
 import { checkEvidenceList, checkListedRuns, checkTimes } from "./evidence.js";
 import { checkSourceFiles } from "./git.js";
@@ -11,7 +11,7 @@ import { Refusal, ensure, shown } from "./refusal.js";
 import { readRows } from "./rows.js";
 import { grouped, sized } from "./sentence.js";
 import { pae, readKey } from "./signature.js";
-import { checkStatement, readStatement } from "./statement.js";
+import { checkRepeated, checkStatement, readStatement } from "./statement.js";
 import { MAX_TRUST_BYTES, establish, readPasted, readPolicy } from "./trust.js";
 import { Folder } from "./folder.js";
 
@@ -93,6 +93,7 @@ async function walk({ files, pasted, contract, progress, found, check }) {
   });
   const body = (kind) => members.find(({ document }) => document.kind === kind)?.document.body;
   await check("links", async () => {
+    checkRepeated(members);
     await checkChain(found.runId, members);
     return "one run, one plan; every input named by manifest and bundle; every planned trial and attempt accounted for";
   });
@@ -201,7 +202,7 @@ async function loadChain(folder, trust, schemas) {
     const member = await load(folder, input, by, trust, schemas, head.runId);
     found.set(keyOf(input), member);
     const { kind, header } = member.document;
-    pending.push(...header.inputs.filter((one) => !isBaseline(kind, one)).map((one) => ({ input: one, by: kind })));
+    pending.push(...header.inputs.map((one) => ({ input: one, by: kind })));
   }
   const order = Object.keys(KINDS);
   const place = ({ document }) => `${order.indexOf(document.kind)} ${chainName(document)}`;
@@ -272,6 +273,7 @@ async function verifyOne(manifest, bundle, input, trust, schemas, runId) {
   ensure(found === runId, "wrong_run", `expected a manifest of the run \`${runId}\`, found one of \`${found}\``);
   return {
     document,
+    statement,
     reference: input,
     signer,
     fingerprint: bundle.fingerprint,

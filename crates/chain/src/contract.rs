@@ -104,7 +104,7 @@ impl StageName {
             Self::Provision => &[(Kind::Plan, One)],
             Self::Execute | Self::Record => &[(Kind::Plan, One), (Kind::Environment, One)],
             Self::Collect => &[(Kind::Plan, One), (Kind::Environment, Many), (Kind::ExecutionPart, Many), (Kind::Recording, Any)],
-            Self::Reduce => &[(Kind::Plan, One), (Kind::Environment, Many), (Kind::Collection, One), (Kind::Summary, Any)],
+            Self::Reduce => &[(Kind::Plan, One), (Kind::Environment, Many), (Kind::Collection, One)],
             Self::Publish => &[
                 (Kind::Source, One),
                 (Kind::Plan, One),

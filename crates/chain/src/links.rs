@@ -7,7 +7,7 @@ use assay_manifest::{
     Plan, RunId, Shard, TrialId,
 };
 
-use crate::chain_name;
+use crate::{Arity, StageName, chain_name};
 
 /// A manifest whose bytes and signature were checked, and the digests that name it.
 #[derive(Clone, Copy)]
@@ -50,6 +50,18 @@ pub enum BrokenLink {
     /// A kind of manifest that the chain needs is missing.
     #[error("the chain has no {0}")]
     MissingKind(Kind),
+    /// A manifest was made from fewer or more manifests of a kind than its stage takes.
+    #[error("the {of} was made from {count} manifests of kind {kind}, where its stage takes {expected}")]
+    InputCount {
+        /// The manifest.
+        of: Kind,
+        /// The kind of its inputs.
+        kind: Kind,
+        /// How many there are.
+        count: usize,
+        /// How many its stage takes.
+        expected: Arity,
+    },
     /// More manifests of a kind than the chain can have.
     #[error("the chain has {count} manifests of kind {kind}, where one is expected")]
     TooMany {
@@ -125,6 +137,7 @@ impl BrokenLink {
             Self::OtherInput { .. } => "other_input",
             Self::MissingInput { .. } => "missing_input",
             Self::MissingKind(_) => "missing_stage",
+            Self::InputCount { .. } => "input_count",
             Self::TooMany { .. } => "too_many",
             Self::OtherPlan { .. } => "other_plan",
             Self::OtherEvidence { .. } => "other_evidence",
@@ -142,8 +155,6 @@ impl BrokenLink {
 }
 
 /// Checks that manifests belong together: one run, one plan, and no manifest made from something else than what is here.
-///
-/// Baseline Summaries of other runs are not members: they are compared against, not part of the chain.
 pub fn check_links(run_id: &RunId, members: &[Member<'_>]) -> Result<(), BrokenLink> {
     for member in members {
         let header = member.document.header();
@@ -162,7 +173,7 @@ fn check_inputs(members: &[Member<'_>]) -> Result<(), BrokenLink> {
     let known: BTreeSet<InputRef> = members.iter().map(|member| member.reference).collect();
     let kinds: BTreeSet<Kind> = known.iter().map(|reference| reference.kind).collect();
     for (of, input) in links(members) {
-        if kinds.contains(&input.kind) && !known.contains(&input) && !is_baseline(of, &input) {
+        if kinds.contains(&input.kind) && !known.contains(&input) {
             return Err(BrokenLink::OtherInput { of, input });
         }
     }
@@ -233,23 +244,30 @@ pub fn check_publishable(run_id: &RunId, members: &[Member<'_>]) -> Result<(), B
         }
     }
     check_named_inputs(members)?;
+    members.iter().try_for_each(|member| check_contract(member.document))?;
     check_distinct(members)?;
     check_blocks(members)?;
     check_trials(members)
 }
 
-/// Every manifest that another one was made from is there, but for baselines.
+/// Every manifest that another one was made from is there.
 fn check_named_inputs(members: &[Member<'_>]) -> Result<(), BrokenLink> {
     let known: BTreeSet<InputRef> = members.iter().map(|member| member.reference).collect();
-    match links(members).find(|(of, input)| !known.contains(input) && !is_baseline(*of, input)) {
+    match links(members).find(|(_, input)| !known.contains(input)) {
         Some((of, input)) => Err(BrokenLink::MissingInput { of, input }),
         None => Ok(()),
     }
 }
 
-/// A Summary that a Summary was made from is of another run: it is compared against, not part of the chain.
-fn is_baseline(of: Kind, input: &InputRef) -> bool {
-    of == Kind::Summary && input.kind == Kind::Summary
+/// A manifest was made from as many manifests of each kind as its stage takes.
+fn check_contract(document: &Document) -> Result<(), BrokenLink> {
+    let of = document.kind();
+    let takes = StageName::ALL.into_iter().find(|stage| stage.gives() == of).map_or(&[][..], StageName::takes);
+    let count = |kind: Kind| document.header().inputs.iter().filter(|input| input.kind == kind).count();
+    if let Some((kind, expected)) = takes.iter().copied().find(|(kind, arity)| !arity.admits(count(*kind))) {
+        return Err(BrokenLink::InputCount { of, kind, count: count(kind), expected });
+    }
+    Ok(())
 }
 
 fn check_single(members: &[Member<'_>], kind: Kind) -> Result<(), BrokenLink> {

@@ -5,6 +5,9 @@ use assay_manifest::{Manifest, OriginKind, PinnedFile, Plan, Source};
 
 use crate::BrokenLink;
 
+/// The media type of whatever comes from a repository: nothing looks into it to tell.
+const BYTES: &str = "application/octet-stream";
+
 /// Checks that a Source does not contradict itself, and that the Plan names this Source and pins its files. Each is checked where it
 /// is here.
 pub(crate) fn check_source(source: Option<&Manifest<Source>>, plan: Option<&Manifest<Plan>>) -> Result<(), BrokenLink> {
@@ -43,7 +46,12 @@ fn check_origin(source: &Source) -> Result<(), BrokenLink> {
     if Source::digest_of_files(&source.files) != source.files_digest {
         return Err(BrokenLink::Source("its files are not those of its digest over them".to_owned()));
     }
-    Ok(())
+    let files = source.files.iter().map(|file| (format!("files/{}", file.path), &file.artifact));
+    let objects = source.objects.iter().map(|object| (format!("objects/{}", object.oid), &object.artifact));
+    match files.chain(objects).find(|(name, artifact)| artifact.name != *name || artifact.media_type != BYTES) {
+        Some((name, _)) => Err(BrokenLink::Source(format!("`{name}` has another name or media type"))),
+        None => Ok(()),
+    }
 }
 
 /// The files that a Plan pins.

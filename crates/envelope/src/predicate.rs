@@ -2,10 +2,10 @@
 //!
 //! Domain data is never here: it stands in the manifest, which is a subject.
 
-use assay_manifest::{Digest, InputRef, Instant, Kind, Outcome, Role, RunId, Verdict};
+use assay_manifest::{Digest, Header, InputRef, Instant, Kind, Outcome, Role, RunId, Verdict};
 use serde::{Deserialize, Serialize};
 
-use crate::descriptor::ResourceDescriptor;
+use crate::descriptor::{ResourceDescriptor, of_input};
 
 /// SLSA provenance: how a manifest was made. For every kind but the Publication and the Verdict.
 pub const PROVENANCE: &str = "https://slsa.dev/provenance/v1";
@@ -135,6 +135,14 @@ pub struct Provenance {
     pub started_on: Instant,
     /// When it ended; validity windows of keys are compared with this.
     pub finished_on: Instant,
+}
+
+impl Provenance {
+    /// What the manifest was made from besides the inputs of its header, in the order given.
+    pub fn dependencies_besides(&self, header: &Header) -> Vec<&ResourceDescriptor> {
+        let inputs: Vec<_> = header.inputs.iter().flat_map(of_input).collect();
+        self.resolved_dependencies.iter().filter(|dependency| !inputs.contains(dependency)).collect()
+    }
 }
 
 /// What was verified before something was published: SLSA verification summary v1.

@@ -149,7 +149,7 @@ impl Kind {
             Self::Environment => &[Self::Plan],
             Self::ExecutionPart | Self::Recording | Self::Checkpoint => &[Self::Plan, Self::Environment],
             Self::Collection => &[Self::Plan, Self::Environment, Self::ExecutionPart, Self::Recording],
-            Self::Summary => &[Self::Plan, Self::Environment, Self::Collection, Self::Summary],
+            Self::Summary => &[Self::Plan, Self::Environment, Self::Collection],
             Self::Publication => &[
                 Self::Source,
                 Self::Plan,

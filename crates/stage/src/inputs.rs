@@ -22,9 +22,9 @@ impl Inputs {
         if let Some(extra) = documents.iter().map(|input| input.value().kind()).find(|kind| !takes(stage, *kind)) {
             return Err(Failure::usage("input_not_taken", format!("{stage} does not take a {extra}")));
         }
-        let members: Vec<_> = documents.iter().filter(|input| !is_baseline(stage, input)).map(member).collect();
+        let members: Vec<_> = documents.iter().map(member).collect();
         check_links(run_id, &members).map_err(|broken| Failure::of(crate::Exit::Verification, broken.code(), &broken))?;
-        for document in documents.iter().filter(|input| !is_baseline(stage, input)) {
+        for document in &documents {
             let roles = documents.iter().map(|input| input.value().kind().signer()).chain([stage.role()]);
             roles.collect::<BTreeSet<_>>().into_iter().try_for_each(|role| trust.check_origin(role, document.value()))?;
         }
@@ -70,11 +70,6 @@ impl Inputs {
 
 fn member(input: &Verified<Document>) -> Member<'_> {
     Member { document: input.value(), reference: input.as_input() }
-}
-
-/// A Summary that reduce takes is a baseline: another run's, compared against, no part of this chain.
-fn is_baseline(stage: StageName, input: &Verified<Document>) -> bool {
-    stage == StageName::Reduce && input.value().kind() == Kind::Summary
 }
 
 fn takes(stage: StageName, kind: Kind) -> bool {

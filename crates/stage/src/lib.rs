@@ -24,6 +24,9 @@ pub use failure::{Exit, Failure};
 pub use harness::{Stage, init_tracing, main, write_failure};
 pub use inputs::Inputs;
 pub use layout::{Accepted, CONTRACT, Layout, input_digest};
-pub use seal::{Seal, Sealed, binary_digest, file_digest, seal, seal_with, source_dependencies};
+pub use seal::{
+    Seal, Sealed, binary_digest, dependencies, file_digest, policy_uri, published_uri, seal, seal_with, source_dependencies,
+    verified_levels,
+};
 pub use secret::{Absent, ENDPOINT_PREFIX, Secrets, read_secret, value_of};
 pub use trust::{load_trust, read_trust};

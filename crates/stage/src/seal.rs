@@ -86,12 +86,27 @@ fn verification_summary(seal: &Seal, run_id: &RunId) -> Result<VerificationSumma
         verifier_binary: seal.binary,
         verifier_image: crate::pod::container_image().as_deref().and_then(image_digest),
         time_verified: Clock.now(),
-        resource_uri: format!("assay:runs/{run_id}"),
-        policy: (format!("assay:blobs/sha256/{}", policy.hex()), policy),
+        resource_uri: published_uri(run_id),
+        policy: (policy_uri(&policy), policy),
         input_attestations: Vec::new(),
         result: VerificationResult::Passed,
-        levels: vec!["ASSAY_LEVEL_1".to_owned()],
+        levels: verified_levels(),
     })
+}
+
+/// The address of what a Publication's verification summary is about.
+pub fn published_uri(run_id: &RunId) -> String {
+    format!("assay:runs/{run_id}")
+}
+
+/// The address of a trust policy in a verification summary.
+pub fn policy_uri(policy: &Digest) -> String {
+    format!("assay:blobs/sha256/{}", policy.hex())
+}
+
+/// The levels that a Publication's verification summary claims: the stage harness verifies the chain before it publishes.
+pub fn verified_levels() -> Vec<String> {
+    vec!["ASSAY_LEVEL_1".to_owned()]
 }
 
 fn provenance(seal: &Seal, run_id: &RunId, kind: Kind) -> Provenance {
@@ -122,7 +137,7 @@ fn internal_parameters(seal: &Seal) -> Value {
 }
 
 /// What a result was made from besides its inputs: the commit and the pinned images, as the inputs name them.
-pub(crate) fn dependencies<'a>(documents: impl Iterator<Item = &'a Document>) -> Vec<ResourceDescriptor> {
+pub fn dependencies<'a>(documents: impl Iterator<Item = &'a Document>) -> Vec<ResourceDescriptor> {
     let mut found = Vec::new();
     for document in documents {
         if let Some(source) = Source::of(document) {

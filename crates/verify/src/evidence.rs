@@ -15,6 +15,12 @@ const MAX_LIST_BYTES: u64 = 256 << 20;
 
 /// The raw artifacts of a run, as its Collection lists them.
 pub fn evidence_of(blobs: &dyn Blobs, collection: &Collection) -> Result<Option<Vec<Artifact>>, Failure> {
+    if (collection.evidence.name.as_str(), collection.evidence.media_type.as_str()) != ("evidence.json", "application/json") {
+        return Err(Failure::verification(
+            "evidence",
+            "the collection's list of evidence is not its JSON document `evidence.json`",
+        ));
+    }
     let Some(bytes) = blobs.get(&collection.evidence.digest, MAX_LIST_BYTES)? else { return Ok(None) };
     let list: Vec<Artifact> = serde_json::from_slice(&bytes)
         .map_err(|error| Failure::verification("evidence", "the list of evidence cannot be read").because(&error))?;

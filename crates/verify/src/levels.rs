@@ -16,6 +16,7 @@ use assay_store::{Scratch, Store};
 use assay_warehouse::Row;
 use serde::Serialize;
 
+use crate::attempts::check_attempts;
 use crate::blobs::Blobs;
 use crate::evidence::{check_evidence_list, evidence_of};
 use crate::numbers::{NumberRows, check_numbers};
@@ -33,6 +34,9 @@ const MAX_QUERY_BYTES: u64 = 1 << 20;
 
 /// The largest file of a Source.
 const MAX_SOURCE_BYTES: u64 = 256 << 20;
+
+/// The media type of a published trust policy.
+const POLICY_TYPE: &str = "application/yaml";
 
 /// The largest trust policy.
 const MAX_POLICY_BYTES: u64 = 1 << 20;
@@ -113,6 +117,7 @@ pub fn verify_rows(
         }
     }
     check_times(chain)?;
+    check_attempts(&chain.documents)?;
     check_planned(blobs, chain)?;
     check_published_evidence(blobs, chain)?;
     let tables = read_tables(blobs, &summary.body.files)?;
@@ -189,12 +194,14 @@ fn check_listed_runs(chain: &Chain, publication: &Publication) -> Result<(), Fai
     let is_own = |run: &&ListedRun| run.outcome == RunOutcome::This || run.run_id == chain.run_id;
     let is_right = |run: &ListedRun| {
         let named = run.run_id == chain.run_id && run.outcome == RunOutcome::This && run.evidence.is_none();
-        named && run.cases.iter().all(|case| cases.contains(case))
+        named && run.cases.iter().eq(&cases)
     };
-    if publication.runs.iter().filter(is_own).count() <= 1 && publication.runs.iter().filter(is_own).all(is_right) {
+    let own: Vec<_> = publication.runs.iter().filter(is_own).collect();
+    if matches!(own.as_slice(), [run] if is_right(run)) {
         return Ok(());
     }
-    Err(Failure::verification("own_run_listed_otherwise", "the publication lists its own run as another one, or twice"))
+    let message = "the publication lists its own run not at all, twice, or with other cases or another outcome";
+    Err(Failure::verification("own_run_listed_otherwise", message))
 }
 
 /// Reports and keys are made again and compared to the byte. Gives the reports that could not be compared, with the reason.
@@ -221,7 +228,7 @@ fn check_reports(
     };
     let keys: BTreeSet<Artifact> = publishable.key_files().iter().map(PublishedFile::artifact).collect();
     let said: BTreeSet<Artifact> = publication.keys.iter().filter(|file| *file != policy_file).cloned().collect();
-    if keys != said || publication.keys.len() != said.len() + 1 {
+    if policy_file.media_type != POLICY_TYPE || keys != said || publication.keys.len() != said.len() + 1 {
         return Err(Failure::verification("keys_differ", "the published keys are not those of the published trust policy"));
     }
     let Publication { grade, runs, queries, warehouse_snapshot: snapshot, .. } = publication;

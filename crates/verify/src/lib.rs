@@ -8,6 +8,7 @@
 //!
 //! The first three are here; the fourth needs to run a stage, and is `assay`'s.
 
+mod attempts;
 mod blobs;
 mod evidence;
 mod levels;
@@ -17,10 +18,12 @@ mod pointers;
 mod published;
 mod queries;
 mod recomputed;
+mod statements;
 mod times;
 mod walk;
 mod warehouse;
 
+pub use attempts::check_attempts;
 pub use blobs::{Blobs, FolderBlobs, StoreBlobs};
 pub use evidence::{check_evidence_list, evidence_of, verify_evidence};
 pub use levels::{Level, LevelReport, read_numbers, read_tables, verify_rows};

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use assay_envelope::Verified;
-use assay_manifest::{Block, Digest, Document, Instant};
+use assay_manifest::{Block, Digest, Document, Instant, Window};
 use assay_stage::Failure;
 
 use crate::walk::Chain;
@@ -40,12 +40,14 @@ pub fn check_times(chain: &Chain) -> Result<(), Failure> {
                         follows(("its target was observed", *observed), (&began, window.start))?;
                     }
                     follows((&began, window.start), (&format!("trial `{trial}` ended"), window.end))?;
+                    lasts(&format!("an attempt of trial `{trial}`"), window)?;
                     follows((&format!("trial `{trial}` ended"), window.end), (&at, time))?;
                 }
             }
             Document::Recording(manifest) => {
                 let window = manifest.body.window;
                 follows(("the recording began", window.start), ("the recording ended", window.end))?;
+                lasts("a recording", window)?;
                 follows(("the recording ended", window.end), (&at, time))?;
             }
             Document::Publication(manifest) => {
@@ -68,6 +70,17 @@ pub fn check_times(chain: &Chain) -> Result<(), Failure> {
 fn measured(chain: &Chain) -> impl Iterator<Item = (Instant, Instant)> + '_ {
     let parts = chain.all::<assay_manifest::ExecutionPart>();
     parts.flat_map(|(_, part)| part.body.attempts.iter().map(|attempt| (attempt.window.start, attempt.window.end)))
+}
+
+/// Refuses a length that the start and the end cannot have: the wall clock may be set meanwhile, by as much as clocks may differ.
+fn lasts(what: &str, window: Window) -> Result<(), Failure> {
+    let between = window.end.unix_ns().saturating_sub(window.start.unix_ns());
+    let lasted = i64::try_from(window.duration_ns.0).unwrap_or(i64::MAX);
+    if lasted.abs_diff(between) <= CLOCK_ALLOWANCE_NS.unsigned_abs() {
+        return Ok(());
+    }
+    let message = format!("{what} lasted {lasted} ns by its own clock, and {between} ns lie between its start and its end");
+    Err(Failure::verification("time_order", message))
 }
 
 type Event<'a> = (&'a str, Instant);

@@ -10,6 +10,7 @@ use assay_stage::{Accepted, Exit, Failure, Layout};
 use assay_store::Store;
 
 use crate::blobs::{Blobs, FolderBlobs};
+use crate::statements::check_statements;
 
 /// The largest file or Git object of a Source.
 const MAX_SOURCE_BYTES: u64 = 256 << 20;
@@ -120,15 +121,14 @@ pub fn walk(blobs: &dyn Blobs, head: &Head, trust: &Trust) -> Result<Chain, Fail
             continue;
         }
         let verified = load(blobs, reference, named_by, trust, &head.run_id)?;
-        let baseline = |input: &InputRef| verified.value().kind() == Kind::Summary && input.kind == Kind::Summary;
-        let kind = verified.value().kind();
-        pending
-            .extend(verified.value().header().inputs.iter().filter(|input| !baseline(input)).map(|input| (*input, Some(kind))));
+        let header = verified.value().header();
+        pending.extend(header.inputs.iter().map(|input| (*input, Some(header.kind))));
         found.insert(reference, verified);
     }
     let mut documents: Vec<_> = found.into_values().collect();
     documents.sort_by_key(|verified| (verified.value().kind(), assay_stage::chain_name(verified.value())));
     check_origin(trust, &documents)?;
+    check_statements(&documents)?;
     let commit = check_chain(blobs, head, &documents)?;
     Ok(Chain { run_id: head.run_id.clone(), documents, commit, is_complete: head.is_published() })
 }

@@ -56,6 +56,11 @@ type Others = BTreeMap<&'static str, Vec<TableFile>>;
 /// Checks that the run's files are there, and gives the others.
 fn in_snapshot(lake: &Lake, summary: &Summary, publication: &Publication) -> Result<Others, Failure> {
     let tables: BTreeSet<_> = summary.files.iter().map(|file| file.table.as_str()).collect();
+    // A version is pinned of tables without rows of the run too, and has to be one that there is.
+    for name in publication.warehouse_snapshot.keys().map(String::as_str).filter(|name| !tables.contains(name)) {
+        let (table, version) = pinned(name, publication)?;
+        lake.files(table, version).map_err(failure)?;
+    }
     let mut others = Others::new();
     for name in tables {
         let (table, version) = pinned(name, publication)?;
@@ -84,7 +89,7 @@ fn in_snapshot(lake: &Lake, summary: &Summary, publication: &Publication) -> Res
 
 fn pinned(name: &str, publication: &Publication) -> Result<(&'static Table, u64), Failure> {
     let table = assay_warehouse::table(name)
-        .ok_or_else(|| Failure::verification("unknown_table", format!("the summary names a table `{name}`")))?;
+        .ok_or_else(|| Failure::verification("unknown_table", format!("the run names a table `{name}`, which there is not")))?;
     let version = publication.warehouse_snapshot.get(name).ok_or_else(|| {
         Failure::verification("not_in_snapshot", format!("the publication pins no version of the warehouse's table `{name}`"))
     })?;

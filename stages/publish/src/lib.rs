@@ -116,11 +116,12 @@ fn check_whole_chain(inputs: &Inputs, ctx: &Context) -> Result<(), Failure> {
         .map_err(|broken| Failure::of(assay_stage::Exit::Verification, broken.code(), &broken))
 }
 
-/// Nothing is published whose raw evidence the Collection does not list.
+/// Nothing is published whose attempts contradict the Plan, or whose raw evidence the Collection does not list.
 fn check_evidence(inputs: &Inputs, ctx: &Context) -> Result<(), Failure> {
     let collection = &inputs.one::<Collection>()?.body;
     let lost = || Failure::verification("artifact_absent", "the collection's list of evidence is not in the store");
     let list = assay_verify::evidence_of(&StoreBlobs(ctx.store().clone()), collection)?.ok_or_else(lost)?;
+    assay_verify::check_attempts(inputs.verified())?;
     assay_verify::check_evidence_list(inputs.verified(), &list)
 }
 

@@ -7,7 +7,7 @@ use assay_manifest::{
 };
 use assay_stage::{Accepted, Context, Exit, Failure, Layout, StageName};
 
-/// Lists every run that announced one of the plan's cases.
+/// Lists every run that announced one of the plan's cases, and this run with all of them.
 pub(crate) fn runs_of_cases(ctx: &Context, plan: &Plan) -> Result<Vec<ListedRun>, Failure> {
     let mut cases_of: BTreeMap<RunId, BTreeSet<String>> = BTreeMap::new();
     for case in &plan.cases {
@@ -18,6 +18,7 @@ pub(crate) fn runs_of_cases(ctx: &Context, plan: &Plan) -> Result<Vec<ListedRun>
             cases_of.entry(run).or_default().insert(case.case_id.to_string());
         }
     }
+    cases_of.insert(ctx.run_id().clone(), plan.cases.iter().map(|case| case.case_id.to_string()).collect());
     cases_of.into_iter().map(|(run_id, cases)| listed(ctx, run_id, cases.into_iter().collect())).collect()
 }
 

@@ -156,9 +156,7 @@ impl Chain {
         let part = chain.add(vec![plan, environment], self::part(digest));
         let recording = chain.add(vec![plan, environment], self::recording(digest));
         let collection = chain.add(vec![plan, environment, part, recording], self::collection(digest, part.manifest));
-        // A baseline of another run, which is never here.
-        let baseline = reference(Kind::Summary, b"another run's");
-        let summary = chain.add(vec![plan, environment, collection, baseline], self::summary(digest, collection.manifest));
+        let summary = chain.add(vec![plan, environment, collection], self::summary(digest, collection.manifest));
         let all = vec![source, plan, environment, part, recording, collection, summary];
         chain.add(all, publication(digest, summary.manifest));
         chain

@@ -1,0 +1,156 @@
+//! What execute and collect say of attempts, held against the Plan and against itself. Nobody but execute saw an attempt; what it says
+//! twice has to be the same both times.
+
+use std::collections::BTreeMap;
+
+use assay_envelope::Verified;
+use assay_manifest::{
+    Attempt, AttemptStatus, Block, Body as _, Collection, Digest, Document, Environment, ExecutionPart, FrozenWorkload, InputRef,
+    Name, Plan, Shard, TrialId,
+};
+use assay_stage::Failure;
+
+/// Checks every attempt of every execution part: that it is of the planned case, point and script, that a valid one speaks for itself, that
+/// attempts are numbered without gaps, that its records are among its evidence; and that the Collection places it where its part does.
+pub fn check_attempts(documents: &[Verified<Document>]) -> Result<(), Failure> {
+    let plan = documents.iter().find_map(|verified| Plan::of(verified.value())).map(|plan| &plan.body);
+    let parts: BTreeMap<Digest, &ExecutionPart> = documents
+        .iter()
+        .filter_map(|verified| Some((verified.manifest_digest(), &ExecutionPart::of(verified.value())?.body)))
+        .collect();
+    check_blocks(documents)?;
+    for environment in documents.iter().filter_map(|verified| Environment::of(verified.value())) {
+        plan.map_or(Ok(()), |plan| check_targets(plan, &environment.body))?;
+    }
+    for part in parts.values() {
+        check_shard(part.shard)?;
+        check_numbers(part)?;
+        for attempt in &part.attempts {
+            check_itself(attempt)?;
+            check_schedule(part, attempt)?;
+            plan.map_or(Ok(()), |plan| check_planned(plan, attempt))?;
+        }
+    }
+    for collection in documents.iter().filter_map(|verified| Collection::of(verified.value())) {
+        check_places(&collection.body, &parts)?;
+    }
+    Ok(())
+}
+
+fn differs(attempt: &Attempt, what: &str) -> Failure {
+    let message = format!("attempt {} of trial `{}` {what}", attempt.attempt, attempt.trial_id);
+    Failure::verification("attempt_differs", message)
+}
+
+fn ensure(holds: bool, attempt: &Attempt, what: &str) -> Result<(), Failure> {
+    if holds { Ok(()) } else { Err(differs(attempt, what)) }
+}
+
+/// An Environment is of the plan's targets, by name and kind.
+fn check_targets(plan: &Plan, environment: &Environment) -> Result<(), Failure> {
+    let is_planned = |id: &Name, kind| plan.targets.iter().any(|target| target.name == *id && target.kind == kind);
+    match environment.targets.iter().find(|target| !is_planned(&target.id, target.kind)) {
+        Some(target) => {
+            let message = format!("the environment has a target `{}` ({}), which the plan has not", target.id, target.kind);
+            Err(Failure::verification("other_target", message))
+        }
+        None => Ok(()),
+    }
+}
+
+/// What was measured or recorded in a block was made from the Environment of that block.
+fn check_blocks(documents: &[Verified<Document>]) -> Result<(), Failure> {
+    let environments: BTreeMap<Digest, Block> = documents
+        .iter()
+        .filter_map(|verified| Some((verified.manifest_digest(), Environment::of(verified.value())?.body.block)))
+        .collect();
+    for document in documents.iter().map(Verified::value) {
+        let block = match document {
+            Document::ExecutionPart(manifest) => manifest.body.block,
+            Document::Recording(manifest) => manifest.body.block,
+            _ => continue,
+        };
+        let of = |input: &InputRef| environments.get(&input.manifest).copied();
+        if let Some(other) = document.header().inputs.iter().filter_map(of).find(|other| *other != block) {
+            let kind = document.kind();
+            let message = format!(
+                "the {kind} says that it is of block {}.{}, and was made from the environment of block {}.{}",
+                block.index, block.incarnation, other.index, other.incarnation
+            );
+            return Err(Failure::verification("other_block", message));
+        }
+    }
+    Ok(())
+}
+
+fn check_shard(shard: Shard) -> Result<(), Failure> {
+    if shard.index < shard.count {
+        return Ok(());
+    }
+    let message = format!("an execution part is of shard {}, and there are {} shards, numbered from 0", shard.index, shard.count);
+    Err(Failure::verification("attempt_differs", message))
+}
+
+/// The attempts of a trial are numbered from 0 in each part, in the order in which they ran: one that is left out is missed.
+fn check_numbers(part: &ExecutionPart) -> Result<(), Failure> {
+    let mut next: BTreeMap<&TrialId, u32> = BTreeMap::new();
+    for attempt in &part.attempts {
+        let expected = next.entry(&attempt.trial_id).or_default();
+        ensure(attempt.attempt == *expected, attempt, &format!("stands where attempt {expected} should"))?;
+        *expected = expected.saturating_add(1);
+    }
+    Ok(())
+}
+
+fn check_itself(attempt: &Attempt) -> Result<(), Failure> {
+    let validity = &attempt.validity;
+    ensure(validity.valid == validity.reasons.is_empty(), attempt, "is valid and has reasons against it, or neither")?;
+    if validity.valid {
+        ensure(attempt.status == AttemptStatus::Completed, attempt, &format!("is valid, and is `{}`", attempt.status))?;
+        let ended_well = |exit_code: Option<i32>, malformed: &Option<String>| exit_code == Some(0) && malformed.is_none();
+        let holds = attempt.indicator.as_ref().is_none_or(|indicator| ended_well(indicator.exit_code, &indicator.malformed));
+        ensure(holds, attempt, "is valid, and its script failed or gave no result")?;
+    }
+    let folder = format!("trials/{}/{}/", attempt.trial_id, attempt.attempt);
+    let other = attempt.evidence.iter().find(|artifact| !artifact.name.starts_with(&folder));
+    ensure(other.is_none(), attempt, "names evidence of another attempt as its own")?;
+    let records = attempt.serving.as_ref().map(|serving| &serving.records);
+    ensure(records.is_none_or(|records| attempt.evidence.contains(records)), attempt, "names records that are not its evidence")
+}
+
+fn check_schedule(part: &ExecutionPart, attempt: &Attempt) -> Result<(), Failure> {
+    let Some(serving) = &attempt.serving else { return Ok(()) };
+    let is_same = part.schedule_digests.get(&attempt.trial_id) == Some(&serving.schedule_digest);
+    ensure(is_same, attempt, "followed another schedule than its part names for the trial")
+}
+
+fn check_planned(plan: &Plan, attempt: &Attempt) -> Result<(), Failure> {
+    let planned = plan.trials.iter().find(|trial| trial.trial_id == attempt.trial_id);
+    let is_planned = planned.is_some_and(|trial| trial.case_id == attempt.case_id && trial.point_id == attempt.point_id);
+    ensure(is_planned, attempt, "is of another case or point than the plan says")?;
+    let case = plan.cases.iter().find(|case| case.case_id == attempt.case_id);
+    let Some(workload) = case.and_then(|case| plan.workload(&case.workload)) else { return Ok(()) };
+    let script = attempt.indicator.as_ref().map(|indicator| indicator.script_sha256);
+    ensure(is_script_of(workload, script), attempt, "ran another script than the plan pins")
+}
+
+fn is_script_of(workload: &FrozenWorkload, ran: Option<Digest>) -> bool {
+    let planned = workload.indicator.as_ref().map(|indicator| indicator.script.artifact.digest);
+    ran.is_none_or(|ran| planned == Some(ran))
+}
+
+fn check_places(collection: &Collection, parts: &BTreeMap<Digest, &ExecutionPart>) -> Result<(), Failure> {
+    for trial in &collection.trials {
+        for found in &trial.attempts {
+            let is_same = parts.get(&found.part).is_none_or(|part| (part.block, part.shard) == (found.block, found.shard));
+            if !is_same {
+                let message = format!(
+                    "the collection places attempt {} of trial `{}` in another block or shard than its execution part",
+                    found.attempt, trial.trial_id
+                );
+                return Err(Failure::verification("attempt_differs", message));
+            }
+        }
+    }
+    Ok(())
+}
