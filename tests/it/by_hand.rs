@@ -34,7 +34,11 @@ impl Bench {
 
     /// All of the runs `one` and `two`, in a store of their own.
     pub(crate) fn with_runs() -> Self {
-        let fixture = measured();
+        Self::with_runs_of(measured())
+    }
+
+    /// All of the runs `one` and `two` of a fixture, in a store of their own.
+    pub(crate) fn with_runs_of(fixture: &'static Fixture) -> Self {
         let bench = Self { fixture, folder: tempfile::tempdir_in(fixture.scratch()).expect("a folder for the store") };
         for folder in ["blobs", "runs", "cases", "warehouse"] {
             copy_folder(&fixture.store().join(folder), &bench.store().join(folder));

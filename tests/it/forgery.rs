@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use assay_envelope::{Expect, Predicate, Signer, sign, verify};
+use assay_envelope::{Expect, Predicate, ResourceDescriptor, Signer, sign, verify};
 use assay_manifest::{Digest, Document, InputRef, Role};
 use assay_warehouse::{Row, Table};
 use serde_json::{Value, json};
@@ -65,7 +65,16 @@ impl Forgery {
 
     /// The same, with another statement about the manifest as well.
     pub(crate) fn forge_stated(stage: &str, edit: impl FnOnce(&Bench, &mut Value), state: impl FnOnce(&mut Predicate)) -> Self {
-        let bench = Bench::with_runs();
+        Self::of_bench(Bench::with_runs(), stage, edit, state)
+    }
+
+    /// The same, of the run `one` of a bench.
+    pub(crate) fn of_bench(
+        bench: Bench,
+        stage: &str,
+        edit: impl FnOnce(&Bench, &mut Value),
+        state: impl FnOnce(&mut Predicate),
+    ) -> Self {
         let place = STAGES.iter().position(|(name, _)| *name == stage).expect("a stage");
         if stage != "publish" {
             // The honest publish commits other rows under the run's name than the tables hold.
@@ -82,8 +91,12 @@ impl Forgery {
         }
         forgery.sign_again(&pointer, role, &manifest, state);
         for (name, role) in &STAGES[place + 1..] {
-            if forgery.refusal.is_none() {
-                forgery.follow(name, *role);
+            // A plan follows from its Source alone, so an honest one says of a false Source what it says of any.
+            let runs_again = RUN_AGAIN.contains(name) || (stage == "source" && *name == "plan");
+            match runs_again {
+                _ if forgery.refusal.is_some() => {}
+                true => forgery.run_again(name),
+                false => forgery.follow(name, *role),
             }
         }
         forgery
@@ -112,15 +125,17 @@ impl Forgery {
         }
     }
 
-    /// Makes what a stage made from something that was changed again.
-    fn follow(&mut self, stage: &'static str, role: Role) {
+    /// Signs what a stage made again, with the digests of what it was made from as they are now.
+    fn follow(&mut self, stage: &str, role: Role) {
         let pointer = self.bench.of("one", stage);
-        let mut manifest = pointer.load(&self.bench.store());
-        rename(&mut manifest, &self.renamed);
-        sort_inputs(&mut manifest);
-        if !RUN_AGAIN.contains(&stage) {
-            return self.sign_again(&pointer, role, &manifest, |_| {});
-        }
+        let manifest = self.inputs_renamed(&pointer);
+        self.sign_again(&pointer, role, &manifest, |_| {});
+    }
+
+    /// Runs a stage again.
+    fn run_again(&mut self, stage: &'static str) {
+        let pointer = self.bench.of("one", stage);
+        let manifest = self.inputs_renamed(&pointer);
         let inputs: Vec<String> = list(&manifest["header"]["inputs"]).iter().map(input_of).collect();
         fs::remove_dir_all(self.bench.store().join("runs/one").join(stage)).expect("the stage has a result");
         let ran = self.bench.stage(stage, &inputs.iter().collect::<Vec<_>>());
@@ -128,8 +143,38 @@ impl Forgery {
             self.refusal = Some((stage, ran));
             return;
         }
-        let made = self.bench.of("one", stage);
+        let mut made = self.bench.of("one", stage);
+        if stage == "plan" {
+            // Made now, it would be younger than what was measured by it.
+            made = self.signed_as_of(&pointer, &made);
+        }
+        let bodies = [&pointer, &made].map(|pointer| digest_of_body(&pointer.load(&self.bench.store())));
+        let [before, after] = bodies;
+        self.renamed.insert(before, after);
         self.rename(&pointer, &made.manifest, &made.bundle);
+    }
+
+    /// Signs a plan that was made now at the time at which the plan of the run was made.
+    fn signed_as_of(&mut self, then: &Pointer, now: &Pointer) -> Pointer {
+        let [manifest, bundle] =
+            [&then.manifest, &then.bundle].map(|digest| fs::read(blob(&self.bench.store(), digest)).expect("a blob"));
+        let honest = verify(&manifest, &bundle, local_trust(), &Expect::default()).expect("the honest plan verifies");
+        let Predicate::Provenance(before) = honest.predicate() else { panic!("a plan states how it was made") };
+        let at = (before.started_on, before.finished_on);
+        let plan = now.load(&self.bench.store());
+        self.sign_again(now, Role::Plan, &plan, |predicate| {
+            let Predicate::Provenance(provenance) = predicate else { panic!("a plan states how it was made") };
+            (provenance.started_on, provenance.finished_on) = at;
+        });
+        self.bench.of("one", "plan")
+    }
+
+    /// The manifest that a pointer leads to, with the digests of what it was made from as they are now.
+    fn inputs_renamed(&self, pointer: &Pointer) -> Value {
+        let mut manifest = pointer.load(&self.bench.store());
+        rename(&mut manifest, &self.renamed);
+        sort_inputs(&mut manifest);
+        manifest
     }
 
     /// Signs a manifest with a role's own key, puts it into the store and names it as the accepted result.
@@ -139,11 +184,31 @@ impl Forgery {
         let honest = verify(&bytes, &bundle, local_trust(), &Expect::default()).expect("the honest manifest verifies");
         let document = Document::parse(&canonical(manifest)).expect("a lie is well formed");
         let mut predicate = honest.predicate().clone();
+        // What a statement repeats of the manifest follows the lie; the inputs are added anew when it is signed.
+        match &mut predicate {
+            Predicate::Provenance(provenance) => {
+                provenance.resolved_dependencies = self.dependencies_of(&document);
+                (provenance.role, provenance.run_id) = (document.header().stage, document.header().run_id.clone());
+            }
+            Predicate::VerificationSummary(summary) => summary.input_attestations.clear(),
+            Predicate::TestResult(_) => {}
+        }
         state(&mut predicate);
         let signed = sign(&document, &Signer::new(key_of(measured(), role)), predicate).expect("it signs");
         let (manifest, bundle) = (put(&self.bench, &signed.manifest), put(&self.bench, &signed.bundle));
         pointer.redirect(&manifest, &bundle);
         self.rename(pointer, &manifest, &bundle);
+    }
+
+    /// What the statement about a manifest names besides its inputs.
+    fn dependencies_of(&self, document: &Document) -> Vec<ResourceDescriptor> {
+        if let Document::Source(source) = document {
+            return assay_stage::source_dependencies(&source.body);
+        }
+        let read = |input: &InputRef| fs::read(blob(&self.bench.store(), &input.manifest.to_string())).ok();
+        let inputs = document.header().inputs.iter().filter_map(read);
+        let inputs: Vec<Document> = inputs.filter_map(|bytes| Document::parse(&bytes).ok()).collect();
+        assay_stage::dependencies(inputs.iter())
     }
 
     fn rename(&mut self, pointer: &Pointer, manifest: &str, bundle: &str) {
@@ -190,19 +255,24 @@ fn rename(value: &mut Value, renamed: &BTreeMap<String, String>) {
 
 /// Replaces the artifact of that name, wherever a manifest names it.
 pub(crate) fn replace_artifact(bench: &Bench, manifest: &mut Value, name: &str, edit: impl FnOnce(Vec<u8>) -> Vec<u8>) {
-    let artifact = artifact_of(&mut manifest["body"], name).unwrap_or_else(|| panic!("the manifest has no `{name}`"));
-    let bytes = edit(fs::read(blob(&bench.store(), text(&artifact["digest"]))).expect("the artifact's bytes"));
-    (artifact["digest"], artifact["size"]) = (json!(put(bench, &bytes)), json!(bytes.len().to_string()));
+    let mut artifacts = Vec::new();
+    artifacts_of(&mut manifest["body"], name, &mut artifacts);
+    let first = artifacts.first().unwrap_or_else(|| panic!("the manifest has no `{name}`"));
+    let bytes = edit(fs::read(blob(&bench.store(), text(&first["digest"]))).expect("the artifact's bytes"));
+    let (digest, size) = (json!(put(bench, &bytes)), json!(bytes.len().to_string()));
+    for artifact in artifacts {
+        (artifact["digest"], artifact["size"]) = (digest.clone(), size.clone());
+    }
 }
 
-fn artifact_of<'a>(value: &'a mut Value, name: &str) -> Option<&'a mut Value> {
+fn artifacts_of<'a>(value: &'a mut Value, name: &str, found: &mut Vec<&'a mut Value>) {
     if value["name"] == name && value["digest"].is_string() && value["media_type"].is_string() {
-        return Some(value);
+        return found.push(value);
     }
     match value {
-        Value::Object(members) => members.values_mut().find_map(|value| artifact_of(value, name)),
-        Value::Array(items) => items.iter_mut().find_map(|value| artifact_of(value, name)),
-        _ => None,
+        Value::Object(members) => members.values_mut().for_each(|value| artifacts_of(value, name, found)),
+        Value::Array(items) => items.iter_mut().for_each(|value| artifacts_of(value, name, found)),
+        _ => {}
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! One binary, so that it is linked once. Every test has a repository, a home and a store of its own.
 
+mod attack_matrix;
 mod bench;
 mod branch;
 mod browser;
@@ -11,6 +12,7 @@ mod cluster;
 mod docs;
 mod errors;
 mod false_claims;
+mod falsify;
 mod foreign;
 mod forgery;
 mod gate;

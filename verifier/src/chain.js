@@ -5,7 +5,7 @@
 
 import { canonicalText } from "./canonical.js";
 import { digestOf, toBytes } from "./bytes.js";
-import { KINDS, chainName, inWords } from "./manifest.js";
+import { KINDS, ONE, chainName, inWords } from "./manifest.js";
 import { ensure, shown } from "./refusal.js";
 
 export const keyOf = ({ kind, manifest, bundle }) => `${kind} ${manifest} ${bundle}`;
@@ -84,15 +84,23 @@ function checkComplete(members) {
   ensure(twice === undefined, "accepted_twice", `the chain has two manifests that are \`${twice}\``);
 }
 
-// Each manifest was made from as many manifests of each kind as its stage takes.
+// Each manifest was made from as many manifests of each kind as its stage takes, and from all of a kind of which it takes several.
 function checkContract(members) {
   for (const { document } of members) {
-    for (const [kind, { words, admits }] of Object.entries(KINDS[document.kind].takes)) {
+    for (const [kind, takes] of Object.entries(KINDS[document.kind].takes)) {
+      const { words, admits } = takes;
       const { length } = document.header.inputs.filter((input) => input.kind === kind);
       ensure(
         admits(length),
         "input_count",
         `the ${inWords(document.kind)} was made from ${length} manifests of kind ${inWords(kind)}, where its stage takes ${words}`,
+      );
+      const named = new Set(document.header.inputs.map(keyOf));
+      const left = takes === ONE ? undefined : ofKind(members, kind).find(({ reference }) => !named.has(keyOf(reference)));
+      ensure(
+        !left,
+        "input_left_out",
+        () => `the ${inWords(document.kind)} was not made from the ${inWords(kind)} ${left.reference.manifest}, which the run has`,
       );
     }
   }

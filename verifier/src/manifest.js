@@ -11,7 +11,7 @@ const MAX_OUTPUT_SUBJECTS = 1000;
 // Where a body mentions an artifact that is an output elsewhere: the records of a serving attempt are among its evidence.
 const MENTIONED = /\.serving\.records$/;
 
-const ONE = { words: "exactly one", admits: (count) => count === 1 };
+export const ONE = { words: "exactly one", admits: (count) => count === 1 };
 const MANY = { words: "at least one", admits: (count) => count >= 1 };
 const ANY = { words: "any number of", admits: () => true };
 

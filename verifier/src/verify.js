@@ -315,7 +315,7 @@ function checkFiles(folder, expected) {
 function notChecked(members, trust, body) {
   const all = [
     "Level 1: the plan was not made again from the source’s files; that it names this source and pins its files was.",
-    "Level 2: the pinned queries were not asked again; the grade was not judged again by the claim rules; the report was not made again from the summary. Their bytes are the published ones. Rows that hold no statistic were not compared with the manifests.",
+    "Level 2: the pinned queries were not asked again; the grade was not judged again by the claim rules; the report was not made again from the summary. Their bytes are the published ones. Rows that hold no statistic were not compared with the manifests, nor attempts with the plan.",
     "Level 3: raw evidence stays in the store of whoever measured, so no raw byte was read.",
     "Level 4: nothing was computed again from raw evidence.",
     "The warehouse: whether its tables hold these rows.",

@@ -62,6 +62,14 @@ pub enum BrokenLink {
         /// How many its stage takes.
         expected: Arity,
     },
+    /// A manifest was not made from one of the manifests that its stage takes all of.
+    #[error("the {of} was not made from the {} {}, which the run has", .input.kind, .input.manifest)]
+    InputLeftOut {
+        /// The manifest.
+        of: Kind,
+        /// The input that it does not name.
+        input: InputRef,
+    },
     /// More manifests of a kind than the chain can have.
     #[error("the chain has {count} manifests of kind {kind}, where one is expected")]
     TooMany {
@@ -138,6 +146,7 @@ impl BrokenLink {
             Self::MissingInput { .. } => "missing_input",
             Self::MissingKind(_) => "missing_stage",
             Self::InputCount { .. } => "input_count",
+            Self::InputLeftOut { .. } => "input_left_out",
             Self::TooMany { .. } => "too_many",
             Self::OtherPlan { .. } => "other_plan",
             Self::OtherEvidence { .. } => "other_evidence",
@@ -244,7 +253,7 @@ pub fn check_publishable(run_id: &RunId, members: &[Member<'_>]) -> Result<(), B
         }
     }
     check_named_inputs(members)?;
-    members.iter().try_for_each(|member| check_contract(member.document))?;
+    members.iter().try_for_each(|member| check_contract(member.document, members))?;
     check_distinct(members)?;
     check_blocks(members)?;
     check_trials(members)
@@ -259,15 +268,20 @@ fn check_named_inputs(members: &[Member<'_>]) -> Result<(), BrokenLink> {
     }
 }
 
-/// A manifest was made from as many manifests of each kind as its stage takes.
-fn check_contract(document: &Document) -> Result<(), BrokenLink> {
+/// A manifest was made from as many manifests of each kind as its stage takes: of a kind of which it takes several, from all that there are.
+fn check_contract(document: &Document, members: &[Member<'_>]) -> Result<(), BrokenLink> {
     let of = document.kind();
     let takes = StageName::ALL.into_iter().find(|stage| stage.gives() == of).map_or(&[][..], StageName::takes);
     let count = |kind: Kind| document.header().inputs.iter().filter(|input| input.kind == kind).count();
     if let Some((kind, expected)) = takes.iter().copied().find(|(kind, arity)| !arity.admits(count(*kind))) {
         return Err(BrokenLink::InputCount { of, kind, count: count(kind), expected });
     }
-    Ok(())
+    let takes_all = |kind: Kind| takes.iter().any(|(taken, arity)| *taken == kind && *arity != Arity::One);
+    let is_left_out = |input: &InputRef| takes_all(input.kind) && !document.header().inputs.contains(input);
+    match members.iter().map(|member| member.reference).find(is_left_out) {
+        Some(input) => Err(BrokenLink::InputLeftOut { of, input }),
+        None => Ok(()),
+    }
 }
 
 fn check_single(members: &[Member<'_>], kind: Kind) -> Result<(), BrokenLink> {

@@ -151,11 +151,24 @@ fn check_published_evidence(blobs: &dyn Blobs, chain: &Chain) -> Result<(), Fail
     check_evidence_list(&chain.documents, &list)
 }
 
+/// Nothing fills a reserved column, so whatever stands there was made up.
+fn check_reserved(row: &Row) -> Result<(), Failure> {
+    let filled = row.iter().find(|(column, value)| column.reserved.is_some() && **value != assay_warehouse::Value::Null);
+    match filled {
+        Some((column, _)) => {
+            let message = format!("a row of `{}` has a value in `{}`, which nothing fills yet", row.table().name, column.name);
+            Err(Failure::verification("reserved_column", message))
+        }
+        None => Ok(()),
+    }
+}
+
 /// The rows of curated files, by table. No two files are of one table.
 pub fn read_tables<'a>(blobs: &dyn Blobs, files: impl IntoIterator<Item = &'a CuratedFile>) -> Result<Tables, Failure> {
     let mut tables = Tables::new();
     for file in files {
         let (name, rows) = read_rows(blobs, file)?;
+        rows.iter().try_for_each(check_reserved)?;
         if tables.insert(name, rows).is_some() {
             return Err(Failure::verification("table_twice", format!("the summary names two files of the table `{name}`")));
         }

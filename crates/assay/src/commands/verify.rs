@@ -49,7 +49,9 @@ impl Verify {
         let opened = self.place.open(&self.run).inspect_err(|failure| self.show_no_chain(failure))?;
         if !opened.chain.is_complete {
             self.show_chain(&opened);
-            return Err(unfinished(&opened));
+            let failure = unfinished(&opened);
+            self.show_no_chain(&failure);
+            return Err(failure);
         }
         let found = self.levels(&opened);
         if self.json {
