@@ -253,8 +253,8 @@ pub fn check_publishable(run_id: &RunId, members: &[Member<'_>]) -> Result<(), B
         }
     }
     check_named_inputs(members)?;
-    members.iter().try_for_each(|member| check_contract(member.document, members))?;
     check_distinct(members)?;
+    members.iter().try_for_each(|member| check_contract(member.document, members))?;
     check_blocks(members)?;
     check_trials(members)
 }

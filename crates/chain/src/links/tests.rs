@@ -30,7 +30,8 @@ fn artifact(name: &str) -> Value {
 }
 
 fn source() -> Source {
-    let file = |path: &str| json!({"path": path, "executable": false, "artifact": artifact(path)});
+    let bytes = |path: &str| json!({"name": format!("files/{path}"), "digest": ZERO, "size": "0", "media_type": "application/octet-stream"});
+    let file = |path: &str| json!({"path": path, "executable": false, "artifact": bytes(path)});
     let mut source: Source = body(json!({
         "kind": "adhoc", "dirty": false, "objects": [], "pipeline": "p.yaml", "files": [file("p.yaml"), file("queries/q.sql")],
         "files_digest": ZERO,
@@ -223,6 +224,25 @@ fn said(checked: Result<(), BrokenLink>) -> String {
         Ok(()) => "whole".to_owned(),
         Err(broken) => format!("{}: {broken}", broken.code()),
     }
+}
+
+#[test]
+fn a_manifest_was_made_from_all_that_its_stage_takes() {
+    let without =
+        |chain: Chain, kind: Kind| chain.with::<Collection>(|manifest| manifest.header.inputs.retain(|input| input.kind != kind));
+    let said = |kind: Kind| without(Chain::whole(), kind).verdict();
+    insta::assert_snapshot!(said(Kind::Plan), @"input_count: the collection was made from 0 manifests of kind plan, where its stage takes exactly one");
+    insta::assert_snapshot!(said(Kind::Environment), @"input_count: the collection was made from 0 manifests of kind environment, where its stage takes at least one");
+    // Of recordings there may be none, and of those that there are none may be left out.
+    assert!(said(Kind::Recording).starts_with("input_left_out: the collection was not made from the recording sha256:"));
+    let orphan = Chain::whole().with::<Plan>(|manifest| manifest.header.inputs.clear()).verdict();
+    insta::assert_snapshot!(orphan, @"input_count: the plan was made from 0 manifests of kind source, where its stage takes exactly one");
+}
+
+#[test]
+fn artifacts_of_a_source_are_named_after_its_files() {
+    let renamed = Chain::whole().with::<Source>(|manifest| manifest.body.files[0].artifact.name.push('x')).verdict();
+    insta::assert_snapshot!(renamed, @"source_contradicts_itself: the source contradicts itself: `files/p.yaml` has another name or media type");
 }
 
 fn of_collection(change: impl FnOnce(&mut Collection)) -> String {
