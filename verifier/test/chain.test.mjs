@@ -8,9 +8,12 @@ import { checkChain } from "../src/chain.js";
 import { digestOf, toBytes } from "../src/bytes.js";
 import { checkEvidenceList, checkListedRuns, checkTimes } from "../src/evidence.js";
 import { KINDS } from "../src/manifest.js";
+import { checkRepeated } from "../src/statement.js";
 
 const digest = (text) => digestOf(toBytes(text));
 const block = { index: 0, incarnation: 0 };
+
+const bytes = (name, digest) => ({ name, digest, media_type: "application/octet-stream" });
 
 /** A member of each kind, each made from those before it as its kind allows. */
 async function chain(change = () => {}) {
@@ -24,8 +27,8 @@ async function chain(change = () => {}) {
     objects: [],
     pipeline: "p.yaml",
     files: [
-      { path: "p.yaml", executable: false, artifact: { digest: await digest("p") } },
-      { path: "w/run.sh", executable: true, artifact: { digest: script } },
+      { path: "p.yaml", executable: false, artifact: bytes("files/p.yaml", await digest("p")) },
+      { path: "w/run.sh", executable: true, artifact: bytes("files/w/run.sh", script) },
     ],
   };
   const plan = {
@@ -63,7 +66,7 @@ async function chain(change = () => {}) {
     if (kind === "publication") Object.assign(body, { summary: body.summary ?? manifestOf("summary"), published_at: at(8) });
     const inputs =
       draft.inputs[kind] ??
-      members.filter(({ document }) => KINDS[kind].takes.includes(document.kind)).map(({ reference }) => reference);
+      members.filter(({ document }) => Object.hasOwn(KINDS[kind].takes, document.kind)).map(({ reference }) => reference);
     const reference = { kind, manifest: await digest(`${kind} manifest`), bundle: await digest(`${kind} bundle`) };
     members.push({
       document: { kind, header: { run_id: "nightly", inputs }, body, artifacts: [] },
@@ -116,11 +119,16 @@ test("each broken link has a name", async () => {
       "accepted_twice",
       after((by, members) => members.push({ ...by.recording, reference: { ...by.recording.reference, bundle: other } })),
     ],
+    ["input_count", after(({ plan }) => (plan.document.header.inputs = []))],
+    ["input_count", after(({ collection }) => collection.document.header.inputs.splice(1, 1))],
+    ["input_left_out", after(({ collection }) => collection.document.header.inputs.pop())],
     ["source_contradicts_itself", before((bodies) => (bodies.source.dirty = true))],
+    ["source_contradicts_itself", before((bodies) => (bodies.source.files[0].artifact.name = "files/q.yaml"))],
     ["plan_source_differs", before((bodies) => (bodies.plan.source.commit = "cd".repeat(20)))],
     ["plan_source_differs", before((bodies) => (bodies.plan.pipeline.digest = other))],
     ["plan_source_differs", before((bodies) => (bodies.plan.workloads[0].indicator.script.artifact.digest = other))],
     ["block_without_environment", before((bodies) => (bodies.execution_part.block = { index: 1, incarnation: 0 }))],
+    ["block_missing", before((bodies) => (bodies.environment.block = bodies.execution_part.block = { index: 1, incarnation: 0 }))],
     ["trials_unaccounted", before((bodies) => bodies.plan.trials.push({ trial_id: "a.b.c.d.t1" }))],
     ["attempts_unaccounted", after(({ collection }) => (collection.document.body.trials[0].attempts[0].attempt = 1))],
     [
@@ -138,10 +146,48 @@ test("each broken link has a name", async () => {
   for (const [place, [code, change]] of cases.entries()) assert.equal(await codeOf(change), code, `case ${place}`);
 });
 
-test("a summary's baseline is not of the chain", async () => {
-  const other = await digest("other");
-  const change = after(({ summary }) => summary.document.header.inputs.push({ kind: "summary", manifest: other, bundle: other }));
-  assert.equal(await codeOf(change), "none");
+test("what a statement repeats is what the manifests say", async () => {
+  const named = async (text) => ({ sha256: (await digest(text)).slice("sha256:".length) });
+  const commit = { digest: { gitCommit: "ab".repeat(20) }, uri: "git+https://example.org/r" };
+  const definition = { digest: await named("p"), name: "p.yaml" };
+  const of = ({ document }) => {
+    const { kind, header, body } = document;
+    const from = kind === "plan" || kind === "source" ? [commit, definition] : [];
+    const inputs = header.inputs.map(({ manifest }) => ({ digest: { sha256: manifest.slice("sha256:".length) }, name: "x.json" }));
+    if (kind !== "publication")
+      return { parameters: { run_id: "nightly", stage: KINDS[kind].stage }, dependencies: [...from, ...inputs] };
+    const hex = body.trust_policy.slice("sha256:".length);
+    const policy = { digest: { sha256: hex }, uri: `assay:blobs/sha256/${hex}` };
+    return {
+      ...{ resource: "assay:runs/nightly", result: "PASSED", levels: ["ASSAY_LEVEL_1"] },
+      ...{ policy, attestations: header.inputs.length },
+    };
+  };
+  const code = async (change) => {
+    const [draft, trust] = [await chain(before((bodies) => (bodies.plan.workloads = []))), await digest("trust")];
+    draft.find(({ document }) => document.kind === "publication").document.body.trust_policy = trust;
+    const members = draft.map((member) => ({ ...member, statement: of(member) }));
+    change(Object.fromEntries(members.map(({ document, statement }) => [document.kind, statement])));
+    try {
+      checkRepeated(members);
+      return "none";
+    } catch (error) {
+      return error.code ?? String(error);
+    }
+  };
+  assert.equal(await code(() => {}), "none");
+  const others = [
+    ({ plan }) => (plan.parameters.run_id = "weekly"),
+    ({ recording }) => (recording.parameters.stage = "collect"),
+    ({ source }) => source.dependencies.pop(),
+    ({ plan }) => plan.dependencies.push({ digest: { gitCommit: "cd".repeat(20) }, uri: "git+https://example.org/r" }),
+    ({ publication }) => (publication.resource = "assay:runs/weekly"),
+    ({ publication }) => (publication.result = "FAILED"),
+    ({ publication }) => publication.levels.push("ASSAY_LEVEL_4"),
+    ({ publication }) => (publication.policy.uri = "assay:blobs/sha256/00"),
+    ({ publication }) => (publication.attestations += 1),
+  ];
+  for (const [place, change] of others.entries()) assert.equal(await code(change), "statement_differs", `case ${place}`);
 });
 
 test("times follow each other", async () => {
@@ -183,6 +229,6 @@ test("a publication lists its own run", () => {
     [{ ...own, outcome: "finished" }],
     [{ ...own, run_id: "weekly" }],
   ]) {
-    assert.throws(check(runs), { code: "own_run_unlisted" });
+    assert.throws(check(runs), { code: "own_run_listed_otherwise" });
   }
 });
