@@ -7,11 +7,14 @@
 
 use std::num::NonZeroU32;
 
-use assay_manifest::{ArrivalLaw, CacheMode, Count, Digest, LengthLaw, Point, PointId, PointKind, ServingWork};
+use assay_manifest::{
+    ArrivalLaw, CacheMode, Count, Digest, FrozenWorkload, LengthLaw, Name, PlannedTrial, Point, PointId, PointKind, RunId,
+    ServingWork, Shard,
+};
 
 use crate::arrivals::{Arrivals, MAX_RATE_PER_S, MAX_SMOOTHNESS, MIN_RATE_PER_S, MIN_SMOOTHNESS};
 use crate::lengths::{self, Lengths};
-use crate::{Generator, LoadKey, Nonce, Seed, digest};
+use crate::{Generator, LoadKey, Nonce, Seed, SeedError, digest};
 
 /// The most requests of a phase, expected where arrivals are random. At 10,000 a second they last half a day.
 pub const MAX_REQUESTS: u64 = 500_000_000;
@@ -139,6 +142,12 @@ pub enum ScheduleError {
     /// Longer than [`MAX_TRIAL_NS`].
     #[error("warm-up and measured phase last longer than 30 days together")]
     TooLong,
+    /// A workload that is no serving.
+    #[error("the workload `{0}` asks nothing of an endpoint")]
+    NotServing(Name),
+    /// A seed that is none.
+    #[error(transparent)]
+    Seed(#[from] SeedError),
     /// A shard that is not one of them.
     #[error("there is no shard {shard} of {shards}")]
     Shard {
@@ -198,6 +207,13 @@ impl Stripe {
         known.map(|shards| Self { shard, shards }).ok_or(ScheduleError::Shard { shard, shards })
     }
 
+    /// The place of an index among the shard's own, from 0; absent where the index is another shard's.
+    pub fn place(self, index: u64) -> Option<u64> {
+        let shards = u64::from(self.shards.get());
+        let from_first = index.checked_sub(u64::from(self.shard))?;
+        from_first.is_multiple_of(shards).then_some(from_first / shards)
+    }
+
     /// How many of `total` things, such as users, fall to the shard.
     pub fn share(self, total: u64) -> u64 {
         total.saturating_sub(u64::from(self.shard)).div_ceil(u64::from(self.shards.get()))
@@ -245,6 +261,33 @@ impl TrialSchedule {
         };
         schedule.check_size()?;
         Ok(schedule)
+    }
+
+    /// The schedule of an attempt at a planned trial: what its shards follow, and what its records are held against.
+    pub fn of_attempt(
+        workload: &FrozenWorkload,
+        point: &Point,
+        trial: &PlannedTrial,
+        run: &RunId,
+        attempt: u32,
+    ) -> Result<Self, ScheduleError> {
+        let work = workload.serving.as_ref().ok_or_else(|| ScheduleError::NotServing(workload.name.clone()))?;
+        let seed: Seed = workload.seed.parse()?;
+        let key = TrialKey {
+            point: PointKey { seed: &seed, workload: &workload.workload_spec_digest, point: &point.point_id },
+            trial: trial.index,
+            nonce: Nonce::of_attempt(run, &trial.trial_id, attempt),
+        };
+        Self::new(work, Offered::of_point(point)?, &key)
+    }
+
+    /// The part of the load that is a shard's. The requests of a closed loop are dealt to the shards that have a user, so that all of them
+    /// are sent: a shard without one has no part.
+    pub fn stripe(&self, shard: Shard) -> Result<Option<Stripe>, ScheduleError> {
+        let whole = Stripe::new(shard.index, shard.count)?;
+        let Some(users) = self.users else { return Ok(Some(whole)) };
+        let with_users = shard.count.min(u32::try_from(users).unwrap_or(u32::MAX));
+        Ok(Stripe::new(shard.index, with_users).ok())
     }
 
     /// Users of a closed loop; absent in an open one.

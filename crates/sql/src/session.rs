@@ -14,6 +14,7 @@ use assay_lake::{Limited, Limits, QueryError, ResultTable, VIEWS, panic_text, pl
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::DataFusionError;
+use datafusion::common::config::TableParquetOptions;
 use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, ParquetSource};
@@ -131,6 +132,7 @@ fn config() -> SessionConfig {
         .with_repartition_sorts(false)
         .with_repartition_windows(false)
         .with_collect_statistics(false)
+        .set_bool("datafusion.optimizer.enable_dynamic_filter_pushdown", false)
         // A physical plan would tell the names of scratch files, which no two runs share.
         .set_bool("datafusion.explain.logical_plan_only", true)
 }
@@ -161,6 +163,17 @@ fn check_plan(plan: &LogicalPlan) -> Result<(), QueryError> {
         Some(name) => Err(QueryError::refused(format!("`{name}` gives another value each time"))),
         None => Ok(()),
     }
+}
+
+/// How files are read: by their values alone. What a file says of its values (statistics, indices of pages, Bloom filters) decides which of
+/// them an engine skips, and whoever wrote the file may have written anything there; the readers that hold rows against their manifests
+/// look at none of it, and so a query may not either.
+fn values_only() -> TableParquetOptions {
+    let mut options = TableParquetOptions::default();
+    options.global.pruning = false;
+    options.global.enable_page_index = false;
+    options.global.bloom_filter_on_read = false;
+    options
 }
 
 /// A curated table as DataFusion sees it: its files in their order, as one partition.
@@ -197,7 +210,7 @@ impl TableProvider for CuratedTable {
             };
             return Ok(Arc::new(EmptyExec::new(schema)));
         }
-        let source = Arc::new(ParquetSource::new(Arc::clone(&self.schema)));
+        let source = Arc::new(ParquetSource::new(Arc::clone(&self.schema)).with_table_parquet_options(values_only()));
         let scan = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), source)
             .with_file_group(FileGroup::new(files.clone()))
             .with_preserve_order(true)

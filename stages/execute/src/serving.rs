@@ -20,11 +20,11 @@ use std::time::Duration;
 use assay_load::{Arrivals, ChunkLists, Endpoint, Finished, Measured, Progress, Trial};
 use assay_manifest::{
     Artifact, Attempt, CacheMode, CaptureMode, ClientHealth, ClockOffset, Count, Environment, FrozenWorkload, HostFacts,
-    Isolation, Plan, PlannedTrial, ProvisionedTarget, Reason, ServingApi, ServingOutcome, ServingWork, Target,
+    Isolation, Plan, PlannedTrial, Point, ProvisionedTarget, Reason, ServingApi, ServingOutcome, ServingWork, Target,
 };
 use assay_probe::{Client, HeaderError, Headers};
 use assay_record::{Outcome, Phase};
-use assay_schedule::{DRAIN, Nonce, Offered, PointKey, Stripe, TrialKey, TrialSchedule};
+use assay_schedule::{DRAIN, Stripe, TrialSchedule};
 use assay_stage::{Context, Event, Exit, Failure, Secrets, Stopwatch};
 use assay_tokens::Tokenizer;
 use assay_warehouse::WrittenFile;
@@ -66,17 +66,11 @@ pub(crate) struct ServingTrial<'a> {
     work: Cow<'a, ServingWork>,
     target: &'a Target,
     address: String,
-    schedule_of: ScheduleOf<'a>,
+    workload: &'a FrozenWorkload,
+    point: &'a Point,
     tokenizer: Arc<Tokenizer>,
     /// Whether each attempt begins with an empty prefix cache.
     flushes: bool,
-}
-
-/// What a schedule is made from, but for the attempt.
-struct ScheduleOf<'a> {
-    seed: assay_schedule::Seed,
-    workload: &'a FrozenWorkload,
-    offered: Offered,
 }
 
 impl<'a> ServingTrial<'a> {
@@ -96,23 +90,15 @@ impl<'a> ServingTrial<'a> {
         let target = plan.target(&case.target).ok_or_else(|| lost("target"))?;
         let address = address(environment, target)?;
         let work = observed(planned, environment, target);
-        let seed = workload.seed.parse().map_err(|error| Failure::of(Exit::Verification, "seed", &error))?;
-        let offered = Offered::of_point(point).map_err(|error| Failure::of(Exit::Definition, "schedule", &error))?;
         let tokenizer = tokenizer(ctx, &work, tokenizers)?;
-        let schedule_of = ScheduleOf { seed, workload, offered };
         let flushes = work.cache == CacheMode::ColdFlush || plan.isolation == Isolation::Flush;
-        Ok(Some(Self { trial, work, target, address, schedule_of, tokenizer, flushes }))
+        Ok(Some(Self { trial, work, target, address, workload, point, tokenizer, flushes }))
     }
 
     /// The seed-determined load of one attempt.
     fn schedule(&self, ctx: &Context, attempt: u32) -> Result<TrialSchedule, Failure> {
-        let ScheduleOf { seed, workload, offered } = &self.schedule_of;
-        let key = TrialKey {
-            point: PointKey { seed, workload: &workload.workload_spec_digest, point: &self.trial.point_id },
-            trial: self.trial.index,
-            nonce: Nonce::of_attempt(ctx.run_id(), &self.trial.trial_id, attempt),
-        };
-        TrialSchedule::new(&self.work, *offered, &key).map_err(|error| Failure::of(Exit::Definition, "schedule", &error))
+        TrialSchedule::of_attempt(self.workload, self.point, self.trial, ctx.run_id(), attempt)
+            .map_err(|error| Failure::of(Exit::Definition, "schedule", &error))
     }
 
     /// Offers the load once.
@@ -335,11 +321,9 @@ fn stripe(ctx: &Context) -> Stripe {
     Stripe::new(shard.index, shard.count).unwrap_or(Stripe::WHOLE)
 }
 
-/// The part of the requests that is this shard's. Under closed loop they are dealt to the shards that have a user, so that all are sent.
+/// The part of the requests that is this shard's; of a shard without a user, those that it would have, which it does not send.
 fn stripe_of_load(ctx: &Context, schedule: &TrialSchedule) -> Stripe {
-    let shard = ctx.shard();
-    let shards = schedule.users().map_or(shard.count, |users| shard.count.min(u32::try_from(users).unwrap_or(u32::MAX)));
-    Stripe::new(shard.index, shards).unwrap_or_else(|_| stripe(ctx))
+    schedule.stripe(ctx.shard()).ok().flatten().unwrap_or_else(|| stripe(ctx))
 }
 
 /// The users of a closed loop that are this shard's; absent under open loop.

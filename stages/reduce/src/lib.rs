@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
 use crate::dimensions::Dimensions;
 use crate::evidence::{Attempts, read_output};
 use crate::rows::{Findings, RowContext};
+use crate::serving::RecordsOf;
 pub use crate::serving::{FirstPass, Statistics, TrialRecords};
 
 /// Reduce has no parameters.
@@ -174,7 +175,7 @@ fn reduce_point(
     let workload = context.plan.workload(&case.workload).ok_or_else(lost)?;
     if workload.workload_type == WorkloadType::Serving {
         let open = |artifact: &Artifact| open_records(ctx, artifact);
-        let reduced = serving::reduce(context, dimensions, (workload, case, point), &open)?;
+        let reduced = serving::reduce(context, dimensions, (workload, case, point), &RecordsOf { open: &open, checked: true })?;
         let serving = Some((reduced.fact, reduced.view));
         return Ok(Reduced { summary: reduced.summary, rows: reduced.outcomes, serving });
     }

@@ -362,3 +362,21 @@ proptest! {
         prop_assert_eq!(sum, total);
     }
 }
+
+#[test]
+fn a_stripe_knows_its_own_indices() {
+    let stripe = Stripe::new(2, 5).expect("a stripe");
+    assert_eq!([2, 7, 12].map(|index| stripe.place(index)), [Some(0), Some(1), Some(2)]);
+    assert_eq!([0, 1, 3, 8, u64::MAX].map(|index| stripe.place(index)), [None; 5]);
+}
+
+#[test]
+fn a_shard_without_a_user_has_no_part() {
+    let part = |work: &ServingWork, offered, index, count| schedule(work, offered).stripe(Shard { index, count });
+    let closed = closed(work());
+    let two = Offered::Concurrency { users: 2 };
+    assert_eq!(part(&closed, two, 1, 3), Ok(Stripe::new(1, 2).ok()));
+    assert_eq!(part(&closed, two, 2, 3), Ok(None));
+    assert_eq!(part(&work(), RATE, 2, 3), Ok(Stripe::new(2, 3).ok()));
+    assert_eq!(part(&work(), RATE, 3, 3), Err(ScheduleError::Shard { shard: 3, shards: 3 }));
+}

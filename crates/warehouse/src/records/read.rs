@@ -318,6 +318,11 @@ impl Batch {
         .collect()
     }
 
+    /// The requests' ids. Needs the column [`RecordColumn::RequestId`]. Fails for one that is no id.
+    pub fn request_ids(&self) -> Result<Vec<u128>> {
+        (0..self.rows()).map(|row| Cell { batch: self, row }.request_id()).collect()
+    }
+
     fn texts(&self, column: RecordColumn) -> Result<&StringArray> {
         self.array(column)?.as_string_opt::<i32>().ok_or(RecordError::NotRead(column.name()))
     }

@@ -3,6 +3,7 @@
 //! `docs/statistics.md` states every definition; the formulas themselves are `assay-record`'s and `assay-stats`'s.
 
 mod catalog;
+mod consistency;
 mod cost;
 mod fact;
 mod samples;
@@ -17,7 +18,7 @@ use assay_manifest::{
     PointView, Reason, ServingApi, ServingPoint, ServingWork, SloMetric, TrialId, TrialValue,
 };
 use assay_record::{MeasuredPhase, SHARE_BITS};
-use assay_schedule::Offered;
+use assay_schedule::{Offered, TrialSchedule};
 use assay_stage::Failure;
 use assay_warehouse::Row;
 use assay_warehouse::records::RecordFile;
@@ -28,6 +29,7 @@ use crate::evidence::Found;
 use crate::rows::RowContext;
 use crate::words::counted;
 use catalog::{CURRENCY, Known};
+use consistency::Contradiction;
 use cost::Price;
 use samples::{Distribution, Measured};
 pub(crate) use trial::TrialFiles;
@@ -80,12 +82,20 @@ impl<'a> Try<'a> {
     }
 }
 
-/// Reduces one point. `open` gives the records behind an artifact.
+/// How the records of a run are reached.
+pub(crate) struct RecordsOf<'a> {
+    /// Opens the records behind an artifact.
+    pub(crate) open: &'a dyn Fn(&Artifact) -> Result<RecordFile, Failure>,
+    /// Whether they are held against schedule and attempt before anything is made of them.
+    pub(crate) checked: bool,
+}
+
+/// Reduces one point.
 pub(crate) fn reduce(
     context: &RowContext<'_>,
     dimensions: &Dimensions,
     (workload, case, point): (&FrozenWorkload, &Case, &Point),
-    open: &dyn Fn(&Artifact) -> Result<RecordFile, Failure>,
+    records: &RecordsOf<'_>,
 ) -> Result<Reduced, Failure> {
     let missing =
         || Failure::verification("plan", format!("the workload `{}` does not say what is asked of the endpoint", workload.name));
@@ -93,7 +103,10 @@ pub(crate) fn reduce(
     let tries = tries(context, case, point);
     let counted: Vec<&Try<'_>> = tries.iter().filter_map(|tries| tries.iter().find(|attempt| attempt.counts())).collect();
     let planned = planned(work, point);
-    let files = counted.iter().map(|attempt| trial_files(attempt, planned, open)).collect::<Result<Vec<_>, _>>()?;
+    let files = counted.iter().map(|attempt| trial_files(attempt, planned, records.open)).collect::<Result<Vec<_>, _>>()?;
+    if records.checked {
+        counted.iter().zip(&files).try_for_each(|(attempt, files)| check_records(context, workload, point, attempt, files))?;
+    }
     let measured = measure(&files, work, Limits::of_machine())?;
     let price = cost::price(context.plan, context.environments, case);
     let excluded = tries.iter().flatten().filter(|attempt| !attempt.counts()).filter_map(exclusion);
@@ -204,6 +217,27 @@ fn trial_files(
     files.said_window = Some(start..end);
     files.said = Some(said);
     Ok(files)
+}
+
+/// Holds the records of a counted attempt against the schedule that the plan makes for it, against its window, and against themselves.
+fn check_records(
+    context: &RowContext<'_>,
+    workload: &FrozenWorkload,
+    point: &Point,
+    attempt: &Try<'_>,
+    files: &TrialFiles,
+) -> Result<(), Failure> {
+    let planned = context.plan.trials.iter().find(|trial| trial.trial_id == files.trial_id);
+    let (Some(planned), Some(work)) = (planned, &workload.serving) else { return Ok(()) };
+    let schedule = TrialSchedule::of_attempt(workload, point, planned, context.run_id, files.attempt);
+    let checked = schedule
+        .map_err(Contradiction::from)
+        .and_then(|schedule| consistency::check(&schedule, work, attempt, files, Limits::of_machine().threads));
+    checked.map_err(|error| {
+        let what =
+            format!("the records of attempt {} of trial `{}` cannot be those of that attempt", files.attempt, files.trial_id);
+        Failure::verification("records_differ", what).because(&error)
+    })
 }
 
 fn signed(count: Count) -> i64 {

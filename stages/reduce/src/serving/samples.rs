@@ -6,7 +6,7 @@
 use assay_record::{Jitter, gaps, tpot_ns};
 use assay_stats::selection::{key_of, of_key};
 use assay_stats::{Answer, Selection, Want};
-use assay_warehouse::records::{RecordColumn as Column, RecordError};
+use assay_warehouse::records::{MAX_CHUNKS, RecordColumn as Column, RecordError};
 
 use super::Limits;
 use super::catalog::{self, Named, Part};
@@ -466,6 +466,12 @@ fn jitter(trials: &[Seen<'_>], lists: &[Lists]) -> Distribution {
     Distribution { trials: trials.iter().zip(lists).map(of_trial).collect(), pooled: None }
 }
 
+/// Whether instants are those of all token events of a request, of which the first, the last and the number are known.
+fn is_list_of(at: &[i64], first: Option<i64>, last: Option<i64>, events: Option<i64>) -> bool {
+    let is_whole = events.is_some_and(|events| events == at.len().try_into().unwrap_or(i64::MAX) || at.len() >= MAX_CHUNKS);
+    is_whole && at.first().copied() == first && (at.last().copied() == last || at.len() >= MAX_CHUNKS) && at.is_sorted()
+}
+
 fn scan_chunks(unit: &Unit<'_>, channels: &mut [Channel], lists: &mut Lists) -> Result<(), RecordError> {
     let [icl, itl] = channels else { return Ok(()) };
     if !unit.file.has_gaps(unit.groups.clone()) {
@@ -476,13 +482,23 @@ fn scan_chunks(unit: &Unit<'_>, channels: &mut [Channel], lists: &mut Lists) -> 
             Ok(())
         });
     }
-    unit.each(&[Column::TokenEvents, Column::OutputTokens, Column::ChunkAt, Column::ChunkTokens], |batch, before| {
+    let columns =
+        [Column::FirstToken, Column::LastToken, Column::TokenEvents, Column::OutputTokens, Column::ChunkAt, Column::ChunkTokens];
+    unit.each(&columns, |batch, before| {
         let (events, chunks) = (batch.ints(Column::TokenEvents)?, batch.chunk_lists()?);
+        let (first, last) = (batch.ints(Column::FirstToken)?, batch.ints(Column::LastToken)?);
         let output = batch.ints(Column::OutputTokens)?;
         for row in (0..batch.rows()).filter(|row| unit.ok.get(before + row)) {
             let at = chunks.at(row);
             if at.is_empty() && events.get(row) > Some(1) {
                 lists.missing += 1;
+            }
+            if !at.is_empty() && !is_list_of(at, first.get(row), last.get(row), events.get(row)) {
+                return Err(RecordError::Value {
+                    column: Column::ChunkAt.name(),
+                    index: batch.before() + row as u64,
+                    problem: "its token events are not as many, from the first to the last, each after the one before",
+                });
             }
             let tokens = chunks.tokens(row);
             if let (Some(output), true) = (output.get(row), (0..at.len()).any(|place| tokens(place).is_none())) {

@@ -209,7 +209,12 @@ impl Given {
             let bytes = self.files.get(&artifact.digest).expect("a file").clone();
             RecordFile::open(bytes).map_err(|error| Failure::verification("records", "bad").because(&error))
         };
-        reduce(&context, &self.run.dimensions(), (&self.run.plan.workloads[0], case, &case.points[0]), &open)
+        reduce(
+            &context,
+            &self.run.dimensions(),
+            (&self.run.plan.workloads[0], case, &case.points[0]),
+            &RecordsOf { open: &open, checked: false },
+        )
     }
 
     fn reduce(&self) -> Reduced {
@@ -757,7 +762,11 @@ fn the_summary_names_the_row_of_each_of_its_numbers() {
 #[test]
 fn the_fact_holds_the_medians_in_nanoseconds() {
     let later = |by: i64| {
-        let moved = |record: Record| Record { first_token_ns: record.first_token_ns.map(|ns| ns + by * MS), ..record };
+        let moved = |mut record: Record| {
+            record.first_token_ns = record.first_token_ns.map(|ns| ns + by * MS);
+            record.chunks.first_mut().into_iter().for_each(|first| first.at_ns += by * MS);
+            record
+        };
         vec![attempted(four().into_iter().map(moved).collect())]
     };
     let point = given(&two_slos(), &json!([]), &[later(0), later(10), later(20), later(30), later(40)]).reduce();
@@ -774,6 +783,23 @@ fn the_fact_holds_the_medians_in_nanoseconds() {
     );
     assert_eq!((int("ttft_ns_p50_ci_low"), int("ttft_ns_p50_ci_high")), (Some(Value::Float(210e6)), Some(Value::Float(250e6))));
     assert_eq!(int("request_throughput_per_s_cv_pct"), Some(Value::Float(0.0)));
+}
+
+#[test]
+fn a_list_that_is_not_of_its_request_is_refused() {
+    let cases: [(&str, fn(&mut Record)); 4] = [
+        ("falls in time", |record| record.chunks.swap(1, 3)),
+        ("begins later", |record| record.chunks[0].at_ns += 1),
+        ("ends earlier", |record| record.chunks[4].at_ns -= 1),
+        ("is shorter", |record| drop(record.chunks.remove(2))),
+    ];
+    for (what, lie) in cases {
+        let mut records = four();
+        lie(&mut records[0]);
+        let found = given(&json!({}), &json!([]), &[vec![attempted(records)]]).reduce_in(&environment(None));
+        let causes = found.err().map(|failure| failure.causes.concat()).unwrap_or_default();
+        assert!(causes.contains("`chunk_at_ns` of record 0 is not valid"), "{what}: {causes}");
+    }
 }
 
 /// The columns of a place in a cluster, which several attempts share only there.

@@ -1,0 +1,390 @@
+//! Whether records can be what they are said to be: the requests of their trial's schedule, each once, with times that follow one another
+//! and lie within their attempt, and with the sums that execute signed.
+//!
+//! It does not show that times were measured: who holds execute's key can write times that fit.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use assay_manifest::{Attempt, Count, Digest, ServingApi, ServingOutcome, ServingWork, Shard};
+use assay_record::{Outcome, Phase};
+use assay_schedule::{Phase as PlannedPhase, Requests, ScheduleError, ScheduledRequest, Stripe, TrialSchedule};
+use assay_warehouse::records::{Batch, Ints, RecordColumn as Column, RecordError, RecordFile};
+
+use super::trial::in_parallel;
+use super::{Planned, Try, is_open_loop};
+use crate::serving::TrialFiles;
+
+/// Why records cannot be those of their attempt.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Contradiction {
+    /// A file cannot be read.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// The plan's load cannot be made.
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
+    /// Execute names another schedule.
+    #[error("execute says that it followed schedule {said}, but the plan's is {planned}")]
+    OtherSchedule {
+        /// What execute says.
+        said: Digest,
+        /// What the plan makes.
+        planned: Digest,
+    },
+    /// One record cannot be.
+    #[error("request {index} of the {phase} phase (row {row} of shard {shard}) {what}")]
+    Request {
+        /// Its place in the schedule, as it says.
+        index: i64,
+        /// Its phase, as it says.
+        phase: Phase,
+        /// Its row.
+        row: u64,
+        /// The shard.
+        shard: u32,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// A request has no record.
+    #[error("request {index} of the {phase} phase was due by the schedule of shard {shard} and has no record")]
+    Missing {
+        /// Its place in the schedule.
+        index: u64,
+        /// Its phase.
+        phase: Phase,
+        /// The shard.
+        shard: u32,
+    },
+    /// Execute signed another sum.
+    #[error("execute says that shard {shard} had {said} {what}, but its records have {found}")]
+    OtherSum {
+        /// The shard.
+        shard: u32,
+        /// Of what.
+        what: &'static str,
+        /// What execute says.
+        said: String,
+        /// What the records come to.
+        found: String,
+    },
+}
+
+/// Checks the records of every shard of an attempt.
+pub(super) fn check(
+    schedule: &TrialSchedule,
+    work: &ServingWork,
+    attempt: &Try<'_>,
+    files: &TrialFiles,
+    threads: usize,
+) -> Result<(), Contradiction> {
+    let planned = schedule.digest();
+    let shards: Vec<_> = attempt.shards.iter().zip(files.shards.iter().map(|(_, file)| file)).collect();
+    let checked = in_parallel(threads, &shards, |(found, file)| {
+        let Some(outcome) = &found.attempt.serving else { return Ok(()) };
+        if outcome.schedule_digest != planned {
+            return Err(Contradiction::OtherSchedule { said: outcome.schedule_digest, planned });
+        }
+        let rules = Rules::new(schedule, work, &found.attempt, found.collected.shard, files.planned);
+        rules.check(schedule, file, outcome)
+    });
+    checked.map(|_| ())
+}
+
+/// What every record of a shard keeps.
+struct Rules {
+    shard: Shard,
+    /// Documents of a request.
+    documents: u32,
+    streaming: bool,
+    /// Under closed loop the clock says to which phase a request belongs.
+    closed: Option<Planned>,
+    /// Nanoseconds that the attempt lasted, from before the start to after the last end.
+    attempt_ns: i64,
+}
+
+/// The columns that are held against schedule and attempt.
+const COLUMNS: &[Column] = &[
+    Column::GlobalIndex,
+    Column::Phase,
+    Column::Outcome,
+    Column::RequestId,
+    Column::Intended,
+    Column::Dequeued,
+    Column::Sent,
+    Column::FirstByte,
+    Column::FirstToken,
+    Column::FirstContent,
+    Column::LastToken,
+    Column::End,
+    Column::HttpStatus,
+    Column::InputTokensAsked,
+    Column::InputTokens,
+    Column::OutputTokensAsked,
+    Column::OutputTokens,
+    Column::TokenEvents,
+];
+
+impl Rules {
+    fn new(schedule: &TrialSchedule, work: &ServingWork, attempt: &Attempt, shard: Shard, planned: Planned) -> Self {
+        let embeds = work.api == ServingApi::Embeddings;
+        Self {
+            shard,
+            documents: if embeds { work.batch.max(1) } else { 1 },
+            streaming: work.streaming && !embeds,
+            closed: schedule.users().map(|_| planned).filter(|_| !is_open_loop(work)),
+            attempt_ns: i64::try_from(attempt.window.duration_ns.0).unwrap_or(i64::MAX),
+        }
+    }
+
+    fn check(&self, schedule: &TrialSchedule, file: &RecordFile, outcome: &ServingOutcome) -> Result<(), Contradiction> {
+        let stripe = schedule.stripe(self.shard)?;
+        let mut warmup = Awaited::new(schedule, PlannedPhase::WarmUp, stripe, file.rows());
+        let mut measured = Awaited::new(schedule, PlannedPhase::Measure, stripe, file.rows());
+        let mut sums = Sums::default();
+        for batch in file.batches(COLUMNS, 0..file.row_groups())? {
+            let batch = batch?;
+            let columns = Columns::of(&batch)?;
+            for (row, phase) in columns.phases.iter().enumerate() {
+                let request = columns.request(row);
+                let awaited = if *phase == Phase::Warmup { &mut warmup } else { &mut measured };
+                let fits = awaited.take(request.index).and_then(|due| self.check_request(&request, due, *phase));
+                fits.map_err(|what| Contradiction::Request {
+                    index: request.index,
+                    phase: *phase,
+                    row: batch.before() + row as u64,
+                    shard: self.shard.index,
+                    what,
+                })?;
+                sums.add(&request, *phase);
+            }
+        }
+        warmup.finish(Phase::Warmup, self.shard, self.ends_by_clock(Phase::Warmup))?;
+        measured.finish(Phase::Measured, self.shard, self.ends_by_clock(Phase::Measured))?;
+        sums.check(self.shard, outcome)
+    }
+
+    /// Whether the clock may have ended the phase of a closed loop before all of its requests were due.
+    fn ends_by_clock(&self, phase: Phase) -> bool {
+        self.closed.is_some_and(|planned| phase == Phase::Warmup || planned.phase.duration_ns.is_some())
+    }
+
+    fn check_request(&self, request: &Request, due: ScheduledRequest, phase: Phase) -> Result<(), &'static str> {
+        let asked = i64::from(due.input_tokens).saturating_mul(self.documents.into());
+        ensure(request.request_id == due.request_id, "has another id than by its schedule")?;
+        ensure(request.intended == due.offset_ns, "was due at another time than by its schedule")?;
+        ensure(request.input_tokens_asked == Some(asked), "asks for another length of prompt than its schedule")?;
+        ensure(request.output_tokens_asked == due.output_tokens.map(i64::from), "asks for another length than its schedule")?;
+        self.check_phase(request, phase)?;
+        let within = [request.dequeued, request.sent, request.end].into_iter().flatten();
+        ensure(within.into_iter().all(|at| (0..=self.attempt_ns).contains(&at)), "has times outside of its attempt")?;
+        ensure(request.outcome != Outcome::Dropped || request.sent.is_none(), "was dropped, and was sent")?;
+        if request.outcome.is_ok() { self.check_response(request) } else { Ok(()) }
+    }
+
+    /// A request of a closed loop belongs to the phase in which the client turned to it.
+    fn check_phase(&self, request: &Request, phase: Phase) -> Result<(), &'static str> {
+        let at = request.dequeued.ok_or("was never begun")?;
+        ensure(request.intended.is_none_or(|intended| intended <= at), "was begun before it was due")?;
+        let Some(planned) = self.closed else { return Ok(()) };
+        let from = planned.phase.from_ns;
+        let end = planned.phase.duration_ns.map_or(i64::MAX, |duration| from.saturating_add(duration));
+        let is_in_phase = if phase == Phase::Warmup { at < from } else { (from..end).contains(&at) };
+        ensure(is_in_phase, "was begun outside of its phase")
+    }
+
+    /// A request that ended well was sent and had a response, one instant after the other.
+    fn check_response(&self, request: &Request) -> Result<(), &'static str> {
+        let Request { dequeued, sent, first_byte, first_token, first_content, last_token, end, .. } = *request;
+        ensure(sent.is_some() && last_token.is_some() && end.is_some(), "ended well without having been sent or responded to")?;
+        ensure(request.http_status.is_some_and(|status| (200..300).contains(&status)), "ended well with a status of failure")?;
+        ensure(!self.streaming || (first_token.is_some() && request.token_events > 0), "ended well without a token event")?;
+        let in_order = |instants: &[Option<i64>]| instants.iter().flatten().is_sorted();
+        let follow = in_order(&[dequeued, sent, first_byte, first_token, last_token, end])
+            && in_order(&[first_token, first_content, last_token]);
+        ensure(follow, "has times that do not follow one another")
+    }
+}
+
+fn ensure(holds: bool, what: &'static str) -> Result<(), &'static str> {
+    if holds { Ok(()) } else { Err(what) }
+}
+
+/// The requests of one phase of a shard whose records have not been met. Records come in the order in which requests ended, so that a
+/// few are awaited at a time.
+struct Awaited {
+    stripe: Option<Stripe>,
+    next: Requests,
+    /// The place of the first that is awaited.
+    first: u64,
+    awaited: VecDeque<Option<ScheduledRequest>>,
+    /// No place reaches it: each record is of another place, and they are the first ones.
+    end: u64,
+}
+
+impl Awaited {
+    fn new(schedule: &TrialSchedule, phase: PlannedPhase, stripe: Option<Stripe>, rows: u64) -> Self {
+        let next = schedule.for_shard(phase, stripe.unwrap_or(Stripe::WHOLE));
+        Self { stripe, next, first: 0, awaited: VecDeque::new(), end: rows }
+    }
+
+    /// The scheduled request of this index, which is awaited no longer.
+    fn take(&mut self, index: i64) -> Result<ScheduledRequest, &'static str> {
+        const OTHER: &str = "is none of its schedule";
+        let place = u64::try_from(index).ok().and_then(|index| self.stripe?.place(index)).ok_or(OTHER)?;
+        ensure(place < self.end, "stands where requests before it are missing")?;
+        let ahead = place.checked_sub(self.first).ok_or("is there twice")?;
+        let ahead = usize::try_from(ahead).map_err(|_| OTHER)?;
+        while self.awaited.len() <= ahead {
+            self.awaited.push_back(Some(self.next.next().ok_or(OTHER)?));
+        }
+        let found = self.awaited.get_mut(ahead).and_then(Option::take).ok_or("is there twice")?;
+        while matches!(self.awaited.front(), Some(None)) {
+            self.awaited.pop_front();
+            self.first += 1;
+        }
+        Ok(found)
+    }
+
+    /// Fails where one that was due has no record.
+    fn finish(mut self, phase: Phase, shard: Shard, ends_by_clock: bool) -> Result<(), Contradiction> {
+        let skipped = self.awaited.into_iter().flatten().next();
+        let never_begun = || if ends_by_clock || self.stripe.is_none() { None } else { self.next.next() };
+        match skipped.or_else(never_begun) {
+            Some(request) => Err(Contradiction::Missing { index: request.global_index, phase, shard: shard.index }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What execute sums up of a shard's records.
+#[derive(Default)]
+struct Sums {
+    warmup: BTreeMap<Outcome, u64>,
+    input_tokens: u64,
+    output_tokens: u64,
+    token_events: u64,
+}
+
+impl Sums {
+    fn add(&mut self, request: &Request, phase: Phase) {
+        let count = |tokens: i64| u64::try_from(tokens).unwrap_or(0);
+        if phase == Phase::Warmup {
+            *self.warmup.entry(request.outcome).or_default() += 1;
+        } else if request.sent.is_some() {
+            self.input_tokens = self.input_tokens.saturating_add(count(request.input_tokens));
+        }
+        self.output_tokens = self.output_tokens.saturating_add(request.output_tokens.map_or(0, count));
+        self.token_events = self.token_events.saturating_add(count(request.token_events));
+    }
+
+    fn check(&self, shard: Shard, outcome: &ServingOutcome) -> Result<(), Contradiction> {
+        let other = |what, said: String, found: String| Contradiction::OtherSum { shard: shard.index, what, said, found };
+        for (what, Count(said), found) in [
+            ("input tokens", outcome.input_tokens, self.input_tokens),
+            ("output tokens", outcome.output_tokens, self.output_tokens),
+            ("token events", outcome.client.events, self.token_events),
+        ] {
+            if said != found {
+                return Err(other(what, said.to_string(), found.to_string()));
+            }
+        }
+        let said = outcome.warmup_outcomes.iter().filter(|(_, count)| count.0 > 0).map(|(word, count)| (word.clone(), count.0));
+        let said: BTreeMap<String, u64> = said.collect();
+        let found: BTreeMap<String, u64> = self.warmup.iter().map(|(outcome, count)| (outcome.to_string(), *count)).collect();
+        if said == found { Ok(()) } else { Err(other("requests in its warm-up", format!("{said:?}"), format!("{found:?}"))) }
+    }
+}
+
+/// What of a record is held against schedule and attempt.
+struct Request {
+    index: i64,
+    outcome: Outcome,
+    request_id: u128,
+    intended: Option<i64>,
+    dequeued: Option<i64>,
+    sent: Option<i64>,
+    first_byte: Option<i64>,
+    first_token: Option<i64>,
+    first_content: Option<i64>,
+    last_token: Option<i64>,
+    end: Option<i64>,
+    http_status: Option<i64>,
+    input_tokens_asked: Option<i64>,
+    input_tokens: i64,
+    output_tokens_asked: Option<i64>,
+    output_tokens: Option<i64>,
+    token_events: i64,
+}
+
+/// The columns of a batch.
+struct Columns<'a> {
+    phases: Vec<Phase>,
+    outcomes: Vec<Outcome>,
+    request_ids: Vec<u128>,
+    index: Ints<'a>,
+    intended: Ints<'a>,
+    dequeued: Ints<'a>,
+    sent: Ints<'a>,
+    first_byte: Ints<'a>,
+    first_token: Ints<'a>,
+    first_content: Ints<'a>,
+    last_token: Ints<'a>,
+    end: Ints<'a>,
+    http_status: Ints<'a>,
+    input_tokens_asked: Ints<'a>,
+    input_tokens: Ints<'a>,
+    output_tokens_asked: Ints<'a>,
+    output_tokens: Ints<'a>,
+    token_events: Ints<'a>,
+}
+
+impl<'a> Columns<'a> {
+    fn of(batch: &'a Batch) -> Result<Self, RecordError> {
+        Ok(Self {
+            phases: batch.words(Column::Phase)?,
+            outcomes: batch.words(Column::Outcome)?,
+            request_ids: batch.request_ids()?,
+            index: batch.ints(Column::GlobalIndex)?,
+            intended: batch.ints(Column::Intended)?,
+            dequeued: batch.ints(Column::Dequeued)?,
+            sent: batch.ints(Column::Sent)?,
+            first_byte: batch.ints(Column::FirstByte)?,
+            first_token: batch.ints(Column::FirstToken)?,
+            first_content: batch.ints(Column::FirstContent)?,
+            last_token: batch.ints(Column::LastToken)?,
+            end: batch.ints(Column::End)?,
+            http_status: batch.ints(Column::HttpStatus)?,
+            input_tokens_asked: batch.ints(Column::InputTokensAsked)?,
+            input_tokens: batch.ints(Column::InputTokens)?,
+            output_tokens_asked: batch.ints(Column::OutputTokensAsked)?,
+            output_tokens: batch.ints(Column::OutputTokens)?,
+            token_events: batch.ints(Column::TokenEvents)?,
+        })
+    }
+
+    /// A row of the batch, which has as many of each column.
+    fn request(&self, row: usize) -> Request {
+        Request {
+            index: self.index.get(row).unwrap_or(-1),
+            outcome: self.outcomes.get(row).copied().unwrap_or_default(),
+            request_id: self.request_ids.get(row).copied().unwrap_or_default(),
+            intended: self.intended.get(row),
+            dequeued: self.dequeued.get(row),
+            sent: self.sent.get(row),
+            first_byte: self.first_byte.get(row),
+            first_token: self.first_token.get(row),
+            first_content: self.first_content.get(row),
+            last_token: self.last_token.get(row),
+            end: self.end.get(row),
+            http_status: self.http_status.get(row),
+            input_tokens_asked: self.input_tokens_asked.get(row),
+            input_tokens: self.input_tokens.get(row).unwrap_or_default(),
+            output_tokens_asked: self.output_tokens_asked.get(row),
+            output_tokens: self.output_tokens.get(row),
+            token_events: self.token_events.get(row).unwrap_or_default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

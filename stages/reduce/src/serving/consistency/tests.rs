@@ -1,0 +1,303 @@
+use assay_manifest::{Block, Digest, Instant, PlannedTrial, Point, Window};
+use assay_record::{Record, TokenSource};
+use assay_warehouse::records::RecordWriter;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::evidence::Found;
+use crate::fixture::{attempt, collected, digest, plan};
+use crate::serving::{planned, trial_files};
+
+const MS: i64 = 1_000_000;
+/// How long the attempt lasted.
+const ATTEMPT_MS: i64 = 60_000;
+
+/// A load of some shards, its records as an honest client writes them, and what execute says of each shard.
+struct Load {
+    schedule: TrialSchedule,
+    work: ServingWork,
+    trial: PlannedTrial,
+    point: Point,
+    shards: Vec<Vec<Record>>,
+}
+
+/// A load in which each request takes 20 ms. `users` makes it a closed loop, in which users begin one after the other.
+fn load(changes: &Value, users: Option<u64>, shards: u32) -> Load {
+    let mut work = json!({
+        "api": "chat", "model": "m", "arrival": {"law": if users.is_some() { "closed" } else { "poisson" }},
+        "input": {"law": "uniform", "min": 4, "max": 64}, "output": {"law": "uniform", "min": 4, "max": 64}, "exact_output": true,
+        "batch": 1, "body": {}, "warmup_ns": "0", "timeout_ns": "1", "time_limit_ns": "1", "cache": "shared", "streaming": true,
+        "continuous_usage": true, "capture": "none", "slos": [], "tokenizer": {"name": "common-words", "digest": digest("words")},
+    });
+    changes.as_object().expect("an object").iter().for_each(|(name, value)| work[name] = value.clone());
+    let mut plan = serde_json::to_value(plan(1)).expect("json");
+    plan["workloads"][0]["serving"] = work;
+    plan["workloads"][0]["seed"] = json!("ab".repeat(32));
+    let (kind, value) = users.map_or(("rate", "40".to_owned()), |users| ("concurrency", users.to_string()));
+    plan["cases"][0]["points"][0]["kind"] = json!(kind);
+    plan["cases"][0]["points"][0]["value"] = json!({kind: value});
+    let plan: assay_manifest::Plan = serde_json::from_value(plan).expect("a plan");
+    let (workload, point, trial) = (&plan.workloads[0], plan.cases[0].points[0].clone(), plan.trials[0].clone());
+    let run = "nightly".parse().expect("a run id");
+    let schedule = TrialSchedule::of_attempt(workload, &point, &trial, &run, 0).expect("a schedule");
+    let work = workload.serving.clone().expect("serving");
+    let stripe = |index| schedule.stripe(Shard { index, count: shards }).expect("a shard");
+    let shards = (0..shards).map(|shard| stripe(shard).map_or(Vec::new(), |stripe| requests(&schedule, stripe))).collect();
+    Load { schedule, work, trial, point, shards }
+}
+
+/// What a client writes that follows a stripe of the schedule, in the order of the ends.
+fn requests(schedule: &TrialSchedule, stripe: Stripe) -> Vec<Record> {
+    let mut records = Vec::new();
+    for (phase, planned) in [(Phase::Warmup, PlannedPhase::WarmUp), (Phase::Measured, PlannedPhase::Measure)] {
+        let begins = if phase == Phase::Warmup { 0 } else { i64::try_from(schedule.measured_from_ns()).expect("short") };
+        let ends = schedule.ends_ns(planned).map_or(i64::MAX, |end| i64::try_from(end).expect("short"));
+        for (place, due) in (0..).zip(schedule.for_shard(planned, stripe)) {
+            let at = due.offset_ns.unwrap_or(begins + place * 10 * MS);
+            if at >= ends {
+                break;
+            }
+            records.push(record(&due, phase, at));
+        }
+    }
+    records.sort_by_key(|record| record.end_ns);
+    records
+}
+
+fn record(due: &ScheduledRequest, phase: Phase, at: i64) -> Record {
+    let output = due.output_tokens.expect("chat");
+    // Every seventh takes longer than those after it.
+    let took = if due.global_index % 7 == 0 { 200 * MS } else { 20 * MS };
+    Record {
+        global_index: due.global_index,
+        phase,
+        request_id: due.request_id,
+        intended_ns: due.offset_ns,
+        dequeued_ns: Some(at + 10),
+        sent_ns: Some(at + 20),
+        first_byte_ns: Some(at + 5 * MS),
+        first_token_ns: Some(at + 5 * MS),
+        first_content_ns: Some(at + 6 * MS),
+        last_token_ns: Some(at + took),
+        end_ns: Some(at + took),
+        outcome: Outcome::Ok,
+        http_status: Some(200),
+        input_tokens_asked: Some(due.input_tokens),
+        input_tokens: due.input_tokens,
+        output_tokens_asked: Some(output),
+        output_tokens: Some(output),
+        output_source: TokenSource::Usage,
+        token_events: output,
+        ..Record::default()
+    }
+}
+
+/// What execute sums up of these records.
+fn outcome(load: &Load, records: &[Record]) -> ServingOutcome {
+    let count = |phase: Phase| {
+        let mut outcomes: BTreeMap<String, Count> = BTreeMap::new();
+        for record in records.iter().filter(|record| record.phase == phase) {
+            outcomes.entry(record.outcome.to_string()).or_default().0 += 1;
+        }
+        outcomes
+    };
+    let sent = records.iter().filter(|record| record.phase == Phase::Measured && record.sent_ns.is_some());
+    let input: u64 = sent.map(|record| u64::from(record.input_tokens)).sum();
+    let output: u64 = records.iter().filter_map(|record| record.output_tokens).map(u64::from).sum();
+    let events: u64 = records.iter().map(|record| u64::from(record.token_events)).sum();
+    serde_json::from_value(json!({
+        "schedule_digest": load.schedule.digest(), "start": "2026-01-01T00:00:00.000000000Z", "measured_from_ns": "0",
+        "measured_to_ns": "1", "outcomes": count(Phase::Measured), "warmup_outcomes": count(Phase::Warmup),
+        "input_tokens": input.to_string(), "output_tokens": output.to_string(), "chunk_lists": "all",
+        "client": {"loop_busy_p99_ns": "0", "loop_stall_max_ns": "0", "cpu_user_us": "0", "cpu_system_us": "0", "full_reads": "0",
+            "starved": "0", "sent_rate_per_s": 1.0, "connections": "0", "events": events.to_string()},
+        "clock": {"source": "same_host"},
+        "records": {"name": "records", "digest": digest("records"), "size": "1", "media_type": "application/vnd.apache.parquet"},
+    }))
+    .expect("an outcome")
+}
+
+impl Load {
+    fn check(&self) -> Result<(), String> {
+        self.check_said(|_| {})
+    }
+
+    /// Checks what execute says after a change of it.
+    fn check_said(&self, change: impl Fn(&mut ServingOutcome)) -> Result<(), String> {
+        let count = u32::try_from(self.shards.len()).expect("few");
+        let found = (0..count).zip(&self.shards).map(|(index, records)| {
+            let mut serving = outcome(self, records);
+            change(&mut serving);
+            let (start, length) = (Instant::from_unix_ns(0), Count((ATTEMPT_MS * MS).unsigned_abs()));
+            let window = Window { start, end: Instant::from_unix_ns(ATTEMPT_MS * MS), duration_ns: length };
+            let mut collected = collected(0, true);
+            (collected.shard, collected.block) = (Shard { index, count }, Block { index: 0, incarnation: 0 });
+            Found { collected, attempt: Attempt { serving: Some(serving), window, ..attempt(&self.trial, 0, true) } }
+        });
+        let found: Vec<Found> = found.collect();
+        let attempt = Try { shards: found.iter().collect() };
+        let next = std::cell::Cell::new(0);
+        let open = |_: &assay_manifest::Artifact| {
+            let shard = next.replace(next.get() + 1);
+            Ok(RecordFile::open(file(&self.shards[shard], u32::try_from(shard).expect("few"))).expect("a file"))
+        };
+        let files = trial_files(&attempt, planned(&self.work, &self.point), &open).expect("files");
+        check(&self.schedule, &self.work, &attempt, &files, 2).map_err(|error| error.to_string())
+    }
+}
+
+fn file(records: &[Record], shard: u32) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut writer = RecordWriter::new(&mut bytes, 0, shard).expect("a writer");
+    records.iter().for_each(|record| writer.write(record).expect("a record"));
+    writer.finish().expect("a file");
+    bytes
+}
+
+fn open_loop() -> Load {
+    load(&json!({"duration_ns": "2000000000", "warmup_ns": "500000000"}), None, 1)
+}
+
+fn closed_loop() -> Load {
+    load(&json!({"requests": "40"}), Some(2), 1)
+}
+
+#[test]
+fn what_an_honest_client_writes_is_taken() {
+    let by_clock = json!({"duration_ns": "2000000000", "warmup_ns": "500000000"});
+    let by_either = json!({"duration_ns": "300000000", "requests": "100000"});
+    let cases = [
+        ("open by the clock", load(&by_clock, None, 1)),
+        ("open by count", load(&json!({"requests": "40"}), None, 3)),
+        ("closed by count", load(&json!({"requests": "40"}), Some(2), 1)),
+        ("closed by the clock", load(&by_clock, Some(4), 2)),
+        ("closed by either", load(&by_either, Some(4), 2)),
+        ("more shards than users", load(&json!({"requests": "9"}), Some(2), 3)),
+        ("nothing was due", load(&json!({"duration_ns": "1"}), None, 1)),
+    ];
+    for (what, load) in cases {
+        assert!(what == "nothing was due" || !load.shards[0].is_empty(), "{what}");
+        assert_eq!(load.check(), Ok(()), "{what}");
+    }
+}
+
+#[test]
+fn requests_that_failed_need_no_response() {
+    let mut load = closed_loop();
+    for (place, outcome) in [(3, Outcome::Timeout), (4, Outcome::ConnectError), (5, Outcome::HttpError)] {
+        let record = &mut load.shards[0][place];
+        *record = Record {
+            outcome,
+            http_status: (outcome == Outcome::HttpError).then_some(500),
+            first_token_ns: None,
+            first_content_ns: None,
+            last_token_ns: None,
+            output_tokens: None,
+            token_events: 0,
+            ..record.clone()
+        };
+    }
+    assert_eq!(load.check(), Ok(()));
+}
+
+/// A change to the records of the first shard, and part of what is said of it.
+type Lie = (&'static str, fn(&mut Vec<Record>), &'static str);
+
+#[test]
+fn records_that_contradict_schedule_attempt_or_themselves_are_refused() {
+    fn times(record: &mut Record, change: impl Fn(i64) -> i64) {
+        let Record { dequeued_ns, sent_ns, first_byte_ns, first_token_ns, first_content_ns, last_token_ns, end_ns, .. } = record;
+        for time in [dequeued_ns, sent_ns, first_byte_ns, first_token_ns, first_content_ns, last_token_ns, end_ns] {
+            *time = time.map(&change);
+        }
+    }
+    let of_both: [Lie; 21] = [
+        ("an hour later", |all| all.iter_mut().for_each(|one| times(one, |at| at + 3_600_000 * MS)), "outside of"),
+        ("an hour earlier", |all| all.iter_mut().for_each(|one| times(one, |at| at - 3_600_000 * MS)), "was begun"),
+        ("ended before it was sent", |all| all[9].end_ns = all[9].dequeued_ns, "do not follow one another"),
+        ("last token before the first", |all| all[9].last_token_ns = all[9].sent_ns, "do not follow one another"),
+        ("first token before sending", |all| all[9].first_token_ns = all[9].dequeued_ns, "do not follow one another"),
+        ("content after the last token", |all| all[9].first_content_ns = Some(ATTEMPT_MS * MS), "do not follow one another"),
+        ("never sent", |all| all[9].sent_ns = None, "ended well without having been sent"),
+        ("no end", |all| all[9].end_ns = None, "ended well without having been sent"),
+        ("never begun", |all| all[9].dequeued_ns = None, "was never begun"),
+        ("a status of failure", |all| all[9].http_status = Some(500), "status of failure"),
+        ("no token event", |all| all[9].token_events = 0, "without a token event"),
+        ("no first token", |all| all[9].first_token_ns = None, "without a token event"),
+        ("dropped and sent", |all| all[9].outcome = Outcome::Dropped, "was dropped, and was sent"),
+        ("twice", |all| all.push(all[9].clone()), "is there twice"),
+        ("left out", |all| drop(all.remove(9)), ""),
+        ("another request's", |all| all[9].request_id = all[10].request_id, "another id"),
+        ("more input", |all| all[9].input_tokens_asked = Some(9_999), "another length of prompt"),
+        ("more output", |all| all[9].output_tokens_asked = Some(9_999), "another length than"),
+        ("beyond the schedule", |all| all[9].global_index = 1 << 40, "requests before it are missing"),
+        ("another phase's", |all| all[30].phase = Phase::Warmup, ""),
+        ("half of them in the warm-up", |all| all.iter_mut().step_by(2).for_each(|one| one.phase = Phase::Warmup), ""),
+    ];
+    for (what, lie, said) in of_both {
+        for (loop_, mut load) in [("open", open_loop()), ("closed", closed_loop())] {
+            lie(&mut load.shards[0]);
+            let found = load.check().expect_err(what);
+            assert!(found.contains(said), "{what}, {loop_}: {found}");
+        }
+    }
+    let of_open: [Lie; 4] = [
+        ("due later", |all| all[9].intended_ns = all[9].intended_ns.map(|at| at + 1), "another time than by its schedule"),
+        ("begun before it was due", |all| all[9].dequeued_ns = all[9].intended_ns.map(|at| at - 1), "before it was due"),
+        ("the last left out", |all| drop(all.pop()), "has no record"),
+        ("nothing left", Vec::clear, "has no record"),
+    ];
+    for (what, lie, said) in of_open {
+        let mut load = open_loop();
+        lie(&mut load.shards[0]);
+        let found = load.check().expect_err(what);
+        assert!(found.contains(said), "{what}: {found}");
+    }
+}
+
+#[test]
+fn a_closed_loop_counts_what_was_begun_in_its_phase() {
+    let by_clock = || load(&json!({"duration_ns": "2000000000", "warmup_ns": "500000000"}), Some(2), 1);
+    let cases: [Lie; 2] = [
+        (
+            "begun in the warm-up",
+            |all| {
+                let first = all.iter_mut().find(|one| one.phase == Phase::Measured).expect("one");
+                first.dequeued_ns = Some(0);
+            },
+            "was begun outside of its phase",
+        ),
+        ("slow ones left out", |all| all.retain(|one| one.end_ns < one.sent_ns.map(|at| at + 100 * MS)), "missing"),
+    ];
+    for (what, lie, said) in cases {
+        let mut load = by_clock();
+        lie(&mut load.shards[0]);
+        let found = load.check().expect_err(what);
+        assert!(found.contains(said) || found.contains("has no record"), "{what}: {found}");
+    }
+}
+
+#[test]
+fn a_shard_has_its_own_requests() {
+    let mut load = load(&json!({"requests": "40"}), None, 2);
+    load.shards.swap(0, 1);
+    let found = load.check().expect_err("of each other");
+    assert!(found.contains("is none of its schedule"), "{found}");
+}
+
+#[test]
+fn what_execute_signs_are_the_sums_of_its_records() {
+    let load = open_loop();
+    let one_more = |count: &mut Count| count.0 += 1;
+    let cases: [(&dyn Fn(&mut ServingOutcome), &str); 5] = [
+        (&|said| one_more(&mut said.input_tokens), "input tokens"),
+        (&|said| one_more(&mut said.output_tokens), "output tokens"),
+        (&|said| one_more(&mut said.client.events), "token events"),
+        (&|said| said.warmup_outcomes.clear(), "requests in its warm-up"),
+        (&|said| said.schedule_digest = Digest::of(b"another"), "followed schedule"),
+    ];
+    for (change, said) in cases {
+        let found = load.check_said(change).expect_err(said);
+        assert!(found.contains(said), "{said}: {found}");
+    }
+}
