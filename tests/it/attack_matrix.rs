@@ -12,7 +12,7 @@ use std::sync::{LazyLock, Mutex, OnceLock};
 
 use assay_envelope::{Predicate, VerificationResult};
 use assay_manifest::{Digest, InputRef, Kind};
-use assay_warehouse::records::{RecordFile, RecordWriter};
+use assay_warehouse::records::{RecordColumn, RecordFile, RecordWriter};
 use assay_warehouse::{Column, Row, TABLES, Table, Type, Value as Cell};
 use regex::Regex;
 use serde_json::{Value, json};
@@ -22,6 +22,7 @@ use crate::by_hand::Bench;
 use crate::falsify::{How, falsified, fields};
 use crate::forgery::{Forgery, replace_artifact, replace_rows};
 use crate::pipeline::{list, text};
+use crate::records;
 use crate::serving::{ENOUGH, SIMULATOR};
 use crate::support::{Fixture, PIPELINE, Ran, blob, copy_folder, files_under, steady, write_file};
 use crate::tamper::{canonical, flipped};
@@ -374,11 +375,12 @@ struct Section {
 }
 
 /// The sections in the order of the page. The keys of collect sign two kinds of manifest.
-const SECTIONS: [Section; 12] = [
+const SECTIONS: [Section; 13] = [
     Section { name: "source", title: "The key of source: the Source" },
     Section { name: "plan", title: "The key of plan: the Plan" },
     Section { name: "provision", title: "The key of provision: the Environment" },
     Section { name: "execute", title: "The key of execute: an ExecutionPart" },
+    Section { name: "records", title: "The key of execute: the records of requests" },
     Section { name: "record", title: "The key of collect: a Recording" },
     Section { name: "collect", title: "The key of collect: the Collection" },
     Section { name: "reduce", title: "The key of reduce: the Summary" },
@@ -529,6 +531,19 @@ fn attack_matrix_of_provision() {
 #[test]
 fn attack_matrix_of_execute() {
     check_stage("execute");
+}
+
+#[test]
+fn attack_matrix_of_request_records() {
+    let caught = |lie: &records::Lie| Caught::of(&forge("execute", |bench, manifest| records::lie(manifest, bench, lie), |_| {}));
+    let mut attacks = Vec::new();
+    for column in RecordColumn::ALL {
+        let [near, far] = [false, true].map(|far| caught(&records::of_column(*column, far)));
+        let words = if near == far { near.to_string() } else { format!("{near}; if far off, {far}") };
+        attacks.push(Attack::new(format!("`{}`", column.name()), &words));
+    }
+    attacks.extend(records::of_all().iter().map(|(what, lie)| Attack::new(*what, &caught(lie))));
+    check_section("records", &attacks);
 }
 
 #[test]

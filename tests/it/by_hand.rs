@@ -86,6 +86,11 @@ impl Bench {
         self.fixture.assay(&arguments)
     }
 
+    /// Asks the warehouse of the store.
+    pub(crate) fn query(&self, sql: &str) -> Ran {
+        self.fixture.assay(&["query", sql, "--store", &self.store().display().to_string(), "--format", "csv"])
+    }
+
     fn shown(&self, ran: &Ran) -> String {
         let folder = self.folder.path().display().to_string();
         let talk = ran.stderr.replace(&folder, "[BENCH]");

@@ -112,6 +112,11 @@ impl Forgery {
         self.bench.verify(more)
     }
 
+    /// What a query of the warehouse finds.
+    pub(crate) fn query(&self, sql: &str) -> Ran {
+        self.bench.query(sql)
+    }
+
     /// The error with which the lie is refused, by whomever: `publish: evidence_incomplete`, or `verify: row_differs`. `level` is how
     /// far a reader goes, 1 to 4. If nobody refuses it, this is what is said at the end, such as `level 3 (raw bytes) of 4 reached`.
     pub(crate) fn caught(&self, level: u8) -> String {

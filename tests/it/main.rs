@@ -22,6 +22,7 @@ mod kills;
 mod life;
 mod pipeline;
 mod received;
+mod records;
 mod server;
 mod server_probe;
 mod serving;

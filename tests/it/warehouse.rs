@@ -7,6 +7,8 @@ use assay_envelope::{Expect, Signer, sign, verify};
 use assay_manifest::{Artifact, Count, Digest, Document, Publication, Role};
 use serde_json::{Value, json};
 
+use crate::by_hand::Bench;
+use crate::forgery::{Forgery, replace_artifact};
 use crate::pipeline::{list, text};
 use crate::support::{Fixture, blob, copy_folder, files_under, measured, pipeline, steady, write_file};
 use crate::tamper::{canonical, local_key, local_trust};
@@ -268,6 +270,52 @@ fn a_swapped_file_of_a_table_is_found_by_query_and_verify() {
     write_file(file, &whole);
     fixture.verify("one").success();
     fixture.assay(&["query", "SELECT count(*) FROM outcomes"]).success();
+}
+
+/// The file with another largest `value` in its statistics and in its indices of pages, wherever one is told. The rows stay as they are.
+fn with_false_statistics(file: &[u8]) -> Vec<u8> {
+    let rows = assay_warehouse::read(&assay_warehouse::OUTCOME_FACT, file.to_vec()).expect("curated rows");
+    let values = || {
+        rows.iter().filter_map(|row| match row.get("value") {
+            Some(assay_warehouse::Value::Float(value)) => Some(*value),
+            _ => None,
+        })
+    };
+    let [largest, smallest] = [values().fold(f64::MIN, f64::max), values().fold(f64::MAX, f64::min)].map(f64::to_le_bytes);
+    let mut told = 0;
+    let mut file = file.to_vec();
+    for place in 0..file.len() - 8 {
+        if file[place..place + 8] == largest {
+            file[place..place + 8].copy_from_slice(&smallest);
+            told += 1;
+        }
+    }
+    assert!(told >= 2, "the largest value stands in {told} places");
+    file
+}
+
+#[test]
+fn a_query_reads_rows_and_not_what_their_file_says_of_them() {
+    let bench = Bench::with_runs();
+    fs::remove_dir_all(bench.store().join("runs/two")).expect("a second run");
+    let lie = |bench: &Bench, manifest: &mut Value| {
+        replace_artifact(bench, manifest, "rows/outcome_fact.parquet", |file| with_false_statistics(&file));
+    };
+    let forgery = Forgery::of_bench(bench, "reduce", lie, |_| {});
+    assert_eq!(forgery.refused_by(), None, "the rows are those of the Summary");
+    let honest = Bench::with_runs();
+    let largest = honest.query("SELECT max(value) FROM outcome_fact WHERE run_id = 'one'").success().stdout;
+    let largest = largest.lines().nth(1).expect("a value").to_owned();
+    // An engine that believed the file would skip it, since its largest value is said to be its smallest one.
+    for sql in [
+        format!("SELECT metric, statistic, value FROM outcome_fact WHERE run_id = 'one' AND value >= {largest}"),
+        format!("SELECT count(*) FROM outcome_fact WHERE run_id = 'one' AND value > {largest} / 2"),
+        "SELECT max(value) FROM outcome_fact WHERE run_id = 'one'".to_owned(),
+        "SELECT metric, value FROM outcome_fact WHERE run_id = 'one' ORDER BY value DESC, metric LIMIT 3".to_owned(),
+    ] {
+        assert_eq!(forgery.query(&sql).success().stdout, honest.query(&sql).success().stdout, "{sql}");
+    }
+    assert_eq!(forgery.caught(4), "verify: recompute_differs");
 }
 
 #[test]

@@ -1,0 +1,195 @@
+//! Request records of which the key of execute lies: what each column, and all of them together, can be made to say.
+
+use std::collections::BTreeMap;
+
+use assay_record::{Outcome, Phase, Record, TokenSource};
+use assay_warehouse::records::{RecordColumn as Column, RecordFile, RecordWriter};
+use serde_json::{Value, json};
+
+use crate::by_hand::Bench;
+use crate::forgery::replace_artifact;
+use crate::pipeline::text;
+
+/// An hour in nanoseconds.
+const HOUR: i64 = 3_600_000_000_000;
+
+/// A change of the records of one attempt.
+pub(crate) type Lie = Box<dyn Fn(&mut Written)>;
+
+/// The records of one attempt, and the numbers that their file says they are of.
+pub(crate) struct Written {
+    records: Vec<Record>,
+    attempt: u32,
+    shard: u32,
+}
+
+impl Written {
+    fn read(bytes: Vec<u8>) -> Self {
+        let file = RecordFile::open(bytes).expect("a file of records");
+        let records = file.records().expect("records").map(|record| record.expect("a record")).collect();
+        Self { records, attempt: 0, shard: 0 }
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut writer = RecordWriter::new(&mut bytes, self.attempt, self.shard).expect("a writer");
+        self.records.iter().for_each(|record| writer.write(record).expect("a record is written"));
+        writer.finish().expect("a whole file");
+        bytes
+    }
+
+    /// A request in the middle, which ended well.
+    fn one(&mut self) -> &mut Record {
+        let place = self.records.len() / 2;
+        &mut self.records[place]
+    }
+
+    /// Changes every time of every request.
+    fn times(&mut self, change: impl Fn(i64) -> i64) {
+        for record in &mut self.records {
+            for time in times_of(record) {
+                *time = time.map(&change);
+            }
+            record.chunks.iter_mut().for_each(|chunk| chunk.at_ns = change(chunk.at_ns));
+        }
+    }
+}
+
+fn times_of(record: &mut Record) -> [&mut Option<i64>; 11] {
+    [
+        &mut record.intended_ns,
+        &mut record.dequeued_ns,
+        &mut record.connect_start_ns,
+        &mut record.connect_end_ns,
+        &mut record.sent_ns,
+        &mut record.write_done_ns,
+        &mut record.first_byte_ns,
+        &mut record.first_token_ns,
+        &mut record.last_token_ns,
+        &mut record.end_ns,
+        &mut record.first_content_ns,
+    ]
+}
+
+/// Puts other records of the first attempt at a load in the place of the honest ones. What execute sums up of them follows.
+pub(crate) fn lie(manifest: &mut Value, bench: &Bench, lie: &Lie) {
+    let is_load = |attempt: &&mut Value| attempt["serving"].is_object();
+    let attempts = manifest["body"]["attempts"].as_array_mut().expect("attempts");
+    let attempt = attempts.iter_mut().find(is_load).expect("an attempt at a load");
+    let name = text(&attempt["serving"]["records"]["name"]).to_owned();
+    let mut kept = None;
+    replace_artifact(bench, manifest, &name, |bytes| {
+        let mut written = Written::read(bytes);
+        lie(&mut written);
+        let bytes = written.bytes();
+        kept = Some(written.records);
+        bytes
+    });
+    let attempts = manifest["body"]["attempts"].as_array_mut().expect("attempts");
+    let attempt = attempts.iter_mut().find(is_load).expect("an attempt at a load");
+    follow(&mut attempt["serving"], &kept.expect("records"));
+}
+
+/// What execute says of records.
+fn follow(serving: &mut Value, records: &[Record]) {
+    let outcomes = |phase: Phase| {
+        let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+        for record in records.iter().filter(|record| record.phase == phase) {
+            *counts.entry(record.outcome.to_string()).or_default() += 1;
+        }
+        counts.into_iter().map(|(word, count)| (word, json!(count.to_string()))).collect::<serde_json::Map<_, _>>()
+    };
+    let measured = || records.iter().filter(|record| record.phase == Phase::Measured);
+    let input: u64 = measured().filter(|record| record.sent_ns.is_some()).map(|record| u64::from(record.input_tokens)).sum();
+    let output: u64 = records.iter().filter_map(|record| record.output_tokens).map(u64::from).sum();
+    let events: u64 = records.iter().map(|record| u64::from(record.token_events)).sum();
+    let last = measured().filter_map(|record| record.end_ns.or(record.last_token_ns)).max().unwrap_or(0).max(0);
+    serving["outcomes"] = Value::Object(outcomes(Phase::Measured));
+    serving["warmup_outcomes"] = Value::Object(outcomes(Phase::Warmup));
+    serving["input_tokens"] = json!(input.to_string());
+    serving["output_tokens"] = json!(output.to_string());
+    serving["client"]["events"] = json!(events.to_string());
+    serving["measured_to_ns"] = json!(last.to_string());
+}
+
+/// What a column of one request can be made to say: something that could be, and something that could not.
+pub(crate) fn of_column(column: Column, far: bool) -> Lie {
+    let by = if far { HOUR } else { 1_000 };
+    let tokens = if far { 1_000_000 } else { 1 };
+    let time = |place: usize| -> Lie {
+        Box::new(move |written| {
+            let time = &mut *times_of(written.one())[place];
+            *time = Some(time.unwrap_or(0) + by);
+        })
+    };
+    let of = |change: Box<dyn Fn(&mut Record)>| -> Lie { Box::new(move |written| change(written.one())) };
+    let more = move |count: &mut Option<u32>| *count = Some(count.unwrap_or(0) + tokens);
+    match column {
+        Column::GlobalIndex => of(Box::new(move |record| record.global_index += u64::from(tokens))),
+        Column::Attempt => Box::new(|written| written.attempt += 1),
+        Column::Shard => Box::new(|written| written.shard += 1),
+        Column::Phase => of(Box::new(|record| record.phase = Phase::Warmup)),
+        Column::Outcome => of(Box::new(move |record| record.outcome = if far { Outcome::Dropped } else { Outcome::Timeout })),
+        Column::RequestId => of(Box::new(|record| record.request_id ^= 1)),
+        Column::Intended => time(0),
+        Column::Dequeued => time(1),
+        Column::ConnectStart => time(2),
+        Column::ConnectEnd => time(3),
+        Column::Sent => time(4),
+        Column::WriteDone => time(5),
+        Column::FirstByte => time(6),
+        Column::FirstToken => time(7),
+        Column::FirstContent => time(10),
+        Column::LastToken => time(8),
+        Column::End => time(9),
+        Column::HttpStatus => of(Box::new(move |record| record.http_status = Some(if far { 500 } else { 201 }))),
+        Column::FinishReason => of(Box::new(|record| record.finish_reason = Some("other".to_owned()))),
+        Column::Error => of(Box::new(|record| record.error = Some("no error".to_owned()))),
+        Column::RequestBytes => of(Box::new(|record| record.request_bytes += 1)),
+        Column::ResponseBytes => of(Box::new(|record| record.response_bytes += 1)),
+        Column::InputTokensAsked => of(Box::new(move |record| more(&mut record.input_tokens_asked))),
+        Column::InputTokens => of(Box::new(move |record| record.input_tokens += tokens)),
+        Column::InputTokensEndpoint => of(Box::new(move |record| more(&mut record.input_tokens_endpoint))),
+        Column::CachedTokens => of(Box::new(move |record| more(&mut record.cached_tokens))),
+        Column::OutputTokensAsked => of(Box::new(move |record| more(&mut record.output_tokens_asked))),
+        Column::OutputTokens => of(Box::new(move |record| more(&mut record.output_tokens))),
+        Column::OutputSource => of(Box::new(|record| record.output_source = TokenSource::Unknown)),
+        Column::ReasoningTokens => of(Box::new(move |record| more(&mut record.reasoning_tokens))),
+        Column::FirstEventTokens => of(Box::new(move |record| more(&mut record.first_event_tokens))),
+        Column::TokenEvents => of(Box::new(move |record| record.token_events += tokens)),
+        Column::PromptSha256 => of(Box::new(|record| record.prompt_sha256 = Some([7; 32]))),
+        Column::AnswerSha256 => of(Box::new(|record| record.answer_sha256 = Some([7; 32]))),
+        Column::ChunkAt => of(Box::new(move |record| {
+            let place = record.chunks.len() / 2;
+            record.chunks[place].at_ns += by;
+        })),
+        Column::ChunkBytes => of(Box::new(|record| record.chunks[0].bytes += 1)),
+        Column::ChunkTokens => of(Box::new(move |record| more(&mut record.chunks[0].tokens))),
+    }
+}
+
+/// What all records of an attempt together can be made to say.
+pub(crate) fn of_all() -> Vec<(&'static str, Lie)> {
+    let slowest = |written: &mut Written| {
+        let took = |record: &Record| record.end_ns.unwrap_or(0) - record.sent_ns.unwrap_or(0);
+        let limit = written.records.iter().map(took).max().unwrap_or(0);
+        written.records.retain(|record| took(record) < limit);
+    };
+    vec![
+        ("every time a thousandth", Box::new(|written| written.times(|at| at / 1_000))),
+        ("every time ten times as long", Box::new(|written| written.times(|at| at * 10))),
+        ("every time an hour earlier", Box::new(|written| written.times(|at| at - HOUR))),
+        ("every time an hour later", Box::new(|written| written.times(|at| at + HOUR))),
+        ("the slowest request left out", Box::new(slowest)),
+        ("a request twice", Box::new(|written| written.records.push(written.records[0].clone()))),
+        ("no request", Box::new(|written| written.records.clear())),
+        (
+            "every second request in the warm-up",
+            Box::new(|written| written.records.iter_mut().step_by(2).for_each(|record| record.phase = Phase::Warmup)),
+        ),
+        (
+            "every request the first one",
+            Box::new(|written| written.records.iter_mut().for_each(|record| record.global_index = 0)),
+        ),
+    ]
+}
