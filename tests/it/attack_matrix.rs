@@ -27,6 +27,9 @@ use crate::serving::{ENOUGH, SIMULATOR};
 use crate::support::{Fixture, PIPELINE, Ran, blob, copy_folder, files_under, steady, write_file};
 use crate::tamper::{canonical, flipped};
 
+/// What a file begins with that is packed with Zstandard.
+const ZSTANDARD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
 const PAGE: &str = "docs/attack-matrix.md";
 const SUMMARY: &str = "docs/provenance.md";
 const UPDATE: &str = "ASSAY_UPDATE_MATRIX=1 cargo test --workspace --all-features --test it -- attack_matrix --test-threads 2";
@@ -230,6 +233,10 @@ fn other_content(bytes: &[u8]) -> Vec<u8> {
     }
     if let Ok(records) = RecordFile::open(bytes.to_vec()) {
         return faster(&records);
+    }
+    if bytes.starts_with(&ZSTANDARD) {
+        let unpacked = zstd::decode_all(bytes).expect("a whole file");
+        return zstd::encode_all(&other_content(&unpacked)[..], 1).expect("a packed file");
     }
     match String::from_utf8(bytes.to_vec()) {
         Ok(text) if text.contains(|c: char| c.is_ascii_digit()) => {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use assay_record::{Outcome, Phase, Record, TokenSource};
+use assay_record::{Chunk, Outcome, Phase, Record, TokenSource};
 use assay_warehouse::records::{RecordColumn as Column, RecordFile, RecordWriter};
 use serde_json::{Value, json};
 
@@ -114,7 +114,12 @@ fn follow(serving: &mut Value, records: &[Record]) {
 
 /// What a column of one request can be made to say: something that could be, and something that could not.
 pub(crate) fn of_column(column: Column, far: bool) -> Lie {
-    let by = if far { HOUR } else { 1_000 };
+    // A little, and away from the neighbour that may be the same instant.
+    let by = match column {
+        _ if far => HOUR,
+        Column::Dequeued | Column::FirstByte | Column::LastToken => -1_000,
+        _ => 1_000,
+    };
     let tokens = if far { 1_000_000 } else { 1 };
     let time = |place: usize| -> Lie {
         Box::new(move |written| {
@@ -160,8 +165,9 @@ pub(crate) fn of_column(column: Column, far: bool) -> Lie {
         Column::PromptSha256 => of(Box::new(|record| record.prompt_sha256 = Some([7; 32]))),
         Column::AnswerSha256 => of(Box::new(|record| record.answer_sha256 = Some([7; 32]))),
         Column::ChunkAt => of(Box::new(move |record| {
-            let place = record.chunks.len() / 2;
-            record.chunks[place].at_ns += by;
+            let waits = |pair: &[Chunk]| pair[0].at_ns + 2_000 < pair[1].at_ns;
+            let place = record.chunks[1..].windows(2).position(waits).expect("a pause between token events");
+            record.chunks[place + 1].at_ns += by;
         })),
         Column::ChunkBytes => of(Box::new(|record| record.chunks[0].bytes += 1)),
         Column::ChunkTokens => of(Box::new(move |record| more(&mut record.chunks[0].tokens))),
