@@ -170,7 +170,7 @@ impl Rules {
 
     fn check_request(&self, request: &Request, due: ScheduledRequest, phase: Phase) -> Result<(), &'static str> {
         let asked = i64::from(due.input_tokens).saturating_mul(self.documents.into());
-        ensure(request.request_id == due.request_id, "has another id than by its schedule")?;
+        ensure(request.id == due.request_id, "has another id than by its schedule")?;
         ensure(request.intended == due.offset_ns, "was due at another time than by its schedule")?;
         ensure(request.input_tokens_asked == Some(asked), "asks for another length of prompt than its schedule")?;
         ensure(request.output_tokens_asked == due.output_tokens.map(i64::from), "asks for another length than its schedule")?;
@@ -216,7 +216,7 @@ struct Awaited {
     next: Requests,
     /// The place of the first that is awaited.
     first: u64,
-    awaited: VecDeque<Option<ScheduledRequest>>,
+    due: VecDeque<Option<ScheduledRequest>>,
     /// No place reaches it: each record is of another place, and they are the first ones.
     end: u64,
 }
@@ -224,7 +224,7 @@ struct Awaited {
 impl Awaited {
     fn new(schedule: &TrialSchedule, phase: PlannedPhase, stripe: Option<Stripe>, rows: u64) -> Self {
         let next = schedule.for_shard(phase, stripe.unwrap_or(Stripe::WHOLE));
-        Self { stripe, next, first: 0, awaited: VecDeque::new(), end: rows }
+        Self { stripe, next, first: 0, due: VecDeque::new(), end: rows }
     }
 
     /// The scheduled request of this index, which is awaited no longer.
@@ -234,12 +234,12 @@ impl Awaited {
         ensure(place < self.end, "stands where requests before it are missing")?;
         let ahead = place.checked_sub(self.first).ok_or("is there twice")?;
         let ahead = usize::try_from(ahead).map_err(|_| OTHER)?;
-        while self.awaited.len() <= ahead {
-            self.awaited.push_back(Some(self.next.next().ok_or(OTHER)?));
+        while self.due.len() <= ahead {
+            self.due.push_back(Some(self.next.next().ok_or(OTHER)?));
         }
-        let found = self.awaited.get_mut(ahead).and_then(Option::take).ok_or("is there twice")?;
-        while matches!(self.awaited.front(), Some(None)) {
-            self.awaited.pop_front();
+        let found = self.due.get_mut(ahead).and_then(Option::take).ok_or("is there twice")?;
+        while matches!(self.due.front(), Some(None)) {
+            self.due.pop_front();
             self.first += 1;
         }
         Ok(found)
@@ -247,7 +247,7 @@ impl Awaited {
 
     /// Fails where one that was due has no record.
     fn finish(mut self, phase: Phase, shard: Shard, ends_by_clock: bool) -> Result<(), Contradiction> {
-        let skipped = self.awaited.into_iter().flatten().next();
+        let skipped = self.due.into_iter().flatten().next();
         let never_begun = || if ends_by_clock || self.stripe.is_none() { None } else { self.next.next() };
         match skipped.or_else(never_begun) {
             Some(request) => Err(Contradiction::Missing { index: request.global_index, phase, shard: shard.index }),
@@ -299,7 +299,7 @@ impl Sums {
 struct Request {
     index: i64,
     outcome: Outcome,
-    request_id: u128,
+    id: u128,
     intended: Option<i64>,
     dequeued: Option<i64>,
     sent: Option<i64>,
@@ -367,7 +367,7 @@ impl<'a> Columns<'a> {
         Request {
             index: self.index.get(row).unwrap_or(-1),
             outcome: self.outcomes.get(row).copied().unwrap_or_default(),
-            request_id: self.request_ids.get(row).copied().unwrap_or_default(),
+            id: self.request_ids.get(row).copied().unwrap_or_default(),
             intended: self.intended.get(row),
             dequeued: self.dequeued.get(row),
             sent: self.sent.get(row),

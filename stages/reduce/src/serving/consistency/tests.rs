@@ -67,7 +67,7 @@ fn requests(schedule: &TrialSchedule, stripe: Stripe) -> Vec<Record> {
 fn record(due: &ScheduledRequest, phase: Phase, at: i64) -> Record {
     let output = due.output_tokens.expect("chat");
     // Every seventh takes longer than those after it.
-    let took = if due.global_index % 7 == 0 { 200 * MS } else { 20 * MS };
+    let took = if due.global_index.is_multiple_of(7) { 200 * MS } else { 20 * MS };
     Record {
         global_index: due.global_index,
         phase,
@@ -149,7 +149,9 @@ impl Load {
 fn file(records: &[Record], shard: u32) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut writer = RecordWriter::new(&mut bytes, 0, shard).expect("a writer");
-    records.iter().for_each(|record| writer.write(record).expect("a record"));
+    for record in records {
+        writer.write(record).expect("a record");
+    }
     writer.finish().expect("a file");
     bytes
 }
@@ -285,16 +287,18 @@ fn a_shard_has_its_own_requests() {
     assert!(found.contains("is none of its schedule"), "{found}");
 }
 
+/// A change of what execute says, and part of what is said of it.
+type Said = (fn(&mut ServingOutcome), &'static str);
+
 #[test]
 fn what_execute_signs_are_the_sums_of_its_records() {
     let load = open_loop();
-    let one_more = |count: &mut Count| count.0 += 1;
-    let cases: [(&dyn Fn(&mut ServingOutcome), &str); 5] = [
-        (&|said| one_more(&mut said.input_tokens), "input tokens"),
-        (&|said| one_more(&mut said.output_tokens), "output tokens"),
-        (&|said| one_more(&mut said.client.events), "token events"),
-        (&|said| said.warmup_outcomes.clear(), "requests in its warm-up"),
-        (&|said| said.schedule_digest = Digest::of(b"another"), "followed schedule"),
+    let cases: [Said; 5] = [
+        (|said| said.input_tokens.0 += 1, "input tokens"),
+        (|said| said.output_tokens.0 += 1, "output tokens"),
+        (|said| said.client.events.0 += 1, "token events"),
+        (|said| said.warmup_outcomes.clear(), "requests in its warm-up"),
+        (|said| said.schedule_digest = Digest::of(b"another"), "followed schedule"),
     ];
     for (change, said) in cases {
         let found = load.check_said(change).expect_err(said);
