@@ -157,16 +157,16 @@ def reduce(place, table):
     for _ in range(SAMPLES):
         text = example(place, "reduce_bench", folder, records, streams)
         seconds = r"# s \(CPU # s\)"
-        passes.append(numbers(f"first pass {seconds}, quantile pass {seconds}, whole {seconds}; peak # MiB", text, "reduce_bench"))
+        passes.append(numbers(f"check {seconds}, first pass {seconds}, quantile pass {seconds}, whole {seconds}; peak # MiB", text, "reduce_bench"))
         answers = re.findall(rf"^([a-z ]+): {NUMBER} s", output(place, python, script, folder, threads), re.M)
         asked.append({query: float(wall) for query, wall in answers})
     of_requests, of_streams = zip(*passes)
     against = f"wall time with {threads} threads each, on the same file from the page cache, in turn with"
     rows = [
-        (f"quantiles of {records:,} records", of_requests, 2, "quantiles of requests", BAR_QUANTILES_RATIO),
-        ("  the whole of reduce", of_requests, 4, "quantiles and counts of requests", BAR_REDUCE_RATIO),
-        (f"quantiles of {streams:,} x {CHUNKS} chunks", of_streams, 2, "quantiles of chunk gaps", None),
-        ("  the whole of reduce", of_streams, 4, "quantiles of chunk gaps", None),
+        (f"quantiles of {records:,} records", of_requests, 4, "quantiles of requests", BAR_QUANTILES_RATIO),
+        ("  the whole of reduce", of_requests, 6, "quantiles and counts of requests", BAR_REDUCE_RATIO),
+        (f"quantiles of {streams:,} x {CHUNKS} chunks", of_streams, 4, "quantiles of chunk gaps", None),
+        ("  the whole of reduce", of_streams, 6, "quantiles of chunk gaps", None),
     ]
     for name, samples, column, query, bar in rows:
         own = Samples([row[column] for row in samples], "s")
@@ -179,7 +179,7 @@ def reduce(place, table):
             ratio / bar if bar else None,
             f"{against} DuckDB's `{query}` ({other:.2f} s)",
         )
-    peak = Samples([row[6] for row in of_requests], "MiB", 0)
+    peak = Samples([row[8] for row in of_requests], "MiB", 0)
     table.add(
         "  its memory",
         peak,

@@ -2,7 +2,7 @@
 //! `cargo run --release -p assay-reduce --example reduce_bench -- FOLDER [RECORDS [STREAMS]]`.
 //!
 //! Writes `requests.parquet` (10 million records without chunk lists) and `streams.parquet` (200,000 records of 128 chunks), then
-//! times both passes over each. `reduce_duckdb.py` beside it asks DuckDB for the same quantiles of the same files.
+//! times the check against the schedule and both passes over each. `reduce_duckdb.py` beside it asks DuckDB for the same quantiles of the same files.
 
 #![expect(clippy::print_stdout, reason = "an example that reports figures")]
 
@@ -12,9 +12,10 @@ use std::io::BufWriter;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use assay_manifest::{Count, Point, ServingWork};
+use assay_manifest::{Count, Digest, Point, ServingWork};
 use assay_record::{Chunk, Outcome, Phase, Record, TokenSource};
 use assay_reduce::TrialRecords;
+use assay_schedule::{Nonce, Offered, PointKey, ScheduledRequest, Seed, TrialKey, TrialSchedule};
 use assay_warehouse::records::{RecordFile, RecordWriter};
 
 const CHUNKS: usize = 128;
@@ -53,9 +54,9 @@ impl Random {
     }
 }
 
-fn record(random: &mut Random, index: u64, chunks: &mut Vec<Chunk>, count: usize) -> Record {
-    let intended = index.cast_signed() * 1_000_000;
-    let sent = intended + 20_000 + random.wait(30_000.0);
+fn record(random: &mut Random, due: &ScheduledRequest, chunks: &mut Vec<Chunk>, count: usize) -> Record {
+    let begun = due.global_index.cast_signed() * 1_000_000;
+    let sent = begun + 20_000 + random.wait(30_000.0);
     let first = sent + 20_000_000 + random.wait(60_000_000.0);
     let tokens = if count > 0 { count as u32 } else { 64 + (random.next() % 256) as u32 };
     let mut last = first;
@@ -70,11 +71,10 @@ fn record(random: &mut Random, index: u64, chunks: &mut Vec<Chunk>, count: usize
     let failed = random.next().is_multiple_of(200);
     let answered = |at: i64| (!failed).then_some(at);
     Record {
-        global_index: index,
+        global_index: due.global_index,
         phase: Phase::Measured,
-        request_id: u128::from(random.next()) << 64 | u128::from(random.next()),
-        intended_ns: Some(intended),
-        dequeued_ns: Some(intended + 15_000),
+        request_id: due.request_id,
+        dequeued_ns: Some(begun + 15_000),
         sent_ns: Some(sent),
         write_done_ns: Some(sent + 20_000),
         first_byte_ns: answered(first - 100_000),
@@ -90,7 +90,7 @@ fn record(random: &mut Random, index: u64, chunks: &mut Vec<Chunk>, count: usize
         input_tokens_asked: Some(1_000),
         input_tokens: 1_000,
         input_tokens_endpoint: (!failed).then_some(1_003),
-        output_tokens_asked: Some(tokens),
+        output_tokens_asked: due.output_tokens,
         output_tokens: (!failed).then_some(tokens),
         output_source: TokenSource::Usage,
         token_events: if failed { 0 } else { tokens },
@@ -99,18 +99,35 @@ fn record(random: &mut Random, index: u64, chunks: &mut Vec<Chunk>, count: usize
     }
 }
 
+/// A load by count.
+fn work(records: u64) -> Result<ServingWork, Box<dyn Error>> {
+    let work: ServingWork = serde_json::from_str(WORK)?;
+    Ok(ServingWork { requests: Some(Count(records)), ..work })
+}
+
+/// The schedule that the records follow.
+fn schedule(work: &ServingWork) -> Result<TrialSchedule, Box<dyn Error>> {
+    let point: Point = serde_json::from_str(POINT)?;
+    let (seed, workload) = (Seed::new([7; 32]), Digest::of(b"workload"));
+    let key =
+        TrialKey { point: PointKey { seed: &seed, workload: &workload, point: &point.point_id }, trial: 0, nonce: Nonce::new(7) };
+    Ok(TrialSchedule::new(work, Offered::of_point(&point)?, &key)?)
+}
+
 fn write(path: &Path, records: u64, chunks: usize) -> Result<(), Box<dyn Error>> {
+    let schedule = schedule(&work(records)?)?;
+    let requests = || schedule.requests(assay_schedule::Phase::Measure);
     let mut random = Random(7);
     let mut list = Vec::new();
     let begun = cpu();
-    (0..records).for_each(|index| drop(std::hint::black_box(record(&mut random, index, &mut list, chunks))));
+    requests().for_each(|due| drop(std::hint::black_box(record(&mut random, &due, &mut list, chunks))));
     let generating = cpu().saturating_sub(begun);
 
     let mut random = Random(7);
     let begun = cpu();
     let mut writer = RecordWriter::new(BufWriter::new(File::create(path)?), 0, 0)?;
-    for index in 0..records {
-        writer.write(&record(&mut random, index, &mut list, chunks))?;
+    for due in requests() {
+        writer.write(&record(&mut random, &due, &mut list, chunks))?;
     }
     let written = writer.finish()?;
     let writing = cpu().saturating_sub(begun).saturating_sub(generating);
@@ -126,12 +143,14 @@ fn write(path: &Path, records: u64, chunks: usize) -> Result<(), Box<dyn Error>>
 }
 
 fn reduce(path: &Path, records: u64) -> Result<(), Box<dyn Error>> {
-    let mut work: ServingWork = serde_json::from_str(WORK)?;
-    work.requests = Some(Count(records));
+    let work = work(records)?;
+    let schedule = schedule(&work)?;
     let point: Point = serde_json::from_str(POINT)?;
     let (begun, before) = (Instant::now(), cpu());
     let file = RecordFile::open(File::open(path)?)?;
     let trial = TrialRecords::new("w.t.default.one.t0".parse()?, vec![file], &work, &point);
+    trial.check(&work, &schedule)?;
+    let (check, check_cpu) = (begun.elapsed(), cpu().saturating_sub(before));
     let first = trial.first_pass(&work)?;
     let rates = first.rates(&work);
     let (first_pass, first_cpu) = (begun.elapsed(), cpu().saturating_sub(before));
@@ -139,8 +158,9 @@ fn reduce(path: &Path, records: u64) -> Result<(), Box<dyn Error>> {
     let (whole, whole_cpu) = (begun.elapsed(), cpu().saturating_sub(before));
     let shown = |wall: Duration, cpu: Duration| format!("{:.2} s (CPU {:.2} s)", wall.as_secs_f64(), cpu.as_secs_f64());
     println!(
-        "  first pass {}, quantile pass {}, whole {}; peak {} MiB",
-        shown(first_pass, first_cpu),
+        "  check {}, first pass {}, quantile pass {}, whole {}; peak {} MiB",
+        shown(check, check_cpu),
+        shown(first_pass.saturating_sub(check), first_cpu.saturating_sub(check_cpu)),
         shown(whole.saturating_sub(first_pass), whole_cpu.saturating_sub(first_cpu)),
         shown(whole, whole_cpu),
         peak_mib()

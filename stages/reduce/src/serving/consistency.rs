@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use assay_manifest::{Attempt, Count, Digest, ServingApi, ServingOutcome, ServingWork, Shard};
+use assay_manifest::{Count, Digest, ServingApi, ServingOutcome, ServingWork, Shard};
 use assay_record::{Outcome, Phase};
 use assay_schedule::{Phase as PlannedPhase, Requests, ScheduleError, ScheduledRequest, Stripe, TrialSchedule};
 use assay_warehouse::records::{Batch, Ints, RecordColumn as Column, RecordError, RecordFile};
@@ -84,14 +84,16 @@ pub(super) fn check(
         if outcome.schedule_digest != planned {
             return Err(Contradiction::OtherSchedule { said: outcome.schedule_digest, planned });
         }
-        let rules = Rules::new(schedule, work, &found.attempt, found.collected.shard, files.planned);
-        rules.check(schedule, file, outcome)
+        let attempt_ns = i64::try_from(found.attempt.window.duration_ns.0).unwrap_or(i64::MAX);
+        let shard = found.collected.shard;
+        let rules = Rules::new(schedule, work, shard, files.planned, attempt_ns);
+        rules.check(schedule, file)?.check(shard, outcome)
     });
     checked.map(|_| ())
 }
 
 /// What every record of a shard keeps.
-struct Rules {
+pub(super) struct Rules {
     shard: Shard,
     /// Documents of a request.
     documents: u32,
@@ -125,18 +127,19 @@ const COLUMNS: &[Column] = &[
 ];
 
 impl Rules {
-    fn new(schedule: &TrialSchedule, work: &ServingWork, attempt: &Attempt, shard: Shard, planned: Planned) -> Self {
+    pub(super) fn new(schedule: &TrialSchedule, work: &ServingWork, shard: Shard, planned: Planned, attempt_ns: i64) -> Self {
         let embeds = work.api == ServingApi::Embeddings;
         Self {
             shard,
             documents: if embeds { work.batch.max(1) } else { 1 },
             streaming: work.streaming && !embeds,
             closed: schedule.users().map(|_| planned).filter(|_| !is_open_loop(work)),
-            attempt_ns: i64::try_from(attempt.window.duration_ns.0).unwrap_or(i64::MAX),
+            attempt_ns,
         }
     }
 
-    fn check(&self, schedule: &TrialSchedule, file: &RecordFile, outcome: &ServingOutcome) -> Result<(), Contradiction> {
+    /// Holds every record against the rules, and gives their sums.
+    pub(super) fn check(&self, schedule: &TrialSchedule, file: &RecordFile) -> Result<Sums, Contradiction> {
         let stripe = schedule.stripe(self.shard)?;
         let mut warmup = Awaited::new(schedule, PlannedPhase::WarmUp, stripe, file.rows());
         let mut measured = Awaited::new(schedule, PlannedPhase::Measure, stripe, file.rows());
@@ -160,7 +163,7 @@ impl Rules {
         }
         warmup.finish(Phase::Warmup, self.shard, self.ends_by_clock(Phase::Warmup))?;
         measured.finish(Phase::Measured, self.shard, self.ends_by_clock(Phase::Measured))?;
-        sums.check(self.shard, outcome)
+        Ok(sums)
     }
 
     /// Whether the clock may have ended the phase of a closed loop before all of its requests were due.
@@ -258,7 +261,7 @@ impl Awaited {
 
 /// What execute sums up of a shard's records.
 #[derive(Default)]
-struct Sums {
+pub(super) struct Sums {
     warmup: BTreeMap<Outcome, u64>,
     input_tokens: u64,
     output_tokens: u64,

@@ -15,7 +15,7 @@ use std::ops::Range;
 
 use assay_manifest::{
     ArrivalLaw, Artifact, Attempt, Block, Case, Count, Exclusion, FrozenWorkload, Metric, MetricSummary, Point, PointSummary,
-    PointView, Reason, ServingApi, ServingPoint, ServingWork, SloMetric, TrialId, TrialValue,
+    PointView, Reason, ServingApi, ServingPoint, ServingWork, Shard, SloMetric, TrialId, TrialValue,
 };
 use assay_record::{MeasuredPhase, SHARE_BITS};
 use assay_schedule::{Offered, TrialSchedule};
@@ -307,6 +307,21 @@ impl TrialRecords {
     pub fn new(trial_id: TrialId, shards: Vec<RecordFile>, work: &ServingWork, point: &Point) -> Self {
         let (shards, planned) = ((0..).zip(shards).collect(), planned(work, point));
         Self(vec![TrialFiles { trial_id, attempt: 0, shards, planned, said_window: None, said: None, all_lists: true }])
+    }
+
+    /// Holds the records against the schedule that they follow, and against themselves.
+    pub fn check(&self, work: &ServingWork, schedule: &TrialSchedule) -> Result<(), Failure> {
+        let refused = |error: Contradiction| {
+            Failure::verification("records_differ", "the records contradict their schedule").because(&error)
+        };
+        for files in &self.0 {
+            let count = u32::try_from(files.shards.len()).unwrap_or(u32::MAX);
+            for (index, file) in &files.shards {
+                let rules = consistency::Rules::new(schedule, work, Shard { index: *index, count }, files.planned, i64::MAX);
+                rules.check(schedule, file).map_err(refused)?;
+            }
+        }
+        Ok(())
     }
 
     /// Counts and sums, and which records count at all.

@@ -1,4 +1,4 @@
-use assay_manifest::{Block, Digest, Instant, PlannedTrial, Point, Window};
+use assay_manifest::{Attempt, Block, Digest, Instant, PlannedTrial, Point, Window};
 use assay_record::{Record, TokenSource};
 use assay_warehouse::records::RecordWriter;
 use serde_json::{Value, json};
