@@ -150,6 +150,15 @@ fn collect_leaves_evidence_out() {
 }
 
 #[test]
+fn collect_invents_a_difference_between_blocks() {
+    let forgery = Forgery::of_manifest("collect", |body| {
+        let block = json!({"index": 0, "incarnation": 0});
+        body["drift"] = json!([{"what": "boot_id", "before": block, "after": block, "detail": "host `far`: a, then b"}]);
+    });
+    assert_eq!(forgery.caught(2), "publish: drift_differs");
+}
+
+#[test]
 fn publish_falsifies_what_people_read() {
     let report = Forgery::of_artifact("publish", "report.html", |_| b"<p>ten times as fast</p>".to_vec());
     assert_eq!(report.caught(2), "verify: report_differs");

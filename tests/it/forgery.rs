@@ -238,7 +238,7 @@ fn input_of(input: &Value) -> String {
 }
 
 /// Inputs stand in one order, which new digests may change.
-fn sort_inputs(manifest: &mut Value) {
+pub(crate) fn sort_inputs(manifest: &mut Value) {
     let mut inputs: Vec<InputRef> = serde_json::from_value(manifest["header"]["inputs"].clone()).expect("inputs");
     inputs.sort_unstable();
     manifest["header"]["inputs"] = json!(inputs);

@@ -9,10 +9,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use assay_envelope::{Expect, SecretKey, Signer, TrustPolicy, TrustedSigner, sign, verify};
+use assay_envelope::{Expect, Predicate, SecretKey, Signer, TrustPolicy, TrustedSigner, sign, verify};
 use assay_manifest::{Digest, Document, InputRef, Role};
 use serde_json::{Value, json};
 
+use crate::forgery::sort_inputs;
 use crate::support::{Fixture, Ran, copy_folder, files_under, measured, write_file};
 use crate::tamper::{canonical, flipped, local_key, local_trust};
 
@@ -135,7 +136,12 @@ fn sign_manifest(folder: &Path, name: &str, key: SecretKey, change: impl FnOnce(
     let mut value: Value = serde_json::from_slice(&manifest).expect("JSON");
     change(&mut value);
     let changed = Document::parse(&canonical(&value)).expect("still a manifest");
-    let signed = sign(&changed, &Signer::new(key), verified.predicate().clone()).expect("a key signs what it is given");
+    let mut predicate = verified.predicate().clone();
+    // Signing lists the inputs, as they are now.
+    if let Predicate::VerificationSummary(summary) = &mut predicate {
+        summary.input_attestations.clear();
+    }
+    let signed = sign(&changed, &Signer::new(key), predicate).expect("a key signs what it is given");
     write_file(&paths[0], &signed.manifest);
     write_file(&paths[1], &signed.bundle);
     signed.as_input()
@@ -158,6 +164,8 @@ fn publish_summary(folder: &Path, change: impl FnOnce(&mut Value)) {
         let inputs = publication["header"]["inputs"].as_array_mut().expect("a list");
         let input = inputs.iter_mut().find(|input| input["kind"] == "summary").expect("the summary");
         *input = json!(summary);
+        // A manifest lists its inputs in order, and the new digest may stand elsewhere in it.
+        sort_inputs(publication);
         publication["body"]["summary"] = json!(summary.manifest);
         publication["body"]["numbers"]["digest"] = json!(Digest::of(&bytes));
     });

@@ -62,6 +62,8 @@ fn throughput_is_over_the_time_to_the_end_of_the_load() {
         ("rate", "mode: open, rate: [50], arrival: constant, requests: 20, duration: 60s", Some(20), None),
         ("clock", "mode: closed, concurrency: [3], requests: 100000, duration: 300ms", None, Some(0.3)),
         ("lone", "mode: closed, concurrency: [2], requests: 12", Some(12), None),
+        // Fewer requests than shards: one of three has none.
+        ("sparse", "mode: open, rate: [30], arrival: constant, requests: 2", Some(2), None),
         // What the warm-up leaves under way does not come on top.
         ("warm", "mode: closed, concurrency: [4], requests: 8", Some(8), None),
     ];

@@ -3,6 +3,7 @@
 //! What falls short is published at a lower grade *with its reasons*, or not at all; it is never silently let pass.
 
 mod controls;
+mod drift;
 mod executed;
 mod place;
 mod sides;
@@ -14,6 +15,7 @@ use assay_manifest::{
 };
 
 pub use controls::{CONTROL_CONTRADICTED, contradicted};
+pub use drift::drift;
 pub use executed::{UNPINNED_EXECUTABLE, unpinned_executables};
 pub use place::{COLOCATED, Counted, MOVED_LOAD, MOVED_TARGET, colocated, moved_load, moved_target, shares_machine};
 pub use sides::{CONFOUNDED, SIDES_DIFFER, confounded, sides_differ};

@@ -28,6 +28,15 @@ pub struct Counts {
 
 const OUTCOMES: usize = Outcome::ALL.len();
 
+/// One count for each request.
+impl FromIterator<(Phase, Outcome)> for Counts {
+    fn from_iter<I: IntoIterator<Item = (Phase, Outcome)>>(requests: I) -> Self {
+        let mut counts = Self::default();
+        requests.into_iter().for_each(|(phase, outcome)| counts.add(phase, outcome));
+        counts
+    }
+}
+
 impl Counts {
     /// How many of a phase ended so.
     pub fn of(&self, phase: Phase, outcome: Outcome) -> u64 {

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use assay_claim::drift;
 use assay_envelope::Verified;
 use assay_manifest::{
     Attempt, AttemptStatus, Block, Body as _, Collection, Digest, Document, Environment, ExecutionPart, FrozenWorkload, InputRef,
@@ -33,8 +34,24 @@ pub fn check_attempts(documents: &[Verified<Document>]) -> Result<(), Failure> {
     }
     for collection in documents.iter().filter_map(|verified| Collection::of(verified.value())) {
         check_places(&collection.body, &parts)?;
+        check_drift(&collection.body, documents)?;
     }
     Ok(())
+}
+
+/// What the Collection says of differences between blocks is what the Environments say.
+fn check_drift(collection: &Collection, documents: &[Verified<Document>]) -> Result<(), Failure> {
+    let environments = documents.iter().filter_map(|verified| Environment::of(verified.value()));
+    let found = drift(&environments.map(|environment| &environment.body).collect::<Vec<_>>());
+    if found == collection.drift {
+        return Ok(());
+    }
+    let message = format!(
+        "the collection names {} differences between blocks, and its environments have {}",
+        collection.drift.len(),
+        found.len()
+    );
+    Err(Failure::verification("drift_differs", message))
 }
 
 fn differs(attempt: &Attempt, what: &str) -> Failure {

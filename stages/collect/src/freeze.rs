@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use assay_claim::drift;
 use assay_manifest::{
     Artifact, Attempt, Block, Body as _, CollectedAttempt, CollectedTrial, Collection, Count, CrossCheck, Digest, Drift,
     Environment, ExecutionPart, InputRef, Manifest, Plan, PlannedTrial, Recording, TrialId, canonical_json,
@@ -10,7 +11,6 @@ use assay_stage::{Context, Failure, Inputs, Stage, StageName, counted_attempt};
 use serde::{Deserialize, Serialize};
 
 use crate::coverage::Coverage;
-use crate::drift::drift;
 use crate::endpoint::{Endpoints, serving_of};
 use crate::series::endpoint_source;
 use crate::shards::{Executed, check_counted, check_parts, check_schedules, tries};

@@ -4,7 +4,6 @@ mod cluster;
 mod counters;
 mod coverage;
 mod cross_check;
-mod drift;
 mod endpoint;
 mod freeze;
 mod record;

@@ -24,6 +24,7 @@ use assay_manifest::{
 };
 use assay_probe::{Client, HeaderError, Headers};
 use assay_record::{Outcome, Phase};
+use assay_schedule::Phase::Measure;
 use assay_schedule::{DRAIN, Stripe, TrialSchedule};
 use assay_stage::{Context, Event, Exit, Failure, Secrets, Stopwatch};
 use assay_tokens::Tokenizer;
@@ -138,7 +139,7 @@ impl<'a> ServingTrial<'a> {
             client: &client,
             window_ns: window.duration_ns.0,
             missed_start: start.missed_by_ns,
-            is_idle: own_users(ctx, &schedule) == Some(0),
+            is_idle: is_idle(ctx, &schedule),
             commonest_error: shot.told.commonest_error(),
         });
         reasons.extend(verdict);
@@ -329,6 +330,12 @@ fn stripe_of_load(ctx: &Context, schedule: &TrialSchedule) -> Stripe {
 /// The users of a closed loop that are this shard's; absent under open loop.
 fn own_users(ctx: &Context, schedule: &TrialSchedule) -> Option<u32> {
     schedule.users().map(|users| u32::try_from(stripe(ctx).share(users)).unwrap_or(u32::MAX))
+}
+
+/// Whether other shards have something to measure and this one has not: no user, or none of the few requests.
+fn is_idle(ctx: &Context, schedule: &TrialSchedule) -> bool {
+    let is_none_own = || schedule.for_shard(Measure, stripe_of_load(ctx, schedule)).next().is_none();
+    own_users(ctx, schedule) == Some(0) || (is_none_own() && schedule.requests(Measure).next().is_some())
 }
 
 /// What an attempt left behind.

@@ -93,6 +93,7 @@ fn record(random: &mut Random, due: &ScheduledRequest, chunks: &mut Vec<Chunk>, 
         output_tokens_asked: due.output_tokens,
         output_tokens: (!failed).then_some(tokens),
         output_source: TokenSource::Usage,
+        first_event_tokens: (!failed && count > 0).then_some(1),
         token_events: if failed { 0 } else { tokens },
         chunks: if failed { Vec::new() } else { chunks.clone() },
         ..Record::default()
@@ -190,7 +191,7 @@ fn peak_mib() -> u64 {
 }
 
 /// Load by count from so many users: what decides the window, and the time in which all of them were busy, is read first.
-const POINT: &str = r#"{"point_id": "one", "kind": "concurrency", "value": {"concurrency": "256"}}"#;
+const POINT: &str = r#"{"point_id": "one", "kind": "concurrency", "value": {"concurrency": "8192"}}"#;
 
 const WORK: &str = r#"{
     "api": "chat", "model": "m", "arrival": {"law": "closed"}, "input": {"law": "fixed", "tokens": 1000},

@@ -334,11 +334,6 @@ pub struct ProvisionedTarget {
 }
 
 impl ProvisionedTarget {
-    /// What must not change between blocks or under a resume: never pid, port or address.
-    pub fn identity(&self) -> (&Name, TargetKind, Option<&String>, &[String], Option<&Image>) {
-        (&self.id, self.kind, self.version.value.as_ref(), &self.models, self.image.as_ref())
-    }
-
     /// What of the target has no digest, in words; empty where all that it executes is known. What an indicator executes is not here.
     pub fn unpinned(&self) -> Vec<String> {
         let without = |executable: &Executable| {

@@ -56,21 +56,31 @@ fn nothing_measured(left: &Left<'_>) -> Option<Reason> {
     }
     let counts = &left.finished.counts;
     match (counts.due(Phase::Measured), counts.of(Phase::Measured, Outcome::Ok)) {
-        (0, _) => Some(Reason::new("no_requests", "no request was due in the measured phase")),
+        (0, _) => Some(Reason::new("no_requests", none_due(left))),
         (due, 0) => {
             let most = left.commonest_error.map(|error| format!("; most often `{error}`")).unwrap_or_default();
             let requests = if due == 1 { "request" } else { "requests" };
-            let detail = format!("none of {due} {requests} was answered: {}{most}", failures(left.finished));
+            let detail = format!("none of {due} {requests} was answered: {}{most}", ends(left.finished, Phase::Measured));
             Some(Reason::new("all_failed", detail))
         }
         _ => None,
     }
 }
 
-/// What became of them, most frequent first.
-fn failures(finished: &Finished) -> String {
+/// The users of a closed loop that wait for responses since the warm-up have no time to send anything else.
+fn none_due(left: &Left<'_>) -> String {
+    let is_closed = left.client.asked_rate_per_s.is_none();
+    if is_closed && left.finished.counts.due(Phase::Warmup) > 0 {
+        let ended = ends(left.finished, Phase::Warmup);
+        return format!("no request was begun in the measured phase: those of the warm-up lasted through it ({ended})");
+    }
+    "no request was due in the measured phase".to_owned()
+}
+
+/// What became of the requests of a phase, most frequent first.
+fn ends(finished: &Finished, phase: Phase) -> String {
     let mut counts: Vec<(u64, Outcome)> =
-        Outcome::ALL.iter().map(|outcome| (finished.counts.of(Phase::Measured, *outcome), *outcome)).collect();
+        Outcome::ALL.iter().map(|outcome| (finished.counts.of(phase, *outcome), *outcome)).collect();
     counts.retain(|(count, _)| *count > 0);
     counts.sort_by(|a, b| b.cmp(a));
     counts.iter().map(|(count, outcome)| format!("{count} {outcome}")).collect::<Vec<_>>().join(", ")
@@ -139,6 +149,12 @@ mod tests {
         no_requests: no request was due in the measured phase
         ");
         assert_eq!(of_client(&client), "completed");
+        let counts = [(Phase::Warmup, Outcome::Timeout); 2].into_iter().collect();
+        let hanging = Finished { counts, ..Finished::default() };
+        insta::assert_snapshot!(verdict(&hanging, &client, |_| ()), @r"
+        completed
+        no_requests: no request was begun in the measured phase: those of the warm-up lasted through it (2 timeout)
+        ");
     }
 
     #[test]

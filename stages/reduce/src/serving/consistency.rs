@@ -55,6 +55,16 @@ pub(crate) enum Contradiction {
         /// The shard.
         shard: u32,
     },
+    /// More requests of a closed loop are under way than it has users.
+    #[error("at {at_ns} ns more than {users} requests of shard {shard} are under way, which has {users} users")]
+    Crowded {
+        /// The shard.
+        shard: u32,
+        /// Its users.
+        users: u64,
+        /// When the one too many was begun.
+        at_ns: i64,
+    },
     /// Execute signed another sum.
     #[error("execute says that shard {shard} had {said} {what}, but its records have {found}")]
     OtherSum {
@@ -121,8 +131,11 @@ const COLUMNS: &[Column] = &[
     Column::HttpStatus,
     Column::InputTokensAsked,
     Column::InputTokens,
+    Column::InputTokensEndpoint,
+    Column::CachedTokens,
     Column::OutputTokensAsked,
     Column::OutputTokens,
+    Column::FirstEventTokens,
     Column::TokenEvents,
 ];
 
@@ -143,7 +156,7 @@ impl Rules {
         let stripe = schedule.stripe(self.shard)?;
         let mut warmup = Awaited::new(schedule, PlannedPhase::WarmUp, stripe, file.rows());
         let mut measured = Awaited::new(schedule, PlannedPhase::Measure, stripe, file.rows());
-        let mut sums = Sums::default();
+        let (mut sums, mut users) = (Sums::default(), Users::default());
         for batch in file.batches(COLUMNS, 0..file.row_groups())? {
             let batch = batch?;
             let columns = Columns::of(&batch)?;
@@ -159,7 +172,13 @@ impl Rules {
                     what,
                 })?;
                 sums.add(&request, *phase);
+                if self.closed.is_some() {
+                    users.add(&request);
+                }
             }
+        }
+        if let Some(all) = self.closed.and_then(|planned| planned.users) {
+            users.check(self.shard, Stripe::new(self.shard.index, self.shard.count)?.share(all))?;
         }
         warmup.finish(Phase::Warmup, self.shard, self.ends_by_clock(Phase::Warmup))?;
         measured.finish(Phase::Measured, self.shard, self.ends_by_clock(Phase::Measured))?;
@@ -177,7 +196,9 @@ impl Rules {
         ensure(request.intended == due.offset_ns, "was due at another time than by its schedule")?;
         ensure(request.input_tokens_asked == Some(asked), "asks for another length of prompt than its schedule")?;
         ensure(request.output_tokens_asked == due.output_tokens.map(i64::from), "asks for another length than its schedule")?;
+        ensure(request.counts().all(|count| u32::try_from(count).is_ok()), "has a number of tokens that no client writes")?;
         self.check_phase(request, phase)?;
+        ensure(request.end.is_some(), "has no end")?;
         let within = [request.dequeued, request.sent, request.end].into_iter().flatten();
         ensure(within.into_iter().all(|at| (0..=self.attempt_ns).contains(&at)), "has times outside of its attempt")?;
         ensure(request.outcome != Outcome::Dropped || request.sent.is_none(), "was dropped, and was sent")?;
@@ -259,6 +280,32 @@ impl Awaited {
     }
 }
 
+/// When requests of a closed loop were begun, and when they ended.
+#[derive(Default)]
+struct Users {
+    begun: Vec<i64>,
+    ended: Vec<i64>,
+}
+
+impl Users {
+    fn add(&mut self, request: &Request) {
+        self.begun.extend(request.dequeued);
+        self.ended.extend(request.end);
+    }
+
+    /// Each user has one request at a time: with N users, no request is begun before all but N - 1 of those before it have ended.
+    fn check(mut self, shard: Shard, users: u64) -> Result<(), Contradiction> {
+        // Both are nearly in order already.
+        self.begun.sort_unstable();
+        self.ended.sort_unstable();
+        let later = self.begun.iter().skip(usize::try_from(users).unwrap_or(usize::MAX));
+        match later.zip(&self.ended).find(|(begun, ended)| begun < ended) {
+            Some((at_ns, _)) => Err(Contradiction::Crowded { shard: shard.index, users, at_ns: *at_ns }),
+            None => Ok(()),
+        }
+    }
+}
+
 /// What execute sums up of a shard's records.
 #[derive(Default)]
 pub(super) struct Sums {
@@ -314,9 +361,20 @@ struct Request {
     http_status: Option<i64>,
     input_tokens_asked: Option<i64>,
     input_tokens: i64,
+    input_tokens_endpoint: Option<i64>,
+    cached_tokens: Option<i64>,
     output_tokens_asked: Option<i64>,
     output_tokens: Option<i64>,
+    first_event_tokens: Option<i64>,
     token_events: i64,
+}
+
+impl Request {
+    /// Every number of tokens, and of token events.
+    fn counts(&self) -> impl Iterator<Item = i64> {
+        let known = [self.input_tokens_endpoint, self.cached_tokens, self.output_tokens, self.first_event_tokens];
+        [self.input_tokens, self.token_events].into_iter().chain(known.into_iter().flatten())
+    }
 }
 
 /// The columns of a batch.
@@ -336,8 +394,11 @@ struct Columns<'a> {
     http_status: Ints<'a>,
     input_tokens_asked: Ints<'a>,
     input_tokens: Ints<'a>,
+    input_tokens_endpoint: Ints<'a>,
+    cached_tokens: Ints<'a>,
     output_tokens_asked: Ints<'a>,
     output_tokens: Ints<'a>,
+    first_event_tokens: Ints<'a>,
     token_events: Ints<'a>,
 }
 
@@ -359,8 +420,11 @@ impl<'a> Columns<'a> {
             http_status: batch.ints(Column::HttpStatus)?,
             input_tokens_asked: batch.ints(Column::InputTokensAsked)?,
             input_tokens: batch.ints(Column::InputTokens)?,
+            input_tokens_endpoint: batch.ints(Column::InputTokensEndpoint)?,
+            cached_tokens: batch.ints(Column::CachedTokens)?,
             output_tokens_asked: batch.ints(Column::OutputTokensAsked)?,
             output_tokens: batch.ints(Column::OutputTokens)?,
+            first_event_tokens: batch.ints(Column::FirstEventTokens)?,
             token_events: batch.ints(Column::TokenEvents)?,
         })
     }
@@ -382,8 +446,11 @@ impl<'a> Columns<'a> {
             http_status: self.http_status.get(row),
             input_tokens_asked: self.input_tokens_asked.get(row),
             input_tokens: self.input_tokens.get(row).unwrap_or_default(),
+            input_tokens_endpoint: self.input_tokens_endpoint.get(row),
+            cached_tokens: self.cached_tokens.get(row),
             output_tokens_asked: self.output_tokens_asked.get(row),
             output_tokens: self.output_tokens.get(row),
+            first_event_tokens: self.first_event_tokens.get(row),
             token_events: self.token_events.get(row).unwrap_or_default(),
         }
     }

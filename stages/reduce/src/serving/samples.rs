@@ -482,25 +482,40 @@ fn scan_chunks(unit: &Unit<'_>, channels: &mut [Channel], lists: &mut Lists) -> 
             Ok(())
         });
     }
-    let columns =
-        [Column::FirstToken, Column::LastToken, Column::TokenEvents, Column::OutputTokens, Column::ChunkAt, Column::ChunkTokens];
+    let columns = [
+        Column::FirstToken,
+        Column::LastToken,
+        Column::TokenEvents,
+        Column::OutputTokens,
+        Column::FirstEventTokens,
+        Column::ChunkAt,
+        Column::ChunkTokens,
+    ];
     unit.each(&columns, |batch, before| {
         let (events, chunks) = (batch.ints(Column::TokenEvents)?, batch.chunk_lists()?);
         let (first, last) = (batch.ints(Column::FirstToken)?, batch.ints(Column::LastToken)?);
-        let output = batch.ints(Column::OutputTokens)?;
+        let (output, of_first) = (batch.ints(Column::OutputTokens)?, batch.ints(Column::FirstEventTokens)?);
         for row in (0..batch.rows()).filter(|row| unit.ok.get(before + row)) {
             let at = chunks.at(row);
             if at.is_empty() && events.get(row) > Some(1) {
                 lists.missing += 1;
             }
-            if !at.is_empty() && !is_list_of(at, first.get(row), last.get(row), events.get(row)) {
-                return Err(RecordError::Value {
-                    column: Column::ChunkAt.name(),
-                    index: batch.before() + row as u64,
-                    problem: "its token events are not as many, from the first to the last, each after the one before",
-                });
-            }
             let tokens = chunks.tokens(row);
+            let wrong = |column: Column, problem| RecordError::Value {
+                column: column.name(),
+                index: batch.before() + row as u64,
+                problem,
+            };
+            if !at.is_empty() && !is_list_of(at, first.get(row), last.get(row), events.get(row)) {
+                let problem = "its token events are not as many, from the first to the last, each after the one before";
+                return Err(wrong(Column::ChunkAt, problem));
+            }
+            if !at.is_empty() && tokens(0) != of_first.get(row) {
+                return Err(wrong(
+                    Column::ChunkTokens,
+                    "its first token event brought another number of tokens than is said of it",
+                ));
+            }
             if let (Some(output), true) = (output.get(row), (0..at.len()).any(|place| tokens(place).is_none())) {
                 lists.unplaced += u64::try_from(output).unwrap_or(0);
                 lists.unplaced_events += at.len() as u64 + 1;

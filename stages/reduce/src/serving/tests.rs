@@ -787,18 +787,20 @@ fn the_fact_holds_the_medians_in_nanoseconds() {
 
 #[test]
 fn a_list_that_is_not_of_its_request_is_refused() {
-    let cases: [(&str, fn(&mut Record)); 4] = [
+    let cases: [(&str, fn(&mut Record)); 5] = [
         ("falls in time", |record| record.chunks.swap(1, 3)),
         ("begins later", |record| record.chunks[0].at_ns += 1),
         ("ends earlier", |record| record.chunks[4].at_ns -= 1),
         ("is shorter", |record| record.chunks.truncate(4)),
+        ("brings more at first", |record| record.first_event_tokens = Some(2)),
     ];
     for (what, lie) in cases {
         let mut records = four();
         lie(&mut records[0]);
         let found = given(&json!({}), &json!([]), &[vec![attempted(records)]]).reduce_in(&environment(None));
         let causes = found.err().map(|failure| failure.causes.concat()).unwrap_or_default();
-        assert!(causes.contains("`chunk_at_ns` of record 0 is not valid"), "{what}: {causes}");
+        let column = if what == "brings more at first" { "chunk_tokens" } else { "chunk_at_ns" };
+        assert!(causes.contains(&format!("`{column}` of record 0 is not valid")), "{what}: {causes}");
     }
 }
 

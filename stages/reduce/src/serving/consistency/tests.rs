@@ -42,22 +42,31 @@ fn load(changes: &Value, users: Option<u64>, shards: u32) -> Load {
     let schedule = TrialSchedule::of_attempt(workload, &point, &trial, &run, 0).expect("a schedule");
     let work = workload.serving.clone().expect("serving");
     let stripe = |index| schedule.stripe(Shard { index, count: shards }).expect("a shard");
-    let shards = (0..shards).map(|shard| stripe(shard).map_or(Vec::new(), |stripe| requests(&schedule, stripe))).collect();
+    let own_users = |index| Stripe::new(index, shards).expect("a shard").share(users.unwrap_or(0));
+    let of_shard = |index| stripe(index).map_or(Vec::new(), |stripe| requests(&schedule, stripe, own_users(index)));
+    let shards = (0..shards).map(of_shard).collect();
     Load { schedule, work, trial, point, shards }
 }
 
-/// What a client writes that follows a stripe of the schedule, in the order of the ends.
-fn requests(schedule: &TrialSchedule, stripe: Stripe) -> Vec<Record> {
+/// What a client writes that follows a stripe of the schedule, in the order of the ends. In a closed loop, the user who is free first
+/// begins the next request.
+fn requests(schedule: &TrialSchedule, stripe: Stripe, users: u64) -> Vec<Record> {
     let mut records = Vec::new();
+    let mut free = vec![0; usize::try_from(users).expect("few")];
     for (phase, planned) in [(Phase::Warmup, PlannedPhase::WarmUp), (Phase::Measured, PlannedPhase::Measure)] {
         let begins = if phase == Phase::Warmup { 0 } else { i64::try_from(schedule.measured_from_ns()).expect("short") };
         let ends = schedule.ends_ns(planned).map_or(i64::MAX, |end| i64::try_from(end).expect("short"));
-        for (place, due) in (0..).zip(schedule.for_shard(planned, stripe)) {
-            let at = due.offset_ns.unwrap_or(begins + place * 10 * MS);
-            if at >= ends {
+        for due in schedule.for_shard(planned, stripe) {
+            let user = free.iter_mut().min();
+            let at = due.offset_ns.or(user.as_ref().map(|free| begins.max(**free))).expect("due or a user");
+            if at + 10 >= ends {
                 break;
             }
-            records.push(record(&due, phase, at));
+            let record = record(&due, phase, at);
+            if let (Some(free), Some(end)) = (user, record.end_ns) {
+                *free = end;
+            }
+            records.push(record);
         }
     }
     records.sort_by_key(|record| record.end_ns);
@@ -221,7 +230,7 @@ fn records_that_contradict_schedule_attempt_or_themselves_are_refused() {
         ("first token before sending", |all| all[9].first_token_ns = all[9].dequeued_ns, "do not follow one another"),
         ("content after the last token", |all| all[9].first_content_ns = Some(ATTEMPT_MS * MS), "do not follow one another"),
         ("never sent", |all| all[9].sent_ns = None, "ended well without having been sent"),
-        ("no end", |all| all[9].end_ns = None, "ended well without having been sent"),
+        ("no end", |all| all[9].end_ns = None, "has no end"),
         ("never begun", |all| all[9].dequeued_ns = None, "was never begun"),
         ("a status of failure", |all| all[9].http_status = Some(500), "status of failure"),
         ("no token event", |all| all[9].token_events = 0, "without a token event"),
@@ -260,7 +269,8 @@ fn records_that_contradict_schedule_attempt_or_themselves_are_refused() {
 #[test]
 fn a_closed_loop_counts_what_was_begun_in_its_phase() {
     let by_clock = || load(&json!({"duration_ns": "2000000000", "warmup_ns": "500000000"}), Some(2), 1);
-    let cases: [Lie; 2] = [
+    let cases: [Lie; 3] = [
+        ("more at a time than users", |all| all[9].dequeued_ns = all[5].dequeued_ns, "under way"),
         (
             "begun in the warm-up",
             |all| {
