@@ -117,7 +117,10 @@ pub(crate) fn of_column(column: Column, far: bool) -> Lie {
     // A little, and away from the neighbour that may be the same instant.
     let by = match column {
         _ if far => HOUR,
-        Column::Dequeued | Column::FirstByte | Column::LastToken => -1_000,
+        // The next request of a user is begun when the last one ends.
+        Column::Dequeued => -1_000_000,
+        Column::End => 1_000_000,
+        Column::FirstByte | Column::LastToken => -1_000,
         _ => 1_000,
     };
     let tokens = if far { 1_000_000 } else { 1 };
