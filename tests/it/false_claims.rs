@@ -217,3 +217,15 @@ fn a_report_of_another_version_is_not_compared() {
     let same = Forgery::forge_stated("publish", |_, _| {}, of_another).verify(&[]).success();
     assert!(!same.stdout.contains("not compared"), "{}", same.stdout);
 }
+
+#[test]
+fn provision_states_another_price_or_a_target_twice() {
+    let price = json!({"gpu_hour": 0.001, "currency": "USD", "source": "none", "as_of": "2020-01-01"});
+    let forgery = Forgery::of_manifest("provision", |body| body["pricing"] = price);
+    assert_eq!(forgery.caught(2), "publish: other_price");
+    let forgery = Forgery::of_manifest("provision", |body| {
+        let targets = body["targets"].as_array_mut().expect("targets");
+        targets.push(targets[0].clone());
+    });
+    assert_eq!(forgery.caught(2), "publish: environment_twice");
+}

@@ -111,7 +111,7 @@ function checkSource(members) {
   const [source, plan] = ["source", "plan"].map((kind) => ofKind(members, kind)[0].document.body);
   const fitsKind = {
     git: source.commit && !source.dirty,
-    worktree: true,
+    worktree: source.dirty && source.objects.length === 0,
     adhoc: !source.commit && !source.repository && !source.dirty,
   }[source.kind];
   ensure(

@@ -34,7 +34,8 @@ pub(crate) fn check_source(source: Option<&Manifest<Source>>, plan: Option<&Mani
 fn check_origin(source: &Source) -> Result<(), BrokenLink> {
     let is_whole = match source.kind {
         OriginKind::Git => source.commit.is_some() && !source.dirty,
-        OriginKind::Worktree => true,
+        // A work tree that does not differ from its commit is read as that commit, whose objects then show it.
+        OriginKind::Worktree => source.dirty && source.objects.is_empty(),
         OriginKind::Adhoc => source.commit.is_none() && source.repository.is_none() && source.objects.is_empty() && !source.dirty,
     };
     if !is_whole {

@@ -145,8 +145,11 @@ mod tests {
         };
         let found = |before: Option<&[u8]>, after: Option<&[u8]>| {
             let (mut first, mut second) = (environment(0), environment(1));
-            before.into_iter().for_each(|bytes| with(&mut first, bytes));
-            after.into_iter().for_each(|bytes| with(&mut second, bytes));
+            for (environment, bytes) in [(&mut first, before), (&mut second, after)] {
+                if let Some(bytes) = bytes {
+                    with(environment, bytes);
+                }
+            }
             drift(&[&first, &second]).len()
         };
         assert_eq!([found(Some(b"a"), Some(b"b")), found(Some(b"a"), Some(b"a"))], [1, 0]);

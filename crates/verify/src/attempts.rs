@@ -1,7 +1,7 @@
 //! What execute and collect say of attempts, held against the Plan and against itself. Nobody but execute saw an attempt; what it says
 //! twice has to be the same both times.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use assay_claim::drift;
 use assay_envelope::Verified;
@@ -63,16 +63,27 @@ fn ensure(holds: bool, attempt: &Attempt, what: &str) -> Result<(), Failure> {
     if holds { Ok(()) } else { Err(differs(attempt, what)) }
 }
 
-/// An Environment is of the plan's targets, by name and kind.
+/// An Environment is of the plan's targets, by name and kind, each once, and repeats the plan's price.
 fn check_targets(plan: &Plan, environment: &Environment) -> Result<(), Failure> {
     let is_planned = |id: &Name, kind| plan.targets.iter().any(|target| target.name == *id && target.kind == kind);
-    match environment.targets.iter().find(|target| !is_planned(&target.id, target.kind)) {
-        Some(target) => {
-            let message = format!("the environment has a target `{}` ({}), which the plan has not", target.id, target.kind);
-            Err(Failure::verification("other_target", message))
-        }
-        None => Ok(()),
+    if let Some(target) = environment.targets.iter().find(|target| !is_planned(&target.id, target.kind)) {
+        let message = format!("the environment has a target `{}` ({}), which the plan has not", target.id, target.kind);
+        return Err(Failure::verification("other_target", message));
     }
+    let (targets, hosts) =
+        (environment.targets.iter().map(|one| one.id.as_str()), environment.hosts.iter().map(|one| one.name.as_str()));
+    if let Some(name) = repeated(targets).or_else(|| repeated(hosts)) {
+        return Err(Failure::verification("environment_twice", format!("the environment tells of `{name}` twice")));
+    }
+    if environment.pricing == plan.pricing {
+        return Ok(());
+    }
+    Err(Failure::verification("other_price", "the environment states another price than the plan"))
+}
+
+fn repeated<'a>(names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let mut seen = BTreeSet::new();
+    names.into_iter().find(|name| !seen.insert(*name))
 }
 
 /// What was measured or recorded in a block was made from the Environment of that block.

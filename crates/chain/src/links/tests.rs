@@ -353,18 +353,24 @@ fn a_plan_names_its_source_as_it_is() {
     let to_git = |source: &mut Source| (source.kind, source.commit) = (OriginKind::Git, Some("a".repeat(40)));
     insta::assert_snapshot!(of_source(to_git, false), @"plan_source_differs: the plan does not follow from the source: the plan names another kind");
     assert_eq!(of_source(to_git, true), "whole", "the Plan that follows from it");
-    let worktree = |source: &mut Source| source.kind = OriginKind::Worktree;
-    assert_eq!(of_source(worktree, true), "whole");
     let dirty = |source: &mut Source| (source.kind, source.dirty) = (OriginKind::Worktree, true);
+    assert_eq!(of_source(dirty, true), "whole");
+    let clean = |source: &mut Source| source.kind = OriginKind::Worktree;
+    insta::assert_snapshot!(of_source(clean, true), @"source_contradicts_itself: the source contradicts itself: its kind is `worktree`, and its commit and cleanliness are not of that kind");
     let named = |plan: &mut Manifest<Plan>| plan.body.source.kind = OriginKind::Worktree;
     let chain = Chain::whole().with::<Source>(|manifest| dirty(&mut manifest.body)).with(named).without_followers();
     insta::assert_snapshot!(chain.linked(), @"plan_source_differs: the plan does not follow from the source: the plan names another cleanliness");
+    let named = |plan: &mut Manifest<Plan>| (plan.body.source.kind, plan.body.source.dirty) = (OriginKind::Worktree, true);
     let elsewhere = |source: &mut Source| {
-        (source.kind, source.repository) = (OriginKind::Worktree, Some("https://example.org/other".to_owned()));
+        dirty(source);
+        source.repository = Some("https://example.org/other".to_owned());
     };
     let chain = Chain::whole().with::<Source>(|manifest| elsewhere(&mut manifest.body)).with(named).without_followers();
     insta::assert_snapshot!(chain.linked(), @"plan_source_differs: the plan does not follow from the source: the plan names another repository");
-    let commit = |source: &mut Source| (source.kind, source.commit) = (OriginKind::Worktree, Some("a".repeat(40)));
+    let commit = |source: &mut Source| {
+        dirty(source);
+        source.commit = Some("a".repeat(40));
+    };
     let chain = Chain::whole().with::<Source>(|manifest| commit(&mut manifest.body)).with(named).without_followers();
     insta::assert_snapshot!(chain.linked(), @"plan_source_differs: the plan does not follow from the source: the plan names another commit");
     let moved = |source: &mut Source| source.pipeline = "q.yaml".to_owned();

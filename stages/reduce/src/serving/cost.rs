@@ -22,8 +22,7 @@ impl Price {
 
 /// The price of a case's target, or why there is none.
 pub(super) fn price(plan: &Plan, environments: &[&Environment], case: &Case) -> Result<Price, String> {
-    let pricing = environments.iter().find_map(|environment| environment.pricing.as_ref()).or(plan.pricing.as_ref());
-    let pricing = pricing.ok_or("the pipeline states no price")?;
+    let pricing = plan.pricing.as_ref().ok_or("the pipeline states no price")?;
     let counts: Vec<u64> = environments.iter().filter_map(|environment| gpus(environment, case)).collect::<Result<_, _>>()?;
     match counts.as_slice() {
         [] => Err(format!("no environment tells of target `{}`", case.target)),
