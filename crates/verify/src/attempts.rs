@@ -70,20 +70,15 @@ fn check_targets(plan: &Plan, environment: &Environment) -> Result<(), Failure> 
         let message = format!("the environment has a target `{}` ({}), which the plan has not", target.id, target.kind);
         return Err(Failure::verification("other_target", message));
     }
-    let (targets, hosts) =
-        (environment.targets.iter().map(|one| one.id.as_str()), environment.hosts.iter().map(|one| one.name.as_str()));
-    if let Some(name) = repeated(targets).or_else(|| repeated(hosts)) {
-        return Err(Failure::verification("environment_twice", format!("the environment tells of `{name}` twice")));
+    let mut seen = BTreeSet::new();
+    if let Some(target) = environment.targets.iter().find(|target| !seen.insert(&target.id)) {
+        let message = format!("the environment tells of the target `{}` twice", target.id);
+        return Err(Failure::verification("environment_twice", message));
     }
     if environment.pricing == plan.pricing {
         return Ok(());
     }
     Err(Failure::verification("other_price", "the environment states another price than the plan"))
-}
-
-fn repeated<'a>(names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let mut seen = BTreeSet::new();
-    names.into_iter().find(|name| !seen.insert(*name))
 }
 
 /// What was measured or recorded in a block was made from the Environment of that block.
