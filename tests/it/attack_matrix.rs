@@ -102,6 +102,12 @@ impl Caught {
     }
 }
 
+/// Who refuses a falsification that is near to the truth, and who one that is far off, if that is somebody else.
+fn near_and_far(near: &Caught, far: Option<Caught>) -> String {
+    let other = far.filter(|far| far != near).map(|far| format!("; if far off, {far}"));
+    format!("{near}{}", other.unwrap_or_default())
+}
+
 /// A row of the matrix.
 struct Attack {
     what: String,
@@ -123,11 +129,7 @@ fn manifest_attacks(stage: &'static str) -> Vec<Attack> {
         if let Some(near) = falsified(&manifest, &field, How::Changed) {
             let near = caught(near);
             let far = if near == Caught::Not { falsified(&manifest, &field, How::Far).map(caught) } else { None };
-            let words = match far {
-                Some(far) if far != near => format!("{near}; if far off, {far}"),
-                _ => near.to_string(),
-            };
-            attacks.push(Attack::new(format!("`{}`", field.class), &words));
+            attacks.push(Attack::new(format!("`{}`", field.class), &near_and_far(&near, far)));
         }
         if let Some(without) = falsified(&manifest, &field, How::LeftOut) {
             attacks.push(Attack::new(format!("`{}` left out", field.class), &caught(without)));
@@ -546,8 +548,7 @@ fn attack_matrix_of_request_records() {
     let mut attacks = Vec::new();
     for column in RecordColumn::ALL {
         let [near, far] = [false, true].map(|far| caught(&records::of_column(*column, far)));
-        let words = if near == far { near.to_string() } else { format!("{near}; if far off, {far}") };
-        attacks.push(Attack::new(format!("`{}`", column.name()), &words));
+        attacks.push(Attack::new(format!("`{}`", column.name()), &near_and_far(&near, Some(far))));
     }
     attacks.extend(records::of_all().iter().map(|(what, lie)| Attack::new(*what, &caught(lie))));
     check_section("records", &attacks);

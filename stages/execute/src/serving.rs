@@ -236,7 +236,7 @@ impl<'a> ServingTrial<'a> {
         Trial {
             endpoint,
             api,
-            streaming: self.work.streaming && self.work.api != ServingApi::Embeddings,
+            streaming: self.work.is_streamed(),
             arrivals: Arrivals::Open { max_in_flight: max_in_flight() },
             start_at_ns,
             warmup_ns: signed(self.work.warmup_ns),

@@ -2,9 +2,7 @@
 
 use std::cmp::Ordering;
 
-use assay_manifest::{
-    AskedLoad, Case, Ceiling, Fact, LengthLaw, LoadUnit, MAX_SHARDS, Plan, Point, ServingApi, ServingWork, ShardCount,
-};
+use assay_manifest::{AskedLoad, Case, Ceiling, Fact, LengthLaw, LoadUnit, MAX_SHARDS, Plan, Point, ServingWork, ShardCount};
 use assay_schedule::Offered;
 use assay_stage::Failure;
 
@@ -42,7 +40,7 @@ fn of_point(case: &Case, point: &Point, work: &ServingWork) -> Vec<AskedLoad> {
     match Offered::of_point(point) {
         Ok(Offered::Concurrency { users }) => vec![load(LoadUnit::Streams, users as f64)],
         Ok(Offered::Rate { per_s }) => {
-            let is_streamed = work.streaming && work.api != ServingApi::Embeddings;
+            let is_streamed = work.is_streamed();
             let tokens = work.output.as_ref().filter(|_| is_streamed).map(mean_tokens);
             let events = tokens.map(|tokens| load(LoadUnit::EventsPerS, (per_s * tokens).round()));
             std::iter::once(load(LoadUnit::RequestsPerS, per_s)).chain(events).collect()

@@ -252,6 +252,18 @@ pub struct ServingWork {
     pub tokenizer: Tokenizer,
 }
 
+impl ServingWork {
+    /// Whether responses are streamed: embeddings come whole, whatever is asked.
+    pub fn is_streamed(&self) -> bool {
+        self.streaming && self.api != ServingApi::Embeddings
+    }
+
+    /// Documents of one request: several for embeddings alone.
+    pub fn documents(&self) -> u32 {
+        if self.api == ServingApi::Embeddings { self.batch.max(1) } else { 1 }
+    }
+}
+
 /// How far this shard's clock may be from shard 0's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

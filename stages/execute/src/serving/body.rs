@@ -24,7 +24,7 @@ pub(crate) fn body(work: &ServingWork, prompts: &[String], output_tokens: Option
             body.insert("min_tokens".to_owned(), json!(tokens));
         }
     }
-    if work.streaming && work.api != ServingApi::Embeddings {
+    if work.is_streamed() {
         body.insert("stream".to_owned(), json!(true));
         let mut options = json!({"include_usage": true});
         if work.continuous_usage {

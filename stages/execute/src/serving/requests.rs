@@ -39,7 +39,7 @@ impl<'a> Prompts<'a> {
     }
 
     fn planned(&self, request: &ScheduledRequest, output_tokens: Option<u32>) -> Result<Planned, Cause> {
-        let documents = if self.work.api == assay_manifest::ServingApi::Embeddings { self.work.batch.max(1) } else { 1 };
+        let documents = self.work.documents();
         let prompt = |number| self.tokenizer.prompt(request.document_seed(number), self.salt, request.input_tokens);
         let prompts = (0..documents).map(prompt).collect::<Result<Vec<_>, _>>()?;
         let input_tokens = prompts.iter().fold(0_u32, |sum, prompt| sum.saturating_add(prompt.tokens));

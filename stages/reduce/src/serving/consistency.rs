@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use assay_manifest::{Count, Digest, ServingApi, ServingOutcome, ServingWork, Shard};
+use assay_manifest::{Count, Digest, ServingOutcome, ServingWork, Shard};
 use assay_record::{Outcome, Phase};
 use assay_schedule::{Phase as PlannedPhase, Requests, ScheduleError, ScheduledRequest, Stripe, TrialSchedule};
 use assay_warehouse::records::{Batch, Ints, RecordColumn as Column, RecordError, RecordFile};
@@ -23,6 +23,12 @@ pub(crate) enum Contradiction {
     /// The plan's load cannot be made.
     #[error(transparent)]
     Schedule(#[from] ScheduleError),
+    /// Nobody signed anything of the records.
+    #[error("execute says nothing of shard {shard}")]
+    NoOutcome {
+        /// The shard.
+        shard: u32,
+    },
     /// Execute names another schedule.
     #[error("execute says that it followed schedule {said}, but the plan's is {planned}")]
     OtherSchedule {
@@ -90,12 +96,12 @@ pub(super) fn check(
     let planned = schedule.digest();
     let shards: Vec<_> = attempt.shards.iter().zip(files.shards.iter().map(|(_, file)| file)).collect();
     let checked = in_parallel(threads, &shards, |(found, file)| {
-        let Some(outcome) = &found.attempt.serving else { return Ok(()) };
+        let shard = found.collected.shard;
+        let outcome = found.attempt.serving.as_ref().ok_or(Contradiction::NoOutcome { shard: shard.index })?;
         if outcome.schedule_digest != planned {
             return Err(Contradiction::OtherSchedule { said: outcome.schedule_digest, planned });
         }
         let attempt_ns = i64::try_from(found.attempt.window.duration_ns.0).unwrap_or(i64::MAX);
-        let shard = found.collected.shard;
         let rules = Rules::new(schedule, work, shard, files.planned, attempt_ns);
         rules.check(schedule, file)?.check(shard, outcome)
     });
@@ -141,11 +147,10 @@ const COLUMNS: &[Column] = &[
 
 impl Rules {
     pub(super) fn new(schedule: &TrialSchedule, work: &ServingWork, shard: Shard, planned: Planned, attempt_ns: i64) -> Self {
-        let embeds = work.api == ServingApi::Embeddings;
         Self {
             shard,
-            documents: if embeds { work.batch.max(1) } else { 1 },
-            streaming: work.streaming && !embeds,
+            documents: work.documents(),
+            streaming: work.is_streamed(),
             closed: schedule.users().map(|_| planned).filter(|_| !is_open_loop(work)),
             attempt_ns,
         }

@@ -105,7 +105,10 @@ pub(crate) fn reduce(
     let planned = planned(work, point);
     let files = counted.iter().map(|attempt| trial_files(attempt, planned, records.open)).collect::<Result<Vec<_>, _>>()?;
     if records.checked {
-        counted.iter().zip(&files).try_for_each(|(attempt, files)| check_records(context, workload, point, attempt, files))?;
+        counted
+            .iter()
+            .zip(&files)
+            .try_for_each(|(attempt, files)| check_records(context, workload, work, point, attempt, files))?;
     }
     let measured = measure(&files, work, Limits::of_machine())?;
     let price = cost::price(context.plan, context.environments, case);
@@ -223,12 +226,14 @@ fn trial_files(
 fn check_records(
     context: &RowContext<'_>,
     workload: &FrozenWorkload,
+    work: &ServingWork,
     point: &Point,
     attempt: &Try<'_>,
     files: &TrialFiles,
 ) -> Result<(), Failure> {
     let planned = context.plan.trials.iter().find(|trial| trial.trial_id == files.trial_id);
-    let (Some(planned), Some(work)) = (planned, &workload.serving) else { return Ok(()) };
+    let unplanned = || Failure::verification("plan", format!("the plan has no trial `{}`", files.trial_id));
+    let planned = planned.ok_or_else(unplanned)?;
     let schedule = TrialSchedule::of_attempt(workload, point, planned, context.run_id, files.attempt);
     let checked = schedule
         .map_err(Contradiction::from)

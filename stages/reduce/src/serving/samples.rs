@@ -468,8 +468,9 @@ fn jitter(trials: &[Seen<'_>], lists: &[Lists]) -> Distribution {
 
 /// Whether instants are those of all token events of a request, of which the first, the last and the number are known.
 fn is_list_of(at: &[i64], first: Option<i64>, last: Option<i64>, events: Option<i64>) -> bool {
-    let is_whole = events.is_some_and(|events| events == at.len().try_into().unwrap_or(i64::MAX) || at.len() >= MAX_CHUNKS);
-    is_whole && at.first().copied() == first && (at.last().copied() == last || at.len() >= MAX_CHUNKS) && at.is_sorted()
+    let is_cut = at.len() >= MAX_CHUNKS && events.is_some();
+    let is_whole = events == i64::try_from(at.len()).ok() && at.last().copied() == last;
+    (is_cut || is_whole) && at.first().copied() == first && at.is_sorted()
 }
 
 fn scan_chunks(unit: &Unit<'_>, channels: &mut [Channel], lists: &mut Lists) -> Result<(), RecordError> {
