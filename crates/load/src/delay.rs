@@ -3,6 +3,9 @@
 //! A socket that a wait reports was not ready when the wait before it returned. That, the time that the thread waited for a CPU,
 //! and the waits that a signal or an overslept deadline ended give the earliest instant at which the socket can have become ready:
 //! an upper bound of the client's own delay for each read. An endpoint that is slow changes none of it.
+//!
+//! After a pause the loop looks at its sockets without sleeping first ([`DelayMeter::must_look`]). How long a wait took does not say
+//! whether it slept: one that finds a socket at once and is kept from the CPU on its way back takes as long as one that slept.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -17,6 +20,8 @@ use crate::validity::{DELAY_GRAIN, MAX_LATENESS_P99};
 const SLEPT_NS: i64 = 50_000;
 /// A wait that ends this long after its deadline was kept from the CPU.
 const OVERSLEPT_NS: i64 = 1_000_000;
+/// A loop that has not looked at its sockets for this long looks before it sleeps.
+const PAUSE_NS: i64 = 1_000_000;
 /// The kernel's account of the thread is read at most once in this time: a read takes a microsecond.
 const SAMPLE_NS: i64 = 1_000_000;
 
@@ -43,7 +48,7 @@ pub(crate) struct Wait {
 #[derive(Debug, Default)]
 pub(crate) struct Readiness {
     since_ns: i64,
-    /// The end of the last wait that reported the state of the sockets.
+    /// The last instant of which it is certain that a socket that was ready then has been reported.
     looked_ns: i64,
     was_full: bool,
 }
@@ -56,14 +61,22 @@ impl Readiness {
             return 0;
         }
         let slept_ns = wait.ended_ns - wait.began_ns - wait.run_delay_ns;
-        let overslept = wait.ended_ns - wait.deadline_ns > OVERSLEPT_NS;
+        let slept_to_ns = wait.deadline_ns.max(wait.began_ns);
+        let overslept = wait.ended_ns - slept_to_ns > OVERSLEPT_NS;
         if !self.was_full {
-            let before = overslept || slept_ns < SLEPT_NS;
+            let before = overslept || slept_ns < SLEPT_NS || wait.deadline_ns <= wait.began_ns;
             self.since_ns = if before { self.looked_ns } else { wait.ended_ns - wait.run_delay_ns };
         }
         self.was_full = wait.is_full;
-        self.looked_ns = wait.ended_ns;
+        // The thread may have been kept from the CPU after the kernel had looked.
+        self.looked_ns = if overslept { slept_to_ns } else { wait.ended_ns };
         if wait.ready == 0 { 0 } else { wait.ended_ns - self.since_ns }
+    }
+
+    /// The sockets have not been looked at for so long that the next wait must not sleep.
+    #[inline]
+    pub(crate) fn must_look(&self, now: i64) -> bool {
+        now - self.looked_ns > PAUSE_NS
     }
 
     /// How late a read at this instant may be.
@@ -214,6 +227,12 @@ impl DelayMeter {
         late_ns
     }
 
+    /// The loop has paused: its next wait must end at once, so that what it reports is known to have been ready before.
+    #[inline]
+    pub(crate) fn must_look(&self, now: i64) -> bool {
+        self.readiness.must_look(now)
+    }
+
     /// How late a read at this instant may be.
     #[inline]
     pub(crate) fn read(&mut self, at_ns: i64) -> i64 {
@@ -293,6 +312,31 @@ mod tests {
         assert_eq!(delays(&[wait(0, 1, 10), interrupted, found]), [0, 0, 900]);
         // Nothing was ready at the end of the stop: what came later was read at once.
         assert_eq!(delays(&[wait(0, 1, 10), interrupted, wait(901, 905, 911)]), [0, 0, 0]);
+    }
+
+    #[test]
+    fn a_loop_that_paused_looks_before_it_sleeps() {
+        let mut readiness = Readiness::default();
+        let mut must_look = |wait: Wait| {
+            readiness.take(&wait);
+            (readiness.must_look(wait.ended_ns), readiness.must_look(wait.ended_ns + 2 * MS))
+        };
+        assert_eq!(must_look(wait(0, 1, 10)), (false, true), "only after work that took long");
+        let interrupted = Wait { interrupted: true, ready: 0, ..wait(1, 901, 11) };
+        assert_eq!(must_look(interrupted), (true, true));
+        assert_eq!(must_look(Wait { ready: 0, ..wait(901, 901, 901) }), (false, true));
+        // Stopped after the kernel had looked.
+        assert_eq!(must_look(Wait { ready: 0, ..wait(902, 1_500, 902) }), (true, true));
+    }
+
+    #[test]
+    fn a_look_that_is_kept_from_the_cpu_on_its_way_back_has_not_slept() {
+        let interrupted = Wait { interrupted: true, ready: 0, ..wait(1, 901, 11) };
+        let look = |ended_ms| wait(901, ended_ms, 901);
+        assert_eq!(delays(&[wait(0, 1, 10), interrupted, look(902)]), [0, 0, 901]);
+        // Nothing was ready when the kernel looked, and the stop came then: the next look finds what came meanwhile.
+        let stopped = Wait { ready: 0, ..wait(1, 401, 1) };
+        assert_eq!(delays(&[wait(0, 1, 10), stopped, wait(401, 402, 401)]), [0, 0, 401]);
     }
 
     #[test]

@@ -217,7 +217,7 @@ impl<'a> Engine<'a> {
         if std::mem::take(&mut self.worked) {
             self.busy.sleep(now);
         }
-        let wake = self.wake_ns(now);
+        let wake = if self.delays.must_look(now) { now } else { self.wake_ns(now) };
         self.poll(wake)?;
         let ended = self.now();
         let late_ns = self.delays.waited(Wait {
