@@ -108,8 +108,8 @@ pub enum VerifyError {
     /// The manifest is not one that this build reads.
     #[error("the manifest is not acceptable")]
     Manifest(#[source] DocumentError),
-    /// The manifest is what its signer wrote, and this build does not read that format.
-    #[error("the {kind} is of another format than this Assay reads; {writer} wrote it, and reads it")]
+    /// The manifest is what its signer wrote, and not of the format that this build reads.
+    #[error("the {kind} is of another format than this Assay reads; {writer} signed it")]
     OldFormat {
         /// The kind of manifest that was signed.
         kind: Kind,
@@ -237,7 +237,10 @@ impl VerifyError {
             Self::Bundle(BundleError::UnknownVersion(_)) | Self::Statement(StatementError::UnknownType(_)) => {
                 Some("another version of assay may read it")
             }
-            Self::OldFormat { .. } => Some("nothing was changed: read it with that Assay, or measure again with this one"),
+            Self::OldFormat { .. } => Some(
+                "nothing was changed: read it with that Assay, or measure again with this one; if they are the same, the manifest was \
+                 not written by Assay",
+            ),
             _ => None,
         }
     }

@@ -221,7 +221,7 @@ mod tests {
         let (kind, writer) = (assay_manifest::Kind::Summary, "Assay 0.0.1 (program sha256:00)".to_owned());
         let failure = Failure::from(assay_envelope::VerifyError::OldFormat { kind, writer, source });
         assert_eq!((failure.exit, failure.code.as_str()), (Exit::Environment, "old_format"));
-        insta::assert_snapshot!(failure.message, @"the summary is of another format than this Assay reads; Assay 0.0.1 (program sha256:00) wrote it, and reads it");
+        insta::assert_snapshot!(failure.message, @"the summary is of another format than this Assay reads; Assay 0.0.1 (program sha256:00) signed it");
     }
 
     #[derive(Debug, thiserror::Error)]

@@ -13,7 +13,8 @@ use serde_json::json;
 
 use crate::output;
 
-/// Lists runs, the latest last, each with when it says that it began. What it prints is read from the store as it is: `assay verify` checks a run.
+/// Lists runs, the latest last, each with when it says that it began. What it prints is read from the store as it is: `assay verify`
+/// checks a run. A run that cannot be read is listed so, and the command fails at its end.
 #[derive(clap::Args)]
 pub(crate) struct Runs {
     /// The artifact store; `.assay` of the repository if left out
@@ -37,7 +38,16 @@ struct Listed {
 impl Runs {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let store = Store::open_existing(&self.store.map_or_else(default_store, Ok)?)?;
-        let mut runs = run_ids(&store)?.into_iter().map(|run_id| listed(&store, run_id)).collect::<Result<Vec<_>, _>>()?;
+        let mut unreadable = None;
+        let mut runs = Vec::new();
+        for run_id in run_ids(&store)? {
+            runs.push(listed(&store, &run_id).unwrap_or_else(|failure| {
+                let run = Listed { state: format!("unreadable ({})", failure.code), ..Listed::unknown(run_id.clone()) };
+                let message = format!("run `{run_id}`: {}", failure.message);
+                unreadable.get_or_insert(Failure { message, ..failure });
+                run
+            }));
+        }
         runs.sort_by_key(|run| run.begun_at);
         if self.json {
             let list: Vec<_> = runs
@@ -54,7 +64,14 @@ impl Runs {
         } else {
             print_table(&runs);
         }
-        Ok(Exit::Done)
+        unreadable.map_or(Ok(Exit::Done), Err)
+    }
+}
+
+impl Listed {
+    /// A run of which nothing can be said but its name.
+    fn unknown(run_id: RunId) -> Self {
+        Self { run_id, begun_at: None, pipeline: String::new(), commit: String::new(), state: String::new() }
     }
 }
 
@@ -75,16 +92,16 @@ pub(crate) fn run_ids(store: &Store) -> Result<Vec<RunId>, Failure> {
     Ok(names.into_iter().filter_map(|name| name.parse().ok()).collect())
 }
 
-fn listed(store: &Store, run_id: RunId) -> Result<Listed, Failure> {
-    let layout = Layout::of(&run_id);
+fn listed(store: &Store, run_id: &RunId) -> Result<Listed, Failure> {
+    let layout = Layout::of(run_id);
     let accepted = Accepted::read(store, &layout.source())?;
-    let source = match accepted.map(|accepted| manifest_of(store, accepted, &run_id)).transpose()? {
+    let source = match accepted.map(|accepted| manifest_of(store, accepted, run_id)).transpose()? {
         Some(Document::Source(source)) => Some(source.body),
         _ => None,
     };
     let (pipeline, commit) = source.as_ref().map(|source| (source.pipeline.clone(), commit(source))).unwrap_or_default();
     let begun_at = accepted.map(|accepted| signed_at(store, accepted)).transpose()?.flatten();
-    Ok(Listed { state: state(store, &layout, &run_id)?, run_id, begun_at, pipeline, commit })
+    Ok(Listed { state: state(store, &layout, run_id)?, run_id: run_id.clone(), begun_at, pipeline, commit })
 }
 
 /// When whoever signed a result says that they did.
@@ -152,7 +169,7 @@ fn document(store: &Store, path: &str, run_id: &RunId) -> Result<Option<Document
 fn unread(run_id: &RunId, error: &DocumentError) -> Failure {
     match error {
         DocumentError::Fields { .. } | DocumentError::UnknownVersion(_) => Failure::of(Exit::Environment, "old_format", error)
-            .hint(format!("`assay verify {run_id}` names the Assay that wrote it, and reads it; nothing was changed")),
+            .hint(format!("`assay verify {run_id}` names the Assay that signed it; nothing was changed")),
         error => Failure::of(Exit::Verification, "manifest", error),
     }
 }
