@@ -186,6 +186,41 @@ fn summary(body: &Value) -> Summary {
 }
 
 #[test]
+fn a_run_that_cannot_be_read_is_listed_as_such_and_hides_no_other() {
+    let fixture = Fixture::new();
+    fixture.run("one").success();
+    fixture.run("two").success();
+    let (one, two) = (fixture.pointer("one", "source"), fixture.pointer("two", "source"));
+    two.redirect(&one.manifest, &one.bundle);
+    let listed = fixture.assay(&["runs"]).refuses(20, "pointer_elsewhere");
+    assert!(listed.stderr.contains("run `two`: "), "{}", listed.stderr);
+    let states: Vec<_> =
+        listed.stdout.lines().filter_map(|line| line.split_once(' ')).map(|(run, rest)| (run, rest.trim())).collect();
+    assert!(states.iter().any(|(run, rest)| *run == "one" && rest.ends_with("published")), "{}", listed.stdout);
+    assert!(
+        states.iter().any(|(run, rest)| *run == "two" && rest.ends_with("unreadable (pointer_elsewhere)")),
+        "{}",
+        listed.stdout
+    );
+}
+
+#[test]
+fn a_published_folder_is_not_replaced_by_another_run_of_its_name() {
+    let fixture = Fixture::new();
+    fixture.run("one").success();
+    let before = fs::read(fixture.published("one").join("chain/publication.json")).expect("a publication");
+    let elsewhere = fixture.root().join("elsewhere").display().to_string();
+    let again = fixture.assay(&["run", PIPELINE, "--run-id", "one", "--store", &elsewhere]).success();
+    assert!(again.stderr.contains("published/one` holds another run of that name, and was left as it is"), "{}", again.stderr);
+    assert_eq!(fs::read(fixture.published("one").join("chain/publication.json")).expect("still there"), before);
+    let report = again.stdout.lines().find_map(|line| line.strip_prefix("report ")).expect("where its report is");
+    assert!(report.contains("/published/one-"), "{report}");
+    // The same run again is written where it was.
+    let same = fixture.run("one").success();
+    assert!(same.stdout.contains("/published/one/report.html"), "{}", same.stdout);
+}
+
+#[test]
 fn runs_are_listed_and_shown() {
     let fixture = measured();
     insta::assert_snapshot!(fixture.shown(&fixture.assay(&["runs"])), @"

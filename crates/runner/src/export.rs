@@ -8,10 +8,15 @@ use assay_manifest::{Digest, Document, InputRef, MAX_MANIFEST_BYTES, RunId};
 use assay_stage::{Exit, Failure};
 use assay_store::{Scratch, Store};
 
+/// Where a published folder has its Publication.
+const PUBLICATION: &str = "chain/publication.json";
+
 /// The most that may pass through scratch files while a folder is written.
 const SCRATCH_BYTES: u64 = 16 << 30;
 
 /// Writes a run's published folder to `folder/<run>` and gives its path. It appears whole: an earlier one is replaced at the end.
+/// Where `folder/<run>` holds another run of that name, from another store, it is left as it is: the name gets the start of the
+/// publication's digest.
 ///
 /// Raw evidence stays in the store; its digests are in the folder.
 pub fn export(store: &Store, run_id: &RunId, publication: InputRef, folder: &Path) -> Result<PathBuf, Failure> {
@@ -34,7 +39,7 @@ pub fn export(store: &Store, run_id: &RunId, publication: InputRef, folder: &Pat
         store.materialise(&digest, &scratch)?.persist(&path)?;
         make_readable(&path).map_err(|error| unwritable(&path, &error))?;
     }
-    let target = folder.join(run_id.as_str());
+    let target = folder.join(folder_name(folder, run_id, &publication));
     if target.exists() {
         fs::remove_dir_all(&target).map_err(|error| unwritable(&target, &error))?;
     }
@@ -42,6 +47,12 @@ pub fn export(store: &Store, run_id: &RunId, publication: InputRef, folder: &Pat
     drop(scratch);
     fs::remove_dir_all(&staged).map_err(|error| unwritable(&staged, &error))?;
     Ok(target)
+}
+
+fn folder_name(folder: &Path, run_id: &RunId, publication: &InputRef) -> String {
+    let there = fs::read(folder.join(run_id.as_str()).join(PUBLICATION));
+    let is_other = there.is_ok_and(|bytes| Digest::of(&bytes) != publication.manifest);
+    if is_other { format!("{run_id}-{}", publication.manifest.short()) } else { run_id.to_string() }
 }
 
 /// Scratch files are private; what is published is for everyone.

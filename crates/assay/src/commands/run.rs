@@ -154,7 +154,12 @@ impl Asked {
         cancel: &Cancel,
     ) -> Result<Exit, Failure> {
         let store = Store::open_existing(store_uri)?;
-        let folder = export(&store, &run.run_id, publication, &run.home.join("published"))?;
+        let published = run.home.join("published");
+        let folder = export(&store, &run.run_id, publication, &published)?;
+        if folder.file_name().is_some_and(|name| name != run.run_id.as_str()) {
+            let other = published.join(run.run_id.as_str());
+            output::talk(format!("`{}` holds another run of that name, and was left as it is", other.display()));
+        }
         let pushed = match to_branch {
             ToBranch::Yes(branch) => push::commit(opened, branch, cancel).map(Some),
             ToBranch::No | ToBranch::ByHand(_) => Ok(None),
