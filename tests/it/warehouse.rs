@@ -181,6 +181,8 @@ fn publish_is_not_taken_at_its_word() {
         put(fixture, &mut publication.queries[0].result, b"row_id,value\n");
     });
     assert_eq!(other_result.as_deref(), Some("query_differs"));
+    let other_type = lie(|_, publication| publication.queries[0].result.media_type = "text/html".to_owned());
+    assert_eq!(other_type.as_deref(), Some("query_differs"));
     let no_query = lie(|_, publication| publication.queries.clear());
     assert_eq!(no_query.as_deref(), Some("other_queries"));
     let not_selected = lie(|fixture, publication| {

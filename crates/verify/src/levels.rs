@@ -22,7 +22,7 @@ use crate::evidence::{check_evidence_list, evidence_of};
 use crate::numbers::{NumberRows, check_numbers};
 use crate::outcomes::{Tables, check_outcomes};
 use crate::published::{Decided, Publishable, PublishedFile, numbers_file, numbers_of_summary};
-use crate::queries::{ask, numbers_of, with_queries};
+use crate::queries::{ask, numbers_of, query_result_file, with_queries};
 use crate::times::check_times;
 use crate::walk::Chain;
 
@@ -286,10 +286,13 @@ fn check_queries(blobs: &dyn Blobs, chain: &Chain, numbers: &Numbers, rows: &Num
         for (query, published) in planned.iter().zip(published) {
             let text = blobs.get(&query.artifact.digest, MAX_QUERY_BYTES)?.ok_or_else(|| absent(&query.artifact))?;
             let result = ask(&query.path, &text, &summary.body.files, &store, &scratch).map_err(as_verification)?;
-            if Digest::of(result.csv().as_bytes()) != published.result.digest || result.rows.len() as u64 != published.rows.0 {
+            let made = query_result_file(query, &result).artifact();
+            if made != published.result || result.rows.len() as u64 != published.rows.0 {
                 let message = format!("the query `{}` gives another result than the published one", query.path);
-                return Err(Failure::verification("query_differs", message)
-                    .hint("an `assay` of another version may write results differently; the rows themselves have been checked"));
+                return Err(Failure::verification("query_differs", message).hint(
+                    "the rows themselves have been checked: what was published over them is false, or another version of assay \
+                     writes results differently",
+                ));
             }
             selected.extend(numbers_of(&chain.run_id, query, &result, rows).map_err(as_verification)?);
         }

@@ -31,7 +31,7 @@ pub use numbers::{NumberRows, check_numbers};
 pub use outcomes::{TOLERANCE, Tables, check_outcomes, is_close};
 pub use pointers::check_pointers;
 pub use published::{Decided, Publishable, PublishedFile, numbers_file, numbers_of_summary};
-pub use queries::{ask, check_query, lake_failure, numbers_of, with_queries};
+pub use queries::{ask, check_query, lake_failure, numbers_of, query_result_file, with_queries};
 pub use recomputed::{Recomputed, ReduceResult, compare_results, tolerance_text};
 pub use times::check_times;
 pub use walk::{Chain, Head, head_of_folder, head_of_run, load, walk};

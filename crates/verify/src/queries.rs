@@ -13,6 +13,7 @@ use assay_store::{Scratch, Store};
 use assay_warehouse::{ROW_ID, Value};
 
 use crate::numbers::{NUMBER_TABLES, NumberRows, number_in};
+use crate::published::PublishedFile;
 
 /// The most rows that a published query may give: a report is read by people.
 const MAX_ROWS: u64 = 10_000;
@@ -100,6 +101,12 @@ fn row_id_column(result: &ResultTable) -> Result<usize, Failure> {
         _ => Err(Failure::definition("query_without_rows", "it gives no column `row_id`")
             .hint("select `row_id` too: a published number's address is the row that it stands in")),
     }
+}
+
+/// The published file of a query's result: `results/queries/latency.csv` for `queries/latency.sql`.
+pub fn query_result_file(query: &PinnedFile, result: &ResultTable) -> PublishedFile {
+    let path = query.path.strip_suffix(".sql").unwrap_or(&query.path);
+    PublishedFile { name: format!("results/{path}.csv"), media_type: "text/csv", bytes: result.csv().into_bytes() }
 }
 
 /// The numbers that a query's result publishes, row by row. Fails where a row is none of the run's, or a value under the name of one

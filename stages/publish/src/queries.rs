@@ -4,10 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use assay_manifest::{Count, Number, PinnedFile, Plan, PublishedQuery, Summary};
+use assay_manifest::{Count, Number, Plan, PublishedQuery, Summary};
 use assay_stage::{Context, Failure};
 use assay_store::Scratch;
-use assay_verify::{NumberRows, ask, numbers_of};
+use assay_verify::{NumberRows, ask, numbers_of, query_result_file};
 
 /// The largest query.
 const MAX_QUERY_BYTES: u64 = 1 << 20;
@@ -35,18 +35,13 @@ pub(crate) fn ask_all(
         let result = ask(&query.path, &text, &summary.files, ctx.store(), scratch)?;
         asked.numbers.extend(numbers_of(ctx.run_id(), query, &result, rows)?);
         asked.texts.insert(query.path.clone(), String::from_utf8_lossy(&text).into_owned());
+        let file = query_result_file(query, &result);
         asked.published.push(PublishedQuery {
             path: query.path.clone(),
             digest: query.artifact.digest,
             rows: Count(result.rows.len() as u64),
-            result: ctx.put(result_name(query), "text/csv", result.csv().as_bytes())?,
+            result: ctx.put(file.name, file.media_type, &file.bytes)?,
         });
     }
     Ok(asked)
-}
-
-/// Where a result lies in the published folder: `results/queries/latency.csv` for `queries/latency.sql`.
-fn result_name(query: &PinnedFile) -> String {
-    let path = query.path.strip_suffix(".sql").unwrap_or(&query.path);
-    format!("results/{path}.csv")
 }
