@@ -387,7 +387,7 @@ struct Lists {
     jitter: Sum,
     /// Answers with several token events whose list is not there.
     missing: u64,
-    /// Tokens, by the endpoint, of answers of which it does not say which event brought how many.
+    /// Tokens, by the endpoint, of answers in several events of which it does not say which brought how many.
     unplaced: u64,
     /// The token events of these answers, and one more each: the token that ends an answer brings no text.
     unplaced_events: u64,
@@ -517,7 +517,9 @@ fn scan_chunks(unit: &Unit<'_>, channels: &mut [Channel], lists: &mut Lists) -> 
                     "its first token event brought another number of tokens than is said of it",
                 ));
             }
-            if let (Some(output), true) = (output.get(row), (0..at.len()).any(|place| tokens(place).is_none())) {
+            // A lone event makes no gap: what it brought says nothing of any.
+            let is_unplaced = at.len() > 1 && (0..at.len()).any(|place| tokens(place).is_none());
+            if let (Some(output), true) = (output.get(row), is_unplaced) {
                 lists.unplaced += u64::try_from(output).unwrap_or(0);
                 lists.unplaced_events += at.len() as u64 + 1;
             }

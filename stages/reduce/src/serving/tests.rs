@@ -612,6 +612,10 @@ fn there_is_no_itl_of_events_that_bring_an_unknown_number_of_tokens() {
     let why = "the endpoint counts 16 tokens in at most 5 events and does not say how many each brought";
     assert_eq!(itl(16).expect_err("packed"), format!("trial `w.t.default.one.t0`: {why}"));
     assert_eq!(value(&reduced(&json!({}), vec![answered(16)]), "icl_ms_mean").expect("gaps"), 10.0);
+    // An answer in one event has no gap, so it has no part in this, in a file of its own as little as beside others.
+    let lone = Record { chunks: chunks(&[(10, None)]), ..request(1, [0, 0, 10, 10], 30) };
+    let beside = reduced(&json!({}), vec![answered(16), lone]);
+    assert_eq!(value(&beside, "itl_ms_mean").expect_err("packed"), format!("trial `w.t.default.one.t0`: {why}"));
 }
 
 #[test]
