@@ -310,6 +310,31 @@ fn three_shards_offer_what_one_offers() {
     }
 }
 
+/// What an endpoint did is a result, however few of the requests fall to a shard: an attempt is not repeated until they are answered.
+#[test]
+fn a_shard_whose_requests_all_fail_beside_others_that_are_answered_is_counted() {
+    // Each attempt asks twice, once a shard.
+    let server = Server::start(MODEL, |request| {
+        let is_first = request.number % 2 == 0;
+        (if is_first { answer("500 Internal Server Error", "{}") } else { good_stream() }, Then::KeepAlive)
+    });
+    let fixture = Fixture::bare();
+    workload(&fixture, "chat", "mode: closed, concurrency: [2], requests: 2", "D(20,10)", "");
+    fixture.write(PIPELINE, &pipeline(&["chat"], &[&endpoint("sut", &server, "")], 1, ENOUGH, "  shards: 2\n"));
+    fixture.commit("two shards, of which one fails");
+    fixture.run("one").success();
+    let counted = counted(&fixture, "one");
+    let outcomes: Vec<_> = counted.values().flatten().map(|shard| shard["serving"]["outcomes"].clone()).collect();
+    assert_eq!(outcomes.len(), 2, "{outcomes:?}");
+    assert!(outcomes.contains(&json!({"ok": "1"})) && outcomes.contains(&json!({"http_error": "1"})), "{outcomes:?}");
+    let point = &points(&fixture, "one")["chat.sut.default"];
+    assert_eq!(point["serving"]["outcomes"], json!({"http_error": "1", "ok": "1"}));
+    // A busy machine may have cost attempts.
+    let reasons = list(&point["excluded"]).iter().flat_map(|excluded| list(&excluded["reasons"]));
+    assert!(reasons.into_iter().all(|reason| reason["code"] != "all_failed"), "{point:#}");
+    fixture.assay(&["verify", "one", "--recompute"]).success();
+}
+
 /// What the Environment of a run's blocks say of its shards, in the order of the blocks.
 fn shards_of(fixture: &Fixture, run_id: &str) -> Vec<Value> {
     let environments = fixture.pointers(run_id, "provision").into_iter().map(|pointer| pointer.load(&fixture.store()));

@@ -132,6 +132,11 @@ impl<'a> ServingTrial<'a> {
             cpu_pressure: pressure_us.map(|us| share_of(us, window.duration_ns.0)),
             ..health(&shot.finished, schedule.users().is_none())
         };
+        let answered = shot.finished.counts.of(Phase::Measured, Outcome::Ok) > 0;
+        barrier.offered(ctx, answered)?;
+        // Whether anything was measured is asked of the whole attempt: a shard whose few requests all failed measured that.
+        let is_whole = !shot.timed_out && !shot.finished.cancelled;
+        let others_measure = is_idle(ctx, &schedule) || (is_whole && !answered && barrier.others_answered(ctx)?);
         let (status, verdict) = judge::judge(&judge::Left {
             finished: &shot.finished,
             timed_out: shot.timed_out,
@@ -139,7 +144,7 @@ impl<'a> ServingTrial<'a> {
             client: &client,
             window_ns: window.duration_ns.0,
             missed_start: start.missed_by_ns,
-            is_idle: is_idle(ctx, &schedule),
+            others_measure,
             commonest_error: shot.told.commonest_error(),
         });
         reasons.extend(verdict);

@@ -27,6 +27,9 @@ const LOOK_FAR: Duration = Duration::from_millis(50);
 /// What a shard's mark is called that says how its attempt ended.
 const DONE: &str = "done";
 
+/// What a shard's mark is called that says whether it was answered.
+const OFFERED: &str = "offered";
+
 /// How long shards are waited for.
 const DEADLINE: Duration = Duration::from_mins(2);
 
@@ -79,6 +82,14 @@ struct Named {
 #[serde(deny_unknown_fields)]
 struct Did<T> {
     did: T,
+}
+
+/// A shard has offered its part of the load.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Offered {
+    /// Whether a measured request of it was answered.
+    answered: bool,
 }
 
 /// A shard has finished an attempt.
@@ -216,6 +227,22 @@ impl Barrier {
                 Err(Failure::environment(SHARD_LOST, message))
             }
         }
+    }
+
+    /// Says whether a measured request of this shard was answered.
+    pub(crate) fn offered(&self, ctx: &Context, answered: bool) -> Result<(), Failure> {
+        if self.shard.count <= 1 {
+            return Ok(());
+        }
+        put(ctx, &self.mark(self.shard.index, OFFERED), &Offered { answered })
+    }
+
+    /// Whether a measured request of another shard was answered, once each has said so.
+    pub(crate) fn others_answered(&self, ctx: &Context) -> Result<bool, Failure> {
+        if self.shard.count <= 1 {
+            return Ok(false);
+        }
+        Ok(self.all::<Offered>(ctx, OFFERED)?.iter().any(|shard| shard.answered))
     }
 
     /// Says how this shard's attempt went, and gives whether it is valid in every shard.

@@ -16,8 +16,8 @@ pub(crate) struct Left<'a> {
     pub(crate) client: &'a ClientHealth,
     pub(crate) window_ns: u64,
     pub(crate) missed_start: Option<i64>,
-    /// Whether this shard had nothing to send.
-    pub(crate) is_idle: bool,
+    /// Whether this shard measured nothing and others did, or it had nothing to send.
+    pub(crate) others_measure: bool,
     /// What was said most often of requests that failed.
     pub(crate) commonest_error: Option<&'a str>,
 }
@@ -51,7 +51,7 @@ pub(crate) fn judge(left: &Left<'_>) -> (AttemptStatus, Vec<Reason>) {
 }
 
 fn nothing_measured(left: &Left<'_>) -> Option<Reason> {
-    if left.is_idle {
+    if left.others_measure {
         return None;
     }
     let counts = &left.finished.counts;
@@ -128,7 +128,7 @@ mod tests {
             client,
             window_ns: 1_000_000_000,
             missed_start: None,
-            is_idle: false,
+            others_measure: false,
             commonest_error: None,
         };
         change(&mut left);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     fn of_client(client: &ClientHealth) -> String {
-        verdict(&Finished::default(), client, |left| left.is_idle = true)
+        verdict(&Finished::default(), client, |left| left.others_measure = true)
     }
 
     #[test]
@@ -195,7 +195,7 @@ mod tests {
             ..assay_load::Client::default()
         };
         let finished = Finished { client: late, ..Finished::default() };
-        insta::assert_snapshot!(verdict(&finished, &stalled(900_000_000), |left| left.is_idle = true), @r"
+        insta::assert_snapshot!(verdict(&finished, &stalled(900_000_000), |left| left.others_measure = true), @r"
         completed
         client_stalled: the client was late to its sockets for 45 % of the trial, 2700 ms in all
         ");
