@@ -210,8 +210,8 @@ fn check_value(table: &'static str, column: &'static Column, value: &Value) -> R
 /// For `workload_dim` it is the `workload_spec_digest` itself, so that a fact's workload key is what decides comparability.
 pub fn row_id(row: &Row) -> Result<Digest> {
     let table = row.table;
-    let own_digest = row.text("workload_spec_digest").and_then(|text| text.parse().ok());
-    if let (true, Some(digest)) = (*table == crate::WORKLOAD_DIM, own_digest) {
+    let own_digest = || row.text("workload_spec_digest").and_then(|text| text.parse().ok());
+    if let Some(digest) = (*table == crate::WORKLOAD_DIM).then(own_digest).flatten() {
         return Ok(digest);
     }
     let keys = row.iter().filter(|(column, _)| column.key).map(|(_, value)| value.key_json());

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
@@ -139,7 +139,12 @@ pub struct Table {
     pub reserved: Option<&'static str>,
     /// Its columns, in groups that several tables share.
     pub(crate) groups: &'static [&'static [Column]],
+    /// Where each column stands, by name.
+    pub(crate) places: Places,
 }
+
+/// Where each column of a table stands, made at first use: whoever reads rows asks for every value by name.
+pub(crate) type Places = OnceLock<HashMap<&'static str, (usize, &'static Column)>>;
 
 impl Table {
     /// Its columns, in the order of the file.
@@ -149,7 +154,8 @@ impl Table {
 
     /// The column of that name and its place.
     pub fn column(&self, name: &str) -> Option<(usize, &'static Column)> {
-        self.columns().enumerate().find(|(_, column)| column.name == name)
+        let named = || self.columns().enumerate().map(|(place, column)| (column.name, (place, column))).collect();
+        self.places.get_or_init(named).get(name).copied()
     }
 
     /// The columns that a row's id is the digest of, in order.

@@ -1,6 +1,6 @@
 //! The twelve tables. This is the only place where a column is named.
 
-use crate::schema::{Column, ROW_ID, Table};
+use crate::schema::{Column, Places, ROW_ID, Table};
 
 /// Every table: dimensions first, then outcomes, and the run last, which is the order in which a run is published.
 pub const TABLES: [&Table; 12] = [
@@ -117,7 +117,11 @@ pub static BENCHMARK_RUN_FACT: Table = Table {
             text("workload_type", "`serving`, `indicator` or `training`.").required(),
             text("pipeline", "The pipeline's name.").required(),
             text("pipeline_digest", "The digest of the pipeline's bytes.").required(),
-            text("plan_digest", "The digest of the Plan's body, which local and cluster runs of one commit share.").required(),
+            text(
+                "plan_digest",
+                "The digest of the Plan's body, which has the order of its run: other runs of the commit have others.",
+            )
+            .required(),
             text("cadence", "How often the pipeline runs, such as `nightly`: the label `cadence` of the pipeline."),
             text("scheduler_path", "The scheduling path, such as `local`."),
             text(
@@ -154,6 +158,7 @@ pub static BENCHMARK_RUN_FACT: Table = Table {
         ],
         ID,
     ],
+    places: Places::new(),
 };
 
 /// The long form that gates, history and indicators read.
@@ -183,6 +188,7 @@ pub static OUTCOME_FACT: Table = Table {
         ],
         ID,
     ],
+    places: Places::new(),
 };
 
 /// One row for each point of a serving case.
@@ -294,6 +300,7 @@ pub static SERVING_OUTCOME_FACT: Table = Table {
         across_trials!("output_tokens_per_s", "tokens/s"),
         ID,
     ],
+    places: Places::new(),
 };
 
 /// One row for each phase and scale point of a training case.
@@ -337,6 +344,7 @@ pub static TRAINING_OUTCOME_FACT: Table = Table {
         across_trials!("tokens_per_s", "tokens/s"),
         ID,
     ],
+    places: Places::new(),
 };
 
 /// One row for each metric in a window of time on one thing.
@@ -371,6 +379,7 @@ pub static TELEMETRY_SLICE_FACT: Table = Table {
         ],
         ID,
     ],
+    places: Places::new(),
 };
 
 /// One row for each shard's part of an attempt.
@@ -416,6 +425,7 @@ pub static ATTEMPT_FACT: Table = Table {
         ],
         ID,
     ],
+    places: Places::new(),
 };
 
 /// One row for each pod of a run in a cluster.
@@ -455,6 +465,7 @@ pub static CLUSTER_POD_FACT: Table = Table {
         ],
         ID,
     ],
+    places: Places::new(),
 };
 
 /// One row for each bundle of software versions.
@@ -480,6 +491,7 @@ pub static SOFTWARE_VERSION_DIM: Table = Table {
         ],
         ID,
     ],
+    places: Places::new(),
 };
 
 /// One row for each bundle of hardware.
@@ -519,6 +531,7 @@ pub static HARDWARE_TOPOLOGY_DIM: Table = Table {
         ],
         ID,
     ],
+    places: Places::new(),
 };
 
 /// One row for each place in a cluster.
@@ -540,6 +553,7 @@ pub static CLUSTER_REGION_DIM: Table = Table {
         ],
         ID,
     ],
+    places: Places::new(),
 };
 
 /// One row for each frozen workload.
@@ -572,6 +586,7 @@ pub static WORKLOAD_DIM: Table = Table {
         ],
         ID,
     ],
+    places: Places::new(),
 };
 
 /// One row for each run: from its rows back to raw evidence and signatures.
@@ -604,6 +619,7 @@ pub static ARTIFACT_LINEAGE_DIM: Table = Table {
         ],
         ID,
     ],
+    places: Places::new(),
 };
 
 #[cfg(test)]
