@@ -246,7 +246,8 @@ fn run_and_fetch(fixture: &Fixture, uri: &str) {
 
     // The same files and no wall clock: where a run's evidence lies decides nothing about what is planned.
     fixture.run("here").success();
-    assert_eq!(fixture.manifest("one", "plan")["body"], fixture.manifest("here", "plan")["body"]);
+    let plan = |run: &str| crate::pipeline::but_for_its_order(fixture.manifest(run, "plan")["body"].clone());
+    assert_eq!(plan("one"), plan("here"));
 
     // In a store that has tables of its own, they say what they said before.
     let asked = fixture.assay(&["query", "SELECT run_id FROM benchmark_run_fact GROUP BY run_id", "--format", "csv"]).success();

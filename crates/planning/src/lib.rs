@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use assay_manifest::{
     Artifact, Control, ControlFact, ControlState, Count, Digest, FrozenWorkload, Image, IndicatorWork, Metric, Name, PinnedFile,
-    PipelineRef, Plan, Prepare, Source, SourceFile, SourceRef, Target, TrialOrder, TrialPolicy, Unpinned, Variant,
+    PipelineRef, Plan, Prepare, RunId, Source, SourceFile, SourceRef, Target, TrialOrder, TrialPolicy, Unpinned, Variant,
 };
 use assay_schedule::{OrderRules, order_digest, order_seed, order_trials};
 use assay_spec::{Closure, ClosureError, ControlAsk, Parameter, Work, Workload, closure, expand};
@@ -112,8 +112,8 @@ impl<'a> SourceFiles<'a> {
     }
 }
 
-/// The Plan that the definitions of a Source give with these pins.
-pub fn derive(files: &SourceFiles<'_>, closure: &Closure, pins: &mut dyn Pins) -> Result<Derived, Failure> {
+/// The Plan that the definitions of a Source give with these pins, for the run of that id.
+pub fn derive(files: &SourceFiles<'_>, closure: &Closure, run_id: &RunId, pins: &mut dyn Pins) -> Result<Derived, Failure> {
     let (source, spec) = (files.source, &closure.pipeline.spec);
     let frozen = closure.workloads.iter().map(|workload| freeze(files, pins, closure, workload));
     let (workloads, specs): (Vec<_>, Vec<_>) = frozen.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
@@ -121,7 +121,7 @@ pub fn derive(files: &SourceFiles<'_>, closure: &Closure, pins: &mut dyn Pins) -
     let mut cases = expand(&closure.pipeline, &closure.workloads).map_err(|problems| Failure::invalid(&problems))?;
     serving::pin_load(&mut cases, &workloads)?;
     let digests = workloads.iter().map(|workload| workload.workload_spec_digest);
-    let seed = order_seed(spec.trials.order_seed.as_deref(), digests)
+    let seed = order_seed(spec.trials.order_seed.as_deref(), run_id, digests)
         .map_err(|error| Failure::of(Exit::Definition, "order_seed", &error))?;
     let rules = OrderRules {
         trials: spec.trials.count,

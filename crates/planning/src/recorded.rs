@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use assay_manifest::{Artifact, Digest, Image, Name, PinnedFile, Plan, Unpinned};
+use assay_manifest::{Artifact, Digest, Image, Name, PinnedFile, Plan, RunId, Unpinned};
 use assay_stage::{Exit, Failure};
 
 use crate::{Derived, Pins, SourceFiles, derive};
@@ -92,12 +92,12 @@ impl Pins for RecordedPins<'_> {
     }
 }
 
-/// Checks that a Plan is the one that its Source's files give with the pins that it records.
-pub fn check_plan(files: &SourceFiles<'_>, plan: &Plan) -> Result<(), Failure> {
+/// Checks that a Plan is the one that its Source's files give, with the pins that it records and in the order of its run.
+pub fn check_plan(files: &SourceFiles<'_>, run_id: &RunId, plan: &Plan) -> Result<(), Failure> {
     // The files are signed and shown to be the commit's: what cannot be planned from them does not verify.
     let as_verification = |failure: Failure| Failure { exit: Exit::Verification, ..failure };
     let closure = files.closure().map_err(as_verification)?;
-    let Derived { plan: expected, .. } = derive(files, &closure, &mut RecordedPins::of(plan)).map_err(as_verification)?;
+    let Derived { plan: expected, .. } = derive(files, &closure, run_id, &mut RecordedPins::of(plan)).map_err(as_verification)?;
     if *plan == expected {
         return Ok(());
     }

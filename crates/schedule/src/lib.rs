@@ -22,7 +22,7 @@ pub use arrivals::{MAX_RATE_PER_S, MAX_SMOOTHNESS, MIN_RATE_PER_S, MIN_SMOOTHNES
 pub use digest::{DIGEST_FORMAT, OPEN_LENGTH_INDICES};
 pub use generator::{GENERATOR_FORMAT, Generator, LoadKey, Nonce};
 pub use lengths::MAX_TOKENS;
-pub use order::{MAX_TRIALS, OrderError, OrderRules, Role, order_digest, order_seed, order_trials};
+pub use order::{MAX_TRIALS, OrderError, OrderRules, Role, drawn_seed, order_digest, order_seed, order_trials};
 pub use recipe::load_recipe_digest;
 pub use seed::{Seed, SeedError};
 pub use trial::{

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
 use assay_manifest::{
-    Case, CaseId, Comparison, Digest, Hasher, Isolation, Name, Placement, PlannedTrial, PointId, Side, TrialId,
+    Case, CaseId, Comparison, Digest, Hasher, Isolation, Name, Placement, PlannedTrial, PointId, RunId, Side, TrialId,
 };
 
 use crate::{Generator, Seed, SeedError};
@@ -137,15 +137,22 @@ pub fn order_trials(cases: &[Case], rules: &OrderRules<'_>, seed: &Seed) -> Resu
     Ok(planned)
 }
 
-/// The seed of the order: the declared one, or one that derives from what is measured, never from the run.
-pub fn order_seed(declared: Option<&str>, workloads: impl IntoIterator<Item = Digest>) -> Result<Seed, SeedError> {
-    if let Some(declared) = declared {
-        return declared.parse();
-    }
+/// The seed of the order: the declared one, or the one that is [drawn](drawn_seed) for the run.
+pub fn order_seed(
+    declared: Option<&str>,
+    run_id: &RunId,
+    workloads: impl IntoIterator<Item = Digest>,
+) -> Result<Seed, SeedError> {
+    declared.map_or_else(|| Ok(drawn_seed(run_id, workloads)), str::parse)
+}
+
+/// The seed that is drawn for a run: a digest of its id and of what it measures. Each run has an order of its own: a pipeline that always
+/// ran in one order would side with the same disturbance for ever, where a machine has a rhythm.
+pub fn drawn_seed(run_id: &RunId, workloads: impl IntoIterator<Item = Digest>) -> Seed {
     let mut digests: Vec<_> = workloads.into_iter().map(|digest| digest.to_string()).collect();
     digests.sort_unstable();
-    let text = format!("assay.dev/v1alpha1 order {}", digests.join(" "));
-    Ok(Seed::new(*Digest::of(text.as_bytes()).as_bytes()))
+    let text = format!("assay.dev/v1alpha1 order {run_id} {}", digests.join(" "));
+    Seed::new(*Digest::of(text.as_bytes()).as_bytes())
 }
 
 /// The digest that a plan states of its order: the SHA-256 of one line `<block> <trial id>` for each trial, each ended by a newline.

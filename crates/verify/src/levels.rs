@@ -137,11 +137,11 @@ pub fn verify_rows(
     Ok(report)
 }
 
-/// The Plan is the one that the Source's files give: it is made again with the pins that it records.
+/// The Plan is the one that the Source's files give, in the order that is drawn for the run: it is made again with the pins that it records.
 fn check_planned(blobs: &dyn Blobs, chain: &Chain) -> Result<(), Failure> {
     let (Some(source), Some(plan)) = (chain.one::<Source>(), chain.one::<Plan>()) else { return Ok(()) };
     let read = |artifact: &Artifact| blobs.get(&artifact.digest, MAX_SOURCE_BYTES)?.ok_or_else(|| absent(artifact));
-    check_plan(&SourceFiles::load(&source.body, read)?, &plan.body)
+    check_plan(&SourceFiles::load(&source.body, read)?, &chain.run_id, &plan.body)
 }
 
 /// The Collection's list, which is published, leaves nothing out.

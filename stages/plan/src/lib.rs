@@ -45,7 +45,7 @@ impl Stage for Planner {
         let closure = files.closure()?;
         check_queries(&files, &closure.pipeline.spec.publish.queries)?;
         let mut pinner = Pinner::new(ctx, parameters.fetch, &closure.pipeline.spec.fetch_allow);
-        let Derived { plan, specs } = derive(&files, &closure, &mut pinner)?;
+        let Derived { plan, specs } = derive(&files, &closure, ctx.run_id(), &mut pinner)?;
         ctx.check_cancelled()?;
         for (workload, bytes) in plan.workloads.iter().zip(specs) {
             ctx.put(workload.spec.name.clone(), &workload.spec.media_type, &bytes)?;

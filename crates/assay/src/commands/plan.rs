@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use assay_gate::{CannotDecide, Design};
-use assay_manifest::{Case, PlannedTrial, Point};
+use assay_manifest::{Case, PlannedTrial, Point, RunId};
 use assay_process::{Cancel, Spawner};
 use assay_report::counted;
 use assay_runner::{SourceSpec, default_store, read_source};
@@ -34,6 +34,9 @@ pub(crate) struct Plan {
     /// The artifact store, whose earlier runs tell how long; `.assay` of the repository if left out
     #[arg(long, value_name = "URI", env = "ASSAY_STORE")]
     store: Option<String>,
+    /// Show the order of the trials that a run of this name has: each draws its own
+    #[arg(long, value_name = "RUN")]
+    run_id: Option<RunId>,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
@@ -77,14 +80,14 @@ impl Plan {
         let closure = &source.closure;
         let workloads = closure.workloads.iter().map(|workload| outline(closure, workload)).collect::<Result<Vec<_>, _>>()?;
         let cases = expand(&closure.pipeline, &closure.workloads).map_err(|problems| Failure::invalid(&problems))?;
-        let trials = ordered(closure, &cases, &workloads)?;
+        let order = Order::of(closure, &cases, &workloads, self.run_id.as_ref())?;
         let time = Time::of(closure, &cases, &workloads, self.before(closure, &cases)?);
         if self.json {
-            print_json(closure, &cases, &trials, &workloads, &time)?;
+            print_json(closure, &cases, &order, &workloads, &time)?;
         } else if self.markdown {
-            output::line(markdown(closure, &cases, &trials, &workloads, &time));
+            output::line(markdown(closure, &cases, &order, &workloads, &time));
         } else {
-            print(closure, &cases, &trials, &workloads, &time);
+            print(closure, &cases, &order, &workloads, &time);
         }
         Ok(Exit::Done)
     }
@@ -114,17 +117,41 @@ fn outline(closure: &Closure, workload: &Workload) -> Result<Outlined, Failure> 
     })
 }
 
-fn ordered(closure: &Closure, cases: &[Case], workloads: &[Outlined]) -> Result<Vec<PlannedTrial>, Failure> {
-    let spec = &closure.pipeline.spec;
-    let rules = OrderRules {
-        trials: spec.trials.count,
-        comparison: spec.comparison.as_ref(),
-        placement: spec.placement,
-        isolation: spec.isolation,
-    };
-    let seed = assay_schedule::order_seed(spec.trials.order_seed.as_deref(), workloads.iter().map(|workload| workload.digest))
-        .map_err(|error| Failure::of(Exit::Definition, "order_seed", &error))?;
-    order_trials(cases, &rules, &seed).map_err(|error| Failure::of(Exit::Definition, "order", &error))
+/// The trials of a run, in their order where that is known beforehand.
+struct Order {
+    trials: Vec<PlannedTrial>,
+    /// Whether a seed is declared, or the run is named.
+    is_known: bool,
+}
+
+impl Order {
+    fn of(closure: &Closure, cases: &[Case], workloads: &[Outlined], run_id: Option<&RunId>) -> Result<Self, Failure> {
+        let spec = &closure.pipeline.spec;
+        let rules = OrderRules {
+            trials: spec.trials.count,
+            comparison: spec.comparison.as_ref(),
+            placement: spec.placement,
+            isolation: spec.isolation,
+        };
+        let declared = spec.trials.order_seed.as_deref();
+        let is_known = declared.is_some() || run_id.is_some();
+        // Whether there is an order does not depend on the run.
+        let any = || "any".parse().map_err(|error| Failure::unexpected("run_id", "`any` is no run id").because(&error));
+        let run_id = run_id.cloned().map_or_else(any, Ok)?;
+        let seed = assay_schedule::order_seed(declared, &run_id, workloads.iter().map(|workload| workload.digest))
+            .map_err(|error| Failure::of(Exit::Definition, "order_seed", &error))?;
+        let trials = order_trials(cases, &rules, &seed).map_err(|error| Failure::of(Exit::Definition, "order", &error))?;
+        Ok(Self { trials, is_known })
+    }
+
+    fn lines(&self) -> Vec<String> {
+        if !self.is_known {
+            return vec!["order     drawn for each run; `--run-id` shows that of one".to_owned()];
+        }
+        let first: Vec<_> = self.trials.iter().take(6).map(|trial| trial.trial_id.as_str()).collect();
+        let more = if self.trials.len() > first.len() { ", ..." } else { "" };
+        vec![format!("order     {}", order_digest(&self.trials)), format!("          {}{more}", first.join(", "))]
+    }
 }
 
 impl Time {
@@ -170,7 +197,7 @@ impl Outlined {
     }
 }
 
-fn print(closure: &Closure, cases: &[Case], trials: &[PlannedTrial], workloads: &[Outlined], time: &Time) {
+fn print(closure: &Closure, cases: &[Case], order: &Order, workloads: &[Outlined], time: &Time) {
     let points: usize = cases.iter().map(|case| case.points.len()).sum();
     let spec = &closure.pipeline.spec;
     output::line(format!(
@@ -178,7 +205,7 @@ fn print(closure: &Closure, cases: &[Case], trials: &[PlannedTrial], workloads: 
         closure.pipeline.name,
         counted(cases.len() as u64, "case"),
         counted(points as u64, "point"),
-        counted(trials.len() as u64, "trial"),
+        counted(order.trials.len() as u64, "trial"),
         spec.trials.count,
         spec.intent
     ));
@@ -200,9 +227,7 @@ fn print(closure: &Closure, cases: &[Case], trials: &[PlannedTrial], workloads: 
     if workloads.iter().any(|workload| workload.serving.is_some()) {
         output::line(format!("shards    {}", spec.shards));
     }
-    let first: Vec<_> = trials.iter().take(6).map(|trial| trial.trial_id.as_str()).collect();
-    output::line(format!("order     {}", order_digest(trials)));
-    output::line(format!("          {}{}", first.join(", "), if trials.len() > first.len() { ", ..." } else { "" }));
+    order.lines().into_iter().for_each(output::line);
 }
 
 /// The first points of a case, each between these marks, and how many more there are.
@@ -235,28 +260,38 @@ fn gate_line(sized: &GateSize, planned: u32) -> String {
         },
         Err(why) => format!("cannot decide about {}: {why}", named(why.metric())),
         Ok(size) if size.pairs > planned as usize => {
-            let widest = size.widest.map_or("a metric", named);
-            format!("are too few: by what earlier runs taught of {widest}, {} find a change of {effect:.1} %", size.pairs)
+            format!("are too few: by what earlier runs taught, {} find a change of {effect:.1} %", size.pairs)
         }
         Ok(size) => format!("suffice: by what earlier runs taught, {} find a change of {effect:.1} %", size.pairs),
     };
-    let unknown = sized.size.as_ref().map_or(0, |size| size.unknown);
-    let unknown = match unknown {
-        some if some > 0 && sized.is_taught() => format!("; of {} nothing is known", counted(some as u64, "metric")),
-        _ => String::new(),
-    };
-    format!("{}: {tests}; {pairs} {needed}{unknown}", sized.gate)
+    let more = sized.size.as_ref().ok().filter(|_| sized.is_taught()).map(|size| {
+        let costly = size.costly.filter(|costly| costly.without < size.pairs).map(|costly| {
+            format!(
+                "; {} is the costly one: without it {} would do",
+                named(costly.metric),
+                counted(costly.without as u64, "pair")
+            )
+        });
+        let unknown = (size.unknown > 0).then(|| format!("; of {} nothing is known", counted(size.unknown as u64, "metric")));
+        let undecidable = size.undecidable.first().map(|why| {
+            let others = size.undecidable.len() - 1;
+            let others = if others > 0 { format!(" and {others} more") } else { String::new() };
+            format!("; no number decides about {}{others}: {why}", named(why.metric()))
+        });
+        [costly, unknown, undecidable].into_iter().flatten().collect::<String>()
+    });
+    format!("{}: {tests}; {pairs} {needed}{}", sized.gate, more.unwrap_or_default())
 }
 
 /// The plan as a comment: what reviewers of definitions want to know. Names are the definitions', so they are plain; texts are escaped.
-fn markdown(closure: &Closure, cases: &[Case], trials: &[PlannedTrial], workloads: &[Outlined], time: &Time) -> String {
+fn markdown(closure: &Closure, cases: &[Case], order: &Order, workloads: &[Outlined], time: &Time) -> String {
     let points: usize = cases.iter().map(|case| case.points.len()).sum();
     let spec = &closure.pipeline.spec;
     let mut lines = vec![
         format!(
             "**{}** would run {} at {} of {}: {} of each, intent {}.",
             closure.pipeline.name,
-            counted(trials.len() as u64, "trial"),
+            counted(order.trials.len() as u64, "trial"),
             counted(points as u64, "point"),
             counted(cases.len() as u64, "case"),
             spec.trials.count,
@@ -292,13 +327,7 @@ fn human(duration: Duration) -> String {
     }
 }
 
-fn print_json(
-    closure: &Closure,
-    cases: &[Case],
-    trials: &[PlannedTrial],
-    workloads: &[Outlined],
-    time: &Time,
-) -> Result<(), Failure> {
+fn print_json(closure: &Closure, cases: &[Case], order: &Order, workloads: &[Outlined], time: &Time) -> Result<(), Failure> {
     let workloads: Vec<_> = workloads
         .iter()
         .map(|workload| json!({"name": workload.name, "workload_spec_digest": workload.digest, "unpinned": workload.unpinned}))
@@ -308,9 +337,9 @@ fn print_json(
         "intent": closure.pipeline.spec.intent,
         "workloads": workloads,
         "cases": cases,
-        "trials": trials,
+        "trials": order.trials.len(),
+        "order": order.is_known.then(|| json!({"digest": order_digest(&order.trials), "trials": order.trials})),
         "shards": closure.pipeline.spec.shards.to_string(),
-        "order_digest": order_digest(trials),
         "time_bound_seconds": time.length.at_most.as_secs(),
         "time_estimate_seconds": time.before.or(time.length.expected).map(|estimate| estimate.as_secs_f64()),
     }))
