@@ -351,7 +351,7 @@ fn a_verdict_is_decided_again_to_the_byte() {
     signed(r#""outcome":"unchanged","p_better_adjusted""#, r#""outcome":"improved","p_better_adjusted""#)
         .refuses(20, "replay_differs");
     signed(r#""look":1"#, r#""look":2"#).refuses(20, "other_look");
-    signed("assay-gate/5", "assay-gate/1").refuses(2, "other_contract");
+    signed("assay-gate/6", "assay-gate/1").refuses(2, "other_contract");
     replay(&format!("sha256:{}", "0".repeat(64))).refuses(2, "no_such_verdict");
 }
 
@@ -653,6 +653,40 @@ fn a_plan_says_beforehand_what_its_gate_can_find() {
     );
 }
 
+/// Two runs of a commit have orders of their own, which `assay plan` shows and verify holds them to; one that was declared decides nothing.
+#[test]
+fn the_order_is_drawn_for_each_run() {
+    let fixture = Fixture::bare();
+    made_up(&fixture, &["slow"]);
+    fixture.commit("a comparison of what is made up");
+    let order = |run: &str| {
+        run_of(&fixture, "slow", run);
+        let plan = fixture.manifest(run, "plan")["body"]["order"].clone();
+        let shown = fixture.assay(&["plan", "pipelines/slow.yaml", "--run-id", run, "--json"]).success().json();
+        assert_eq!(shown["order"]["digest"], plan["digest"], "{run}");
+        fixture.assay(&["verify", run]).success();
+        plan
+    };
+    let (one, two) = (order("one"), order("two"));
+    assert_ne!(one["seed"], two["seed"]);
+    assert_ne!(one["digest"], two["digest"]);
+    verdict(&fixture, "one", 5, "main", 40);
+
+    let text = fs::read_to_string(fixture.repo().join("pipelines/slow.yaml")).expect("a pipeline");
+    let seed = one["seed"].as_str().expect("a seed");
+    fixture.write("pipelines/slow.yaml", &text.replace("retry_budget: 0", &format!("retry_budget: 0, order_seed: '{seed}'")));
+    fixture.commit("an order to look at again");
+    assert_eq!(order("again")["digest"], one["digest"]);
+    let declared = verdict(&fixture, "again", 6, "main", 41);
+    let check = declared["checks"].as_array().expect("checks").iter().find(|check| check["name"] == "order").cloned();
+    assert_eq!(check.expect("it is checked")["passed"], json!(false));
+    assert_eq!(declared["metrics"][0]["reason"]["code"], "order_declared");
+}
+
+fn run_of(fixture: &Fixture, name: &str, run_id: &str) {
+    run(fixture, name, run_id, "HEAD");
+}
+
 /// Earlier runs teach the noise; a reviewed file keeps it; the plan is sized by it, and the verdict names it and can be decided again.
 #[test]
 fn noise_is_learned_from_earlier_runs() {
@@ -666,6 +700,20 @@ fn noise_is_learned_from_earlier_runs() {
 
     let before = verdict(&fixture, "night-5", 1, "main", 0);
     assert_eq!(before["learned"], Value::Null);
+    // A night in which something got worse is no noise.
+    fixture.git(&["checkout", "--quiet", "-b", "slower"]);
+    fixture.write("pipelines/same.yaml", &pipeline(&fixture, "same", &RUNS[1].1, 5));
+    fixture.commit("a slower candidate");
+    run(&fixture, "same", "slower-night", "slower");
+    verdict(&fixture, "slower-night", 3, "slower", 40);
+    fixture.git(&["checkout", "--quiet", "main"]);
+    let without = noise(&[]).success();
+    assert!(
+        without.stderr.contains("1 run left out, of which a gate says that something regressed: slower-night"),
+        "{}",
+        without.stderr
+    );
+    assert!(!without.stdout.contains("slower-night") && without.stdout.contains("night-5"), "{}", without.stdout);
     let text = fs::read_to_string(fixture.repo().join("pipelines/same.yaml")).expect("a pipeline");
     fixture.write("pipelines/same.yaml", &text.replace("count: 8", "count: sized"));
     let refused = fixture.assay(&["plan", "pipelines/same.yaml"]).exits(10);

@@ -17,12 +17,15 @@ use std::io::Write as _;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use assay_gate::rule::{BOUND_ALPHA, Judged, Launches, Learned, Rules, Series, floor, judge};
+use assay_gate::learning::note_dependence;
+use assay_gate::rule::{
+    BOUND_ALPHA, Judged, Launches, Learned, Rules, Series, floor, judge, logs as logs_of, may_be_a_stretch, pairs_remember,
+};
 use assay_gate::size;
 use assay_manifest::{Better, Outcome, PairUnit};
 use assay_stats::{
-    Alternative, Averages, Differences, Limits, Noise as Spread, Samples, Side, benjamini_hochberg, mann_whitney, signed_rank,
-    welch,
+    Alternative, Averages, Differences, Limits, Noise as Spread, Samples, Side, benjamini_hochberg, dependence, mann_whitney,
+    signed_rank, welch,
 };
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
@@ -60,23 +63,46 @@ enum Shape {
     Drift,
     /// Three tenths of a spread with every trial.
     GrowingDrift,
-    /// Two spreads more in the second and the third of every four trials: as slow as pairs follow each other, and in step with them.
-    Periodic,
-    /// First-order autoregression of 0.6.
+    /// Two spreads more in half of the trials of every so many pairs, in one stretch: in step with pairs.
+    Periodic(usize),
+    /// First-order autoregression of 0.6, from trial to trial.
     Autoregressive,
+    /// One trial in fifty is ten times as slow.
+    Spiky,
+    /// Each side has an autoregression of 0.8 of its own, from pair to pair: it remembers.
+    Memory,
+    /// In whole spreads, so that many differences are alike.
+    Ties,
+    /// Six trials of ten have the very same value.
+    Zeros,
 }
 
 impl Shape {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 14] = [
         Self::Normal,
         Self::Lognormal,
         Self::Heavy,
         Self::Bimodal,
         Self::Drift,
         Self::GrowingDrift,
-        Self::Periodic,
+        Self::Periodic(2),
         Self::Autoregressive,
+        Self::Periodic(3),
+        Self::Periodic(7),
+        Self::Spiky,
+        Self::Memory,
+        Self::Ties,
+        Self::Zeros,
     ];
+
+    /// Those that meet every kind of launch; the others meet two.
+    fn meets(self, launch: Launch) -> bool {
+        let place = Self::ALL.iter().position(|shape| *shape == self).unwrap_or_default();
+        match launch.kind {
+            LaunchKind::Normal => place < 8 || launch.spreads == 0.0 || ((0.5..2.0).contains(&launch.spreads) && !launch.shared),
+            LaunchKind::Rare | LaunchKind::Skewed => matches!(self, Self::Normal | Self::Heavy),
+        }
+    }
 
     fn name(self) -> &'static str {
         match self {
@@ -86,8 +112,14 @@ impl Shape {
             Self::Bimodal => "two modes",
             Self::Drift => "drift, 6 spreads a run",
             Self::GrowingDrift => "drift, 0.3 spreads a trial",
-            Self::Periodic => "a period of four trials",
+            Self::Periodic(2) => "a period of 2 pairs",
+            Self::Periodic(3) => "a period of 3 pairs",
+            Self::Periodic(_) => "a period of 7 pairs",
             Self::Autoregressive => "AR(1), 0.6",
+            Self::Spiky => "spikes, 2 % of trials x 10",
+            Self::Memory => "sides remember, 0.8 a pair",
+            Self::Ties => "ties, whole spreads",
+            Self::Zeros => "zeros, 60 % alike",
         }
     }
 }
@@ -129,15 +161,36 @@ impl Together {
 struct Launch {
     spreads: f64,
     shared: bool,
+    kind: LaunchKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum LaunchKind {
+    /// With that standard deviation.
+    Normal,
+    /// So much more in one launch of ten.
+    Rare,
+    /// Exponential with that standard deviation: never much faster, sometimes much slower.
+    Skewed,
 }
 
 impl Launch {
     fn all() -> Vec<Self> {
-        let mut all = vec![Self { spreads: 0.0, shared: false }];
-        for spreads in [0.3, 1.0, 3.0] {
-            all.extend([false, true].map(|shared| Self { spreads, shared }));
+        let mut all = vec![Self { spreads: 0.0, shared: false, kind: LaunchKind::Normal }];
+        let kinds = [0.3, 1.0, 3.0].map(|spreads| (LaunchKind::Normal, spreads));
+        for (kind, spreads) in kinds.into_iter().chain([(LaunchKind::Rare, 4.0), (LaunchKind::Skewed, 1.0)]) {
+            all.extend([false, true].map(|shared| Self { spreads, shared, kind }));
         }
         all
+    }
+
+    fn draw(self, draw: &mut Draw) -> f64 {
+        self.spreads
+            * match self.kind {
+                LaunchKind::Normal => draw.normal(),
+                LaunchKind::Rare => f64::from(u8::from(draw.uniform() < 0.1)),
+                LaunchKind::Skewed => -draw.uniform().ln() - 1.0,
+            }
     }
 }
 
@@ -184,6 +237,9 @@ impl Draw {
                 let (mean, sd) = ((variance / 2.0).exp(), ((variance.exp() - 1.0) * variance.exp()).sqrt());
                 ((0.5 * self.normal()).exp() - mean) / sd
             }
+            Shape::Spiky if self.uniform() < 0.02 => self.normal() + 10_f64.ln() / SPREAD,
+            Shape::Zeros if self.uniform() < 0.6 => 0.0,
+            Shape::Zeros => self.normal() / 0.4_f64.sqrt(),
             _ => self.normal(),
         }
     }
@@ -200,8 +256,8 @@ fn run(draw: &mut Draw, cell: &Cell, pairs: usize) -> Logs {
     let own = parts(draw, shape, METRICS, trials);
     let order = balanced(draw, pairs);
     let shared = |draw: &mut Draw, metrics: usize| -> Vec<f64> {
-        let one = draw.normal();
-        (0..metrics).map(|_| SPREAD * launch.spreads * if launch.shared { one } else { draw.normal() }).collect()
+        let one = launch.draw(draw);
+        (0..metrics).map(|_| SPREAD * if launch.shared { one } else { launch.draw(draw) }).collect()
     };
     let mut launches = [shared(draw, METRICS), shared(draw, METRICS)];
     let mut logs = vec![vec![[0.0; 2]; pairs]; METRICS];
@@ -211,10 +267,20 @@ fn run(draw: &mut Draw, cell: &Cell, pairs: usize) -> Logs {
         }
         for side in 0..2 {
             let trial = 2 * pair + usize::from((side == 0) != order[pair]);
+            // What a side remembers it remembers whenever its turn comes.
+            let place = if shape == Shape::Memory { side * pairs + pair } else { trial };
             for metric in 0..METRICS {
                 let (part, weight, sign) = together.of(metric);
-                let noise = sign * (f64::sqrt(weight) * common[part][trial] + f64::sqrt(1.0 - weight) * own[metric][trial]);
-                logs[metric][pair][side] = SPREAD * (noise + drift(shape, trial, trials)) + launches[side][metric];
+                let noise = if matches!(shape, Shape::Spiky | Shape::Zeros) {
+                    // Of all parts of a metric one decides: spikes that are shared out are no spikes.
+                    let is_common = weight > 0.0 && metric % 10 != 0;
+                    sign * if is_common { common[part][place] } else { own[metric][place] }
+                } else {
+                    sign * (f64::sqrt(weight) * common[part][place] + f64::sqrt(1.0 - weight) * own[metric][place])
+                };
+                let noise = noise + drift(shape, trial, trials);
+                let noise = if shape == Shape::Ties { noise.round() } else { noise };
+                logs[metric][pair][side] = SPREAD * noise + launches[side][metric];
             }
         }
     }
@@ -234,12 +300,17 @@ fn balanced(draw: &mut Draw, pairs: usize) -> Vec<bool> {
 fn parts(draw: &mut Draw, shape: Shape, count: usize, trials: usize) -> Vec<Vec<f64>> {
     let series = |_| {
         let mut last = draw.shaped(shape);
-        let mut next = |draw: &mut Draw| {
+        let mut next = |draw: &mut Draw, trial: usize| {
             let new = draw.shaped(shape);
-            last = if shape == Shape::Autoregressive { 0.6 * last + 0.8 * new } else { new };
+            last = match shape {
+                Shape::Autoregressive => 0.6 * last + 0.8 * new,
+                // The second half is the other side's.
+                Shape::Memory if trial != trials / 2 => 0.8 * last + 0.6 * new,
+                _ => new,
+            };
             last
         };
-        (0..trials).map(|_| next(draw)).collect()
+        (0..trials).map(|trial| next(draw, trial)).collect()
     };
     (0..count).map(series).collect()
 }
@@ -248,7 +319,7 @@ fn drift(shape: Shape, trial: usize, trials: usize) -> f64 {
     match shape {
         Shape::Drift => 6.0 * trial as f64 / trials as f64,
         Shape::GrowingDrift => 0.3 * trial as f64,
-        Shape::Periodic if matches!(trial % 4, 1 | 2) => 2.0,
+        Shape::Periodic(pairs) if (trial + 2 * pairs - pairs / 2) % (2 * pairs) < pairs => 2.0,
         _ => 0.0,
     }
 }
@@ -256,28 +327,33 @@ fn drift(shape: Shape, trial: usize, trials: usize) -> f64 {
 /// What a history of unchanged runs teaches.
 fn learn(draw: &mut Draw, cell: &Cell) -> Vec<Option<Learned>> {
     let runs: Vec<Logs> = (0..HISTORY.0).map(|_| run(draw, cell, HISTORY.1)).collect();
-    (0..METRICS)
-        .map(|metric| {
-            let groups: Vec<Vec<f64>> = runs.iter().map(|run| differences(&run[metric])).collect();
-            let groups: Vec<&[f64]> = groups.iter().map(Vec::as_slice).collect();
-            Some(Learned::of(&groups).expect("ten runs"))
-        })
-        .collect()
+    let of_metric = |metric: usize| {
+        let groups: Vec<Vec<f64>> = runs.iter().map(|run| differences(&run[metric])).collect();
+        let groups: Vec<&[f64]> = groups.iter().map(Vec::as_slice).collect();
+        (Learned::of(&groups).expect("ten runs"), dependence(&groups).expect("numbers"))
+    };
+    let mut all: Vec<_> = (0..METRICS).map(of_metric).collect();
+    note_dependence(&mut all);
+    all.into_iter().map(|(learned, _)| Some(learned)).collect()
 }
 
+/// The differences as the gate makes them: what is tied stays so.
 fn differences(pairs: &[[f64; 2]]) -> Vec<f64> {
-    pairs.iter().map(|pair| pair[1] - pair[0]).collect()
+    logs_of(&series_of(pairs, None)).expect("values above zero")
+}
+
+fn series_of(pairs: &[[f64; 2]], learned: Option<Learned>) -> Series {
+    Series {
+        better: Better::Lower,
+        pairs: pairs.iter().map(|pair| pair.map(f64::exp)).collect(),
+        places: (0..pairs.len() as u32).map(|round| [0, round]).collect(),
+        learned,
+    }
 }
 
 fn series(logs: &Logs, learned: Option<&[Option<Learned>]>) -> Vec<Series> {
     let metrics = logs.iter().enumerate();
-    metrics
-        .map(|(metric, pairs)| Series {
-            better: Better::Lower,
-            pairs: pairs.iter().map(|pair| pair.map(f64::exp)).collect(),
-            learned: learned.and_then(|learned| learned[metric]),
-        })
-        .collect()
+    metrics.map(|(metric, pairs)| series_of(pairs, learned.and_then(|learned| learned[metric]))).collect()
 }
 
 /// What became of many gates.
@@ -371,8 +447,9 @@ knew the noise, and those that the exact test takes under this very noise; what 
 there has: any false alarm; alarms given one; a lone 10 % found. Everything but `alarms given one` is in percent.
 The last three columns are other rules on an eighth of the gates of 12 pairs: any alarm. In brackets are one-sided 99 % bounds: of Clopper and Pearson,
 and of a normal mean for the share of false ones among the alarms.
-`0.9 alike`: every two metrics correlate by 0.9; `half opposed`: the same, with the sign of every second one turned. `a period of four trials`: two
-spreads more in the second and the third of every four trials, in step with the pairs.
+`0.9 alike`: every two metrics correlate by 0.9; `half opposed`: the same, with the sign of every second one turned. `a period of 3 pairs`: two
+spreads more in three of every six trials, in one stretch, in step with the pairs. Every gate draws an order of its own, as every run does.
+`sides remember`: an autoregression of 0.8 from pair to pair, each side its own.
 ";
 
 const RIVALS: [&str; 3] = ["means differ by 5 %", "t-test, 0.05", "Mann-Whitney, BH"];
@@ -431,7 +508,7 @@ impl Cell {
         let mut cells = Vec::new();
         for unit in [PairUnit::Launch, PairUnit::Pair] {
             for launch in Launch::all() {
-                for shape in Shape::ALL {
+                for shape in Shape::ALL.into_iter().filter(|shape| shape.meets(launch)) {
                     cells.extend(Together::ALL.map(|together| Self { unit, launch, shape, together }));
                 }
             }
@@ -448,12 +525,16 @@ impl Cell {
             PairUnit::Pair => "both sides stay up",
             PairUnit::Launch => "every pair has launches of its own",
         };
-        let Launch { spreads, shared } = self.launch;
+        let Launch { spreads, shared, kind } = self.launch;
         if spreads == 0.0 {
             return format!("{whose}; launches are alike");
         }
         let whose_effect = if shared { "to all metrics alike" } else { "to each metric its own" };
-        format!("{whose}; a launch adds {spreads} spreads, {whose_effect}")
+        match kind {
+            LaunchKind::Normal => format!("{whose}; a launch adds {spreads} spreads, {whose_effect}"),
+            LaunchKind::Rare => format!("{whose}; one launch of ten adds {spreads} spreads, {whose_effect}"),
+            LaunchKind::Skewed => format!("{whose}; a launch adds {spreads} spreads, skewed, {whose_effect}"),
+        }
     }
 }
 
@@ -523,7 +604,7 @@ fn find(cell: Cell, gates: u32, seed: u64) -> Found {
         if let Some((history, pairs)) = accepted.get(gate as usize % accepted.len().max(1)) {
             let logs = run(&mut draw, &cell, *pairs);
             let judged = judge(&series(&logs, Some(&history.learned)), &rules);
-            let family = Family::of(&logs, &history.floors, &rules);
+            let family = Family::of(&logs, Some(&history.learned), &rules);
             let alarms = family.alarms();
             assert_eq!(alarms, regressed(&judged), "an alarm is the gate's");
             let is_inconclusive = judged.iter().any(|judged| judged.outcome == Outcome::Inconclusive);
@@ -537,7 +618,7 @@ fn find(cell: Cell, gates: u32, seed: u64) -> Found {
         let learned = (cell.unit == PairUnit::Pair).then_some(history.learned.as_slice());
         for (fixed, pairs) in found.fixed.iter_mut().zip(FIXED) {
             let logs = run(&mut draw, &cell, pairs);
-            let family = Family::of(&logs, &history.floors, &rules);
+            let family = Family::of(&logs, learned, &rules);
             let alarms = family.alarms();
             if gate < CHECKED {
                 assert_eq!(alarms, regressed(&judge(&series(&logs, learned), &rules)), "an alarm is the gate's");
@@ -561,15 +642,15 @@ fn regressed(judged: &[Judged]) -> Vec<bool> {
 /// What a history of unchanged runs comes to.
 struct History {
     learned: Vec<Option<Learned>>,
-    floors: Vec<Option<f64>>,
     /// What it plans, if the planner accepts it.
     pairs: Option<usize>,
 }
 
 impl History {
     fn of(learned: Vec<Option<Learned>>, rules: &Rules) -> Self {
-        let pairs = size(&learned, rules, MOST).ok().map(|size| size.pairs);
-        Self { floors: floors(Some(&learned), rules), learned, pairs }
+        // One metric that no design decides about is a refusal here: it would be inconclusive in every gate.
+        let pairs = size(&learned, rules, MOST).ok().filter(|size| size.undecidable.is_empty()).map(|size| size.pairs);
+        Self { learned, pairs }
     }
 }
 
@@ -586,6 +667,10 @@ fn floors(learned: Option<&[Option<Learned>]>, rules: &Rules) -> Vec<Option<f64>
 struct Family<'a> {
     rules: &'a Rules,
     tested: Vec<Tested>,
+    /// Whether earlier runs were looked at.
+    is_taught: bool,
+    /// Where another run begins.
+    breaks: Vec<usize>,
 }
 
 #[derive(Clone)]
@@ -610,9 +695,10 @@ impl Tested {
 }
 
 impl<'a> Family<'a> {
-    fn of(logs: &Logs, floors: &[Option<f64>], rules: &'a Rules) -> Self {
-        let tested = logs.iter().zip(floors).map(|(pairs, floor)| Tested::of(&differences(pairs), *floor));
-        Self { rules, tested: tested.collect() }
+    fn of(logs: &Logs, learned: Option<&[Option<Learned>]>, rules: &'a Rules) -> Self {
+        let floors = floors(learned, rules);
+        let tested = logs.iter().zip(floors).map(|(pairs, floor)| Tested::of(&differences(pairs), floor));
+        Self { rules, tested: tested.collect(), is_taught: learned.is_some(), breaks: Vec::new() }
     }
 
     /// The same with these metrics slower by twice the budget.
@@ -630,7 +716,17 @@ impl<'a> Family<'a> {
     fn alarms(&self) -> Vec<bool> {
         let adjusted = benjamini_hochberg(&self.tested.iter().map(|tested| tested.p).collect::<Vec<_>>());
         let judged = self.tested.iter().zip(adjusted);
-        judged.map(|(tested, adjusted)| adjusted <= self.rules.q && tested.is_beyond(self.rules.log_budget())).collect()
+        let worse = judged.map(|(tested, adjusted)| adjusted <= self.rules.q && tested.is_beyond(self.rules.log_budget()));
+        let worse: Vec<bool> = worse.collect();
+        let of_pairs = |tested: &Tested| -> Vec<f64> { tested.differences.samples().observed().to_vec() };
+        let is_asked = |(tested, worse): (&Tested, &bool)| {
+            *worse && may_be_a_stretch(&of_pairs(tested), Averages::of(&tested.differences).shift())
+        };
+        let asked: Vec<bool> = self.tested.iter().zip(&worse).map(is_asked).collect();
+        let orders = self.tested.iter().zip(&asked).filter(|(_, asked)| **asked);
+        let orders: Vec<Vec<Option<f64>>> = orders.map(|(tested, _)| of_pairs(tested).into_iter().map(Some).collect()).collect();
+        let remember = pairs_remember(&orders, &self.breaks, self.is_taught);
+        worse.into_iter().zip(asked).map(|(worse, asked)| worse && !(asked && remember)).collect()
     }
 }
 
@@ -660,9 +756,11 @@ fn search(cell: &Cell) -> (Option<usize>, Option<usize>) {
     let groups = sample(20);
     let groups: Vec<&[f64]> = groups.iter().map(Vec::as_slice).collect();
     let noise = Spread::normal(Spread::of(&groups).expect("noise").sd, 1e6);
-    let launches = Some(Launches { sd: SPREAD * cell.launch.spreads, n: 1_000_000 });
-    let told = size(&vec![Some(Learned { noise, launches }); METRICS], &rules, MOST).ok().map(|size| size.pairs);
-    let floor = floor(rules.unit, Some(&Learned { noise, launches }), 0.5 * Q / METRICS as f64).map_or(0.0, |floor| floor.log);
+    let noise = Spread { usual: Spread::of(&groups).expect("noise").usual, ..noise };
+    let launches = Some(Launches { sd: SPREAD * cell.launch.spreads, n: 1_000_000, largest: 0.0 });
+    let learned = Learned { noise, launches, autocorrelation: None };
+    let told = size(&vec![Some(learned); METRICS], &rules, MOST).ok().map(|size| size.pairs);
+    let floor = floor(rules.unit, Some(&learned), 0.5 * Q / METRICS as f64).map_or(0.0, |floor| floor.log);
     let limits = Limits { floor, budget: rules.log_budget() };
     let mut suffice = |pairs: &usize| {
         let mut needs: Vec<f64> = sample(*pairs).iter().map(|differences| need(differences, &limits)).collect();
@@ -783,7 +881,8 @@ fn looks(cell: &Cell, gates: u32, seed: u64) -> [Tally; 3] {
         for (share, tally) in LOOKS.into_iter().zip(&mut tallies) {
             run(&mut draw, cell, LOOK_PAIRS).into_iter().zip(&mut all).for_each(|(more, pairs)| pairs.extend(more));
             let rules = Rules { q: Q * share, ..cell.rules() };
-            let alarms = Family::of(&all, &floors(None, &rules), &rules).alarms();
+            let breaks = (1..all[0].len() / LOOK_PAIRS).map(|look| look * LOOK_PAIRS).collect();
+            let alarms = Family { breaks, ..Family::of(&all, None, &rules) }.alarms();
             seen.iter_mut().zip(alarms).for_each(|(seen, alarm)| *seen |= alarm);
             tally.count(&seen, |_| false);
         }

@@ -24,6 +24,7 @@ fn main() {
         .map(|metric| Series {
             better: Better::Lower,
             pairs: (0..PAIRS).map(|pair| [value(metric, pair, 0), value(metric, pair, 1)]).collect(),
+            places: (0..PAIRS as u32).map(|round| [0, round]).collect(),
             learned: None,
         })
         .collect();

@@ -4,22 +4,31 @@ use assay_manifest::{
     Check, Comparison, Difference, Exclusion, GatePolicy, OriginKind, PointSummary, Reason, RunStatus, ServingPoint, Side,
     Summary,
 };
+use assay_schedule::drawn_seed;
 
 use crate::evidence::Run;
+use crate::verdict::{Question, accepted, percent};
 
 /// The metric whose drift is checked: answers that became shorter are no faster.
 const OUTPUT_LENGTH: &str = "osl_tokens_mean";
 
+/// The check of how the sides were ordered.
+pub(crate) const ORDER: &str = "order";
+
+/// The share of requests that kept their SLOs: what an acknowledgement of a missed SLO names.
+const GOOD_FRACTION: &str = "good_fraction";
+
 /// Everything that is checked of a run.
-pub(crate) fn checks(run: &Run<'_>, comparison: &Comparison, policy: &GatePolicy) -> Vec<Check> {
-    let mut checks = vec![validity(run)];
+pub(crate) fn checks(run: &Run<'_>, comparison: &Comparison, question: &Question<'_>) -> Vec<Check> {
+    let policy = &question.policy;
+    let mut checks = vec![validity(run), order(run)];
     checks.extend(provenance(run, policy));
     checks.extend(crate::executed::checks(run, comparison));
     for point in points_of(run, &comparison.candidate) {
         let subject = format!("{} at {}", point.case_id, point.point_id);
         let baseline = beside(run, point, &comparison.baseline);
         checks.extend(attempts(point, baseline, &subject));
-        checks.extend(slo(point, policy, &subject));
+        checks.extend(slo(point, baseline, question, &subject));
         checks.extend(error_rate(point, policy, &subject));
         checks.extend(output_drift(point, baseline, policy, &subject));
     }
@@ -53,6 +62,26 @@ fn validity(run: &Run<'_>) -> Check {
             RunStatus::Partial => "some planned trials have no valid attempt".to_owned(),
             RunStatus::Failed => "no trial counts".to_owned(),
         },
+        acknowledged: None,
+    }
+}
+
+/// Whether the order of the sides was drawn for this run. Who repeats one order has one draw for ever: where the machine has a rhythm, every
+/// run then sides with the same disturbance, and more of them do not tell.
+fn order(run: &Run<'_>) -> Check {
+    let workloads = run.plan.workloads.iter().map(|workload| workload.workload_spec_digest);
+    let is_drawn = run.plan.order.seed == drawn_seed(run.run_id, workloads).to_string();
+    Check {
+        name: ORDER.to_owned(),
+        subject: format!("run {}", run.run_id),
+        passed: is_drawn,
+        blocks: false,
+        detail: if is_drawn {
+            "the order of the sides was drawn for it".to_owned()
+        } else {
+            "the order of the sides was declared (`order_seed`), not drawn for it: leave that out".to_owned()
+        },
+        acknowledged: None,
     }
 }
 
@@ -84,11 +113,12 @@ pub(crate) fn definitions(changes: &[Difference]) -> Option<Check> {
             "it was measured by other definitions than the target branch's ({}): merge those first",
             names.join(", ")
         ),
+        acknowledged: None,
     })
 }
 
 fn blocking(name: &str, subject: &str, passed: bool, detail: String) -> Check {
-    Check { name: name.to_owned(), subject: subject.to_owned(), passed, blocks: true, detail }
+    Check { name: name.to_owned(), subject: subject.to_owned(), passed, blocks: true, detail, acknowledged: None }
 }
 
 /// Whether an attempt does not count for a reason that lies with what is measured, and not with whoever measures: it crashed, hung,
@@ -112,10 +142,30 @@ fn attempts(point: &PointSummary, baseline: Option<&PointSummary>, subject: &str
     Some(Check { blocks: none_counts, ..check })
 }
 
-fn slo(point: &PointSummary, policy: &GatePolicy, subject: &str) -> Option<Check> {
-    let met = point.serving.as_ref().filter(|_| policy.slo)?.slo_met?;
-    let detail = if met { "the point as a whole met its SLOs" } else { "the point as a whole missed its SLOs" };
-    Some(blocking("slo", subject, met, detail.to_owned()))
+/// Whether the candidate kept the SLOs that the baseline kept. Where the baseline missed them too, the candidate cannot be charged with it.
+fn slo(point: &PointSummary, baseline: Option<&PointSummary>, question: &Question<'_>, subject: &str) -> Option<Check> {
+    let met = |point: &PointSummary| point.serving.as_ref()?.slo_met;
+    let is_met = met(point).filter(|_| question.policy.slo)?;
+    let was_met = baseline.and_then(met);
+    let good = |point: &PointSummary| Some(point.metrics.iter().find(|metric| metric.metric == GOOD_FRACTION)?.median);
+    let in_words = |share: Option<f64>| share.map_or_else(|| "an unknown share".to_owned(), percent);
+    let (before, now) = (baseline.and_then(good), good(point));
+    let figures = format!(
+        "{} of the candidate's requests kept their SLOs and {} of the baseline's (medians of trials; 99 of 100 of all have to)",
+        in_words(now),
+        in_words(before)
+    );
+    let detail = match (is_met, was_met) {
+        (true, _) => figures,
+        (false, Some(true)) => format!("the candidate missed its SLOs, and the baseline kept them: {figures}"),
+        (false, Some(false)) => {
+            format!("both sides missed their SLOs, so that the candidate cannot be charged with it: {figures}")
+        }
+        (false, None) => format!("the candidate missed its SLOs, and of the baseline it is not known: {figures}"),
+    };
+    let check = Check { blocks: was_met == Some(true), ..blocking("slo", subject, is_met, detail) };
+    let worse = before.zip(now).map_or(f64::INFINITY, |(before, now)| before / now - 1.0);
+    Some(if is_met { check } else { accepted(check, point, GOOD_FRACTION, worse, question) })
 }
 
 fn error_rate(point: &PointSummary, policy: &GatePolicy, subject: &str) -> Option<Check> {

@@ -4,34 +4,35 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-use assay_stats::{Curve, lone_threshold};
+use assay_stats::power::curve_share;
+use assay_stats::{Curve, Limits, View, lone_threshold};
 
 use crate::rule::BOUND_ALPHA;
 
 /// The curves of a family, made as they are asked for.
 pub(crate) struct Curves {
     threshold: f64,
-    known: BTreeMap<usize, Option<Arc<Curve>>>,
+    known: BTreeMap<(usize, u64), Option<Arc<Curve>>>,
 }
 
-/// A curve is a function of the number of pairs and the bits of the threshold, and takes a tenth of a second: whoever judges one family after
+/// A curve is a function of the number of pairs, the share of spikes and the bits of the threshold, and takes a tenth of a second: whoever judges one family after
 /// another, as a calibration does, makes each once.
 static MADE: LazyLock<Mutex<Made>> = LazyLock::new(Mutex::default);
 
-/// By number of pairs and bits of the threshold; nothing where the pairs are too few for any effect.
-type Made = BTreeMap<(usize, u64), Option<Arc<Curve>>>;
+/// By number of pairs and the bits of share and threshold; nothing where the pairs are too few for any effect.
+type Made = BTreeMap<(usize, u64, u64), Option<Arc<Curve>>>;
 
 /// The most curves that are kept: more than the designs of any calibration.
 const MAX_MADE: usize = 500;
 
-fn made(pairs: usize, threshold: f64) -> Option<Arc<Curve>> {
-    let key = (pairs, threshold.to_bits());
+fn made(pairs: usize, share: f64, threshold: f64) -> Option<Arc<Curve>> {
+    let key = (pairs, share.to_bits(), threshold.to_bits());
     let there = || MADE.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = there().get(&key) {
         return known.clone();
     }
     // Made without the lock: two threads may make the same one, and no one waits.
-    let curve = Curve::of(pairs, threshold, BOUND_ALPHA).map(Arc::new);
+    let curve = Curve::of(pairs, share, threshold, BOUND_ALPHA).map(Arc::new);
     let mut kept = there();
     if kept.len() < MAX_MADE {
         kept.insert(key, curve.clone());
@@ -50,16 +51,35 @@ impl Curves {
         self.threshold
     }
 
-    /// The curve of so many pairs; absent where they are too few for any effect.
-    pub(crate) fn of(&mut self, pairs: usize) -> Option<&Curve> {
-        let threshold = self.threshold;
-        self.known.entry(pairs).or_insert_with(|| made(pairs, threshold)).as_deref()
+    /// The curve of so many pairs with such a share of spikes; absent where they are too few for any effect.
+    pub(crate) fn of(&mut self, pairs: usize, spikes: f64) -> Option<&Curve> {
+        let (threshold, share) = (self.threshold, curve_share(spikes));
+        self.known.entry((pairs, share.to_bits())).or_insert_with(|| made(pairs, share, threshold)).as_deref()
     }
 
-    /// The fewest pairs from `fewest` to `most` whose curve `suffices`. More pairs find smaller effects but for the steps of discrete
+    /// The smallest effect, as a logarithm of a ratio, that so many pairs find under noise that may be seen in any of these ways; absent
+    /// where they are too few for any effect.
+    pub(crate) fn detectable(&mut self, pairs: usize, noise: impl Iterator<Item = View>, limits: &Limits) -> Option<f64> {
+        let of_view = |view: View| Some(self.of(pairs, view.spikes)?.detectable(view.sd, limits));
+        noise.filter_map(of_view).min_by(f64::total_cmp)
+    }
+
+    /// The fewest pairs, from the first number to the second, that find an effect under noise that may be seen in any of these ways.
+    pub(crate) fn fewest_for(
+        &mut self,
+        effect: f64,
+        (fewest, most): (usize, usize),
+        noise: impl Iterator<Item = View>,
+        limits: &Limits,
+    ) -> Option<usize> {
+        let of_view = |view: View| self.fewest(fewest, most, view.spikes, |curve| curve.detectable(view.sd, limits) <= effect);
+        noise.filter_map(of_view).min()
+    }
+
+    /// The fewest pairs from `fewest` to `most` whose curve, for that share of spikes, `suffices`. More pairs find smaller effects but for the steps of discrete
     /// thresholds, so the answer is halved in on.
-    pub(crate) fn fewest(&mut self, fewest: usize, most: usize, suffices: impl Fn(&Curve) -> bool) -> Option<usize> {
-        let mut at = |pairs: usize| self.of(pairs).is_some_and(&suffices);
+    fn fewest(&mut self, fewest: usize, most: usize, spikes: f64, suffices: impl Fn(&Curve) -> bool) -> Option<usize> {
+        let mut at = |pairs: usize| self.of(pairs, spikes).is_some_and(&suffices);
         if fewest > most {
             return None;
         }

@@ -56,6 +56,7 @@ fn without_digest(run: &Run<'_>, name: &str, side: &Side) -> Option<Check> {
         passed: false,
         blocks: false,
         detail: format!("no digest is known of {first}{more}"),
+        acknowledged: None,
     })
 }
 
@@ -115,5 +116,5 @@ fn differing(run: &Run<'_>, comparison: &Comparison) -> Option<Check> {
     }
     let detail = format!("the sides differ in {}{more}", lines.into_iter().take(MAX_NAMED).collect::<Vec<_>>().join(", "));
     let subject = format!("run {}", run.run_id);
-    Some(Check { name: EXECUTABLES.to_owned(), subject, passed: true, blocks: false, detail })
+    Some(Check { name: EXECUTABLES.to_owned(), subject, passed: true, blocks: false, detail, acknowledged: None })
 }

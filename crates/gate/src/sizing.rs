@@ -1,12 +1,12 @@
 //! How many pairs a gated comparison plans, so that it can decide; and whether it can at all.
 
-use assay_stats::{Limits, fewest_pairs};
+use assay_stats::{Limits, View, fewest_pairs};
 
 use crate::curves::Curves;
 use crate::rule::{Learned, Rules, floor, share};
 
 /// The size of a design.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Size {
     /// Pairs to plan.
     pub pairs: usize,
@@ -14,17 +14,28 @@ pub struct Size {
     pub fewest: usize,
     /// The probability that a lone metric has to reach.
     pub threshold: f64,
-    /// The metric that asks for the most pairs, by its place in the family; absent where nothing was learned of any.
-    pub widest: Option<usize>,
+    /// The metric that asks for the most pairs; absent where nothing was learned of any that can be decided.
+    pub costly: Option<Costly>,
     /// Metrics of whose noise nothing was learned: the design may turn out too small for them.
     pub unknown: usize,
+    /// Metrics about which no allowed design decides. They are inconclusive whatever is planned, and the others are not.
+    pub undecidable: Vec<CannotDecide>,
+}
+
+/// The metric that asks for the most pairs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Costly {
+    /// Its place in the family.
+    pub metric: usize,
+    /// The pairs that all others would do with.
+    pub without: usize,
 }
 
 /// Why no design of these rules can decide about a metric, known before anything is measured.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum CannotDecide {
-    /// Both sides stay up, and nothing was learned of how launches differ.
-    #[error("both sides stay up, and nothing was learned of how launches differ: a launch may be all of a difference")]
+    /// Both sides stay up, and too little was learned of how launches differ.
+    #[error("both sides stay up, and too little was learned of how launches differ: a launch may be all of a difference")]
     LaunchesUnknown {
         /// The metric's place in the family.
         metric: usize,
@@ -39,13 +50,33 @@ pub enum CannotDecide {
         /// Twice the budget, as a share.
         effect: f64,
     },
+    /// The sides remember: pairs resemble those before them, so that a change has to clear what whole runs differ by, and that is as large.
+    #[error(
+        "its pairs resemble those before them (lag-1 autocorrelation {autocorrelation:.2}), so that runs alone differ by up to {:.1} %, and {:.1} % have to be found",
+        floor * 100.0, effect * 100.0
+    )]
+    Remembers {
+        /// The metric's place in the family.
+        metric: usize,
+        /// The lag-1 autocorrelation of its differences.
+        autocorrelation: f64,
+        /// The floor, as a share.
+        floor: f64,
+        /// Twice the budget, as a share.
+        effect: f64,
+    },
     /// It would take too many pairs.
-    #[error("at a noise of {:.1} % a pair, {most} pairs cannot find a change of {:.1} % with a probability of 0.8", noise * 100.0, effect * 100.0)]
+    #[error(
+        "at a noise of {:.1} % a pair{}, {most} pairs cannot find a change of {:.1} % with a probability of 0.8",
+        noise * 100.0, with_spikes(*spikes), effect * 100.0
+    )]
     TooNoisy {
         /// The metric's place in the family.
         metric: usize,
         /// The standard deviation of a pair's difference, at its upper bound.
         noise: f64,
+        /// The share of pairs that are spikes, at its upper bound.
+        spikes: f64,
         /// The most pairs that are allowed.
         most: usize,
         /// Twice the budget, as a share.
@@ -57,41 +88,78 @@ impl CannotDecide {
     /// The metric's place in the family.
     pub fn metric(&self) -> usize {
         match self {
-            Self::LaunchesUnknown { metric } | Self::Floor { metric, .. } | Self::TooNoisy { metric, .. } => *metric,
+            Self::LaunchesUnknown { metric }
+            | Self::Floor { metric, .. }
+            | Self::Remembers { metric, .. }
+            | Self::TooNoisy { metric, .. } => *metric,
         }
     }
 }
 
-/// Sizes a design for a family: the fewest pairs, at most `most`, that find a lone change of twice the budget in any of its metrics with a
-/// probability of 0.8, at the upper bound of the learned noise and by the very rule that judges.
+fn with_spikes(share: f64) -> String {
+    if share > 0.0 { format!(" and spikes in up to {:.0} % of them", share * 100.0) } else { String::new() }
+}
+
+/// Sizes a design for a family: the fewest pairs, at most `most`, that find a lone change of twice the budget with a probability of 0.8 in
+/// any of its metrics about which so many can decide, at the upper bound of the learned noise and by the very rule that judges.
 ///
 /// # Errors
-/// [`CannotDecide`] names the first metric for which no allowed design suffices.
+/// [`CannotDecide`] names the first metric, where no allowed design suffices for any.
 pub fn size(family: &[Option<Learned>], rules: &Rules, most: usize) -> Result<Size, CannotDecide> {
     let mut curves = Curves::new(rules.q_a_side(), family.len());
     let threshold = curves.threshold();
     let fewest = fewest_pairs(rules.q_a_side(), family.len()) as usize;
-    let effect = rules.must_find();
-    let mut size = Size { pairs: fewest, fewest, threshold, widest: None, unknown: 0 };
+    let mut size = Size { pairs: fewest, fewest, threshold, costly: None, unknown: 0, undecidable: Vec::new() };
+    // The most pairs that one asks for, and the next most.
+    let (mut first, mut second) = (None, fewest);
     for (metric, learned) in family.iter().enumerate() {
-        let floor = floor(rules.unit, learned.as_ref(), threshold).ok_or(CannotDecide::LaunchesUnknown { metric })?.log;
-        let Some(learned) = learned else {
-            size.unknown += 1;
-            continue;
-        };
-        let noise = learned.noise.upper();
-        if floor >= effect {
-            return Err(CannotDecide::Floor { metric, floor: share(floor), effect: 2.0 * rules.budget });
+        match needed(metric, learned.as_ref(), rules, fewest, most, &mut curves) {
+            Ok(None) => size.unknown += 1,
+            Err(why) => size.undecidable.push(why),
+            Ok(Some(pairs)) => match first {
+                Some((_, already)) if pairs <= already => second = second.max(pairs),
+                _ => {
+                    second = first.map_or(second, |(_, already)| already);
+                    first = Some((metric, pairs));
+                }
+            },
         }
-        let limits = Limits { floor, budget: rules.log_budget() };
-        let too_noisy = CannotDecide::TooNoisy { metric, noise, most, effect: 2.0 * rules.budget };
-        let needed = curves.fewest(size.pairs, most, |curve| curve.detectable(noise, &limits) <= effect).ok_or(too_noisy)?;
-        if needed > size.pairs || size.widest.is_none() {
-            size.widest = Some(metric);
-        }
-        size.pairs = needed;
     }
+    if size.undecidable.len() == family.len()
+        && let Some(why) = size.undecidable.first()
+    {
+        return Err(*why);
+    }
+    size.pairs = first.map_or(fewest, |(_, pairs)| pairs);
+    size.costly = first.map(|(metric, _)| Costly { metric, without: second });
     Ok(size)
+}
+
+/// The pairs that a metric needs; none where nothing was learned of it.
+fn needed(
+    metric: usize,
+    learned: Option<&Learned>,
+    rules: &Rules,
+    fewest: usize,
+    most: usize,
+    curves: &mut Curves,
+) -> Result<Option<usize>, CannotDecide> {
+    let effect = rules.must_find();
+    let floor = floor(rules.unit, learned, curves.threshold()).ok_or(CannotDecide::LaunchesUnknown { metric })?.log;
+    let Some(learned) = learned else { return Ok(None) };
+    if floor >= effect {
+        let (floor, effect) = (share(floor), 2.0 * rules.budget);
+        return Err(match learned.autocorrelation {
+            Some(autocorrelation) => CannotDecide::Remembers { metric, autocorrelation, floor, effect },
+            None => CannotDecide::Floor { metric, floor, effect },
+        });
+    }
+    let limits = Limits { floor, budget: rules.log_budget() };
+    // Without its spikes noise is easier to picture.
+    let View { sd: noise, spikes } =
+        learned.noise.upper_views().last().unwrap_or(View { sd: learned.noise.upper(), spikes: 0.0 });
+    let too_noisy = CannotDecide::TooNoisy { metric, noise, spikes, most, effect: 2.0 * rules.budget };
+    curves.fewest_for(effect, (fewest, most), learned.noise.upper_views(), &limits).ok_or(too_noisy).map(Some)
 }
 
 /// What a design of so many pairs can find in a family of so many metrics, before anything is known of its noise.
@@ -113,7 +181,7 @@ pub enum Design {
 pub fn design(pairs: usize, tests: usize, rules: &Rules) -> Design {
     let fewest = fewest_pairs(rules.q_a_side(), tests) as usize;
     let mut curves = Curves::new(rules.q_a_side(), tests);
-    let Some(curve) = curves.of(pairs).filter(|_| pairs >= fewest) else { return Design::NeverFires { fewest } };
+    let Some(curve) = curves.of(pairs, 0.0).filter(|_| pairs >= fewest) else { return Design::NeverFires { fewest } };
     let limits = Limits { floor: 0.0, budget: rules.log_budget() };
     let finds = |noise: f64| curve.detectable(noise, &limits) <= rules.must_find();
     // What is needed grows with the noise, so the largest that suffices is halved in on.
@@ -137,7 +205,7 @@ mod tests {
     const RULES: Rules = Rules { q: 0.05, budget: 0.05, unit: PairUnit::Launch };
 
     fn learned(sd: f64) -> Learned {
-        Learned { noise: Noise::normal(sd, 200.0), launches: None }
+        Learned { noise: Noise::normal(sd, 200.0), launches: None, autocorrelation: None }
     }
 
     fn family(sd: f64) -> Vec<Option<Learned>> {
@@ -157,22 +225,59 @@ mod tests {
     #[test]
     fn the_noisiest_metric_decides() {
         let size = size(&family(0.08), &RULES, 40).expect("a size");
-        assert_eq!(size.widest, Some(99));
+        assert_eq!(size.costly, Some(Costly { metric: 99, without: 12 }));
         assert!((17..=24).contains(&size.pairs), "{}", size.pairs);
+    }
+
+    #[test]
+    fn a_hopeless_metric_hides_none_that_can_be_decided() {
+        let size = size(&family(0.3), &RULES, 40).expect("of the others there is a size");
+        assert_eq!((size.pairs, size.costly, size.undecidable.len()), (12, Some(Costly { metric: 0, without: 12 }), 1));
+        assert_eq!(size.undecidable[0].metric(), 99);
+    }
+
+    #[test]
+    fn sides_that_remember_have_a_floor_though_launches_are_drawn_anew() {
+        let remembers = |sd: f64| {
+            let launches = Some(Launches { sd, n: 20, largest: 2.0 * sd });
+            Some(Learned { launches, autocorrelation: Some(0.8), ..learned(0.01) })
+        };
+        assert_eq!(size(&[remembers(0.001)], &RULES, 40).expect("a low floor").pairs, 6);
+        insta::assert_snapshot!(
+            size(&[remembers(0.04)], &RULES, 40).expect_err("refused"),
+            @"its pairs resemble those before them (lag-1 autocorrelation 0.80), so that runs alone differ by up to 17.4 %, and 10.0 % have to be found"
+        );
+    }
+
+    #[test]
+    fn rare_spikes_cost_some_pairs_and_no_design() {
+        let spiked = |seen: u32| {
+            let spikes = assay_stats::Spikes { seen, among: 100 };
+            let usual = assay_stats::Usual { sd: 0.042, freedom: 90.0, worth: 1.0, spikes };
+            // Spikes that are ten times as slow.
+            let sd = (0.042_f64.powi(2) + spikes.share() * libm::log(10.0).powi(2)).sqrt();
+            Some(Learned { noise: Noise { usual: Some(usual), ..Noise::normal(sd, 5.0) }, ..learned(0.042) })
+        };
+        let pairs = |seen: u32| size(&[spiked(seen)], &RULES, 60).map(|size| size.pairs);
+        assert_eq!(pairs(0), Ok(6));
+        assert!(pairs(4).is_ok_and(|pairs| (7..=20).contains(&pairs)), "{:?}", pairs(4));
+        let refused = pairs(40).expect_err("as many spikes as not");
+        assert!(refused.to_string().contains("and spikes in up to 45 % of them"), "{refused}");
     }
 
     #[test]
     fn says_beforehand_that_no_design_decides() {
         insta::assert_snapshot!(
-            size(&family(0.3), &RULES, 40).expect_err("refused"),
+            size(&[Some(learned(0.3))], &RULES, 40).expect_err("refused"),
             @"at a noise of 31.4 % a pair, 40 pairs cannot find a change of 10.0 % with a probability of 0.8"
         );
-        let launched = |sd: f64| Some(Learned { launches: Some(Launches { sd, n: 20 }), ..learned(0.01) });
-        let mut coexisting = vec![launched(0.001); 100];
-        coexisting[3] = launched(0.02);
-        let refused = size(&coexisting, &Rules { unit: PairUnit::Pair, ..RULES }, 40).expect_err("refused");
-        assert_eq!(refused.metric(), 3);
-        insta::assert_snapshot!(refused, @"launches alone make differences of up to 12.6 %, and 10.0 % have to be found");
+        let launched = |sd: f64| Some(Learned { launches: Some(Launches { sd, n: 20, largest: 2.0 * sd }), ..learned(0.01) });
+        let mut coexisting = vec![launched(0.001); 2];
+        coexisting[1] = launched(0.025);
+        let sized = size(&coexisting, &Rules { unit: PairUnit::Pair, ..RULES }, 40).expect("of the others there is a size");
+        let [refused] = &sized.undecidable[..] else { panic!("one: {sized:?}") };
+        assert_eq!(refused.metric(), 1);
+        insta::assert_snapshot!(refused, @"launches alone make differences of up to 10.5 %, and 10.0 % have to be found");
     }
 
     #[test]
@@ -190,7 +295,7 @@ mod tests {
     #[test]
     fn what_is_unknown_is_counted() {
         let size = size(&[None, Some(learned(0.01))], &RULES, 40).expect("a size");
-        assert_eq!((size.unknown, size.widest), (1, Some(1)));
+        assert_eq!((size.unknown, size.costly.map(|costly| costly.metric)), (1, Some(1)));
     }
 
     #[test]
@@ -202,8 +307,7 @@ mod tests {
         };
         assert!(noise(14) < noise(20) && noise(20) < noise(30));
         // What is said to be found is found by the sizing too, and a little more noise is not.
-        let sized =
-            |sd: f64| super::size(&vec![Some(Learned { noise: Noise::normal(sd, 1e6), launches: None }); 100], &RULES, 60);
+        let sized = |sd: f64| super::size(&vec![Some(Learned { noise: Noise::normal(sd, 1e6), ..learned(sd) }); 100], &RULES, 60);
         assert!(sized(noise(20) * 0.99).is_ok_and(|size| size.pairs <= 20));
         assert!(sized(noise(20) * 1.05).is_ok_and(|size| size.pairs > 20));
     }

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use assay_manifest::{
-    Acknowledgement, Artifact, Better, CaseId, Change, Check, Comparison, Difference, GatePolicy, Instant, JudgedRun,
-    MetricVerdict, Name, NoiseFloor, OriginKind, Outcome, PairUnit, Reason, Sequence, TrialPair, Verdict,
+    Acknowledgement, Artifact, Better, CaseId, Change, Check, Comparison, Difference, FloorSource, GatePolicy, Instant,
+    JudgedRun, MetricVerdict, Name, NoiseFloor, OriginKind, Outcome, PairUnit, PointId, PointSummary, Reason, Sequence,
+    TrialPair, Verdict,
 };
-use assay_stats::{Alternative, Curve, Limits, Samples, mann_whitney};
+use assay_stats::{Alternative, Limits, Samples, mann_whitney};
 
-use crate::checks::{checks, definitions};
+use crate::checks::{ORDER, checks, definitions};
 use crate::curves::Curves;
 use crate::evidence::{Compared, Run, compared, unit};
 use crate::learning::History;
@@ -16,7 +17,7 @@ use crate::rule::{BOUND_ALPHA, Effect, Judged, Rules, Series, Why, judge_by, sha
 use crate::sides::confounded;
 
 /// The version of the method. A verdict is replayed by the same version only.
-pub const CONTRACT: &str = "assay-gate/5";
+pub const CONTRACT: &str = "assay-gate/6";
 
 /// The most pairs that an inconclusive verdict asks for.
 const MOST_PAIRS: usize = 200;
@@ -119,13 +120,18 @@ pub fn judge(question: &Question<'_>) -> Result<Verdict, Refusal> {
     let differences: Vec<Difference> = question.runs.iter().flat_map(|run| run.differences(comparison)).collect();
     let environments: Vec<_> = question.runs.iter().flat_map(|run| run.environments.iter().copied()).collect();
     let confounded = confounded(&environments, comparison);
+    let of_runs = question.runs.iter().flat_map(|run| checks(run, comparison, question));
+    let checks: Vec<Check> = of_runs.chain(definitions(&question.definition_changes)).collect();
+    let declared = checks.iter().find(|check| check.name == ORDER && !check.passed);
     let mut metrics: Vec<MetricVerdict> = verdicts.into_values().collect();
     for metric in &mut metrics {
         weaken(metric, confounded.as_deref(), &differences);
+        if let Some(declared) = declared {
+            (metric.outcome, metric.more_pairs) = (Outcome::Inconclusive, None);
+            metric.reason = Some(Reason::new("order_declared", &declared.detail));
+        }
         acknowledge(metric, comparison, question);
     }
-    let of_runs = question.runs.iter().flat_map(|run| checks(run, comparison, &question.policy));
-    let checks: Vec<Check> = of_runs.chain(definitions(&question.definition_changes)).collect();
     let mut reasons = reasons(&metrics, &checks, question);
     let outcome = outcome(&metrics, &checks, &mut reasons);
     // Whoever changes what is measured does not get past the gate by it, whatever the policy says of evidence that cannot tell.
@@ -205,6 +211,7 @@ fn series(compared: &Compared<'_>, unit: PairUnit, question: &Question<'_>) -> S
     Series {
         better: compared.better,
         pairs: compared.pairs.iter().map(|pair| [pair.baseline, pair.candidate]).collect(),
+        places: compared.pairs.iter().map(|pair| [pair.run, pair.index]).collect(),
         learned: question.learned.as_ref().and_then(|history| history.metrics.get(&compared.taught(unit)).copied()),
     }
 }
@@ -238,7 +245,7 @@ fn metric_verdict(
         p_worse_adjusted: judged.worse_adjusted,
         p_better_adjusted: judged.better_adjusted,
         floor: judged.floor.map(|floor| NoiseFloor { share: share(floor.log), source: floor.source }),
-        noise: judged.noise.map(|noise| noise.sd),
+        noise: judged.noise.and_then(|noise| noise.views().last()).map(|view| view.sd),
         detectable: judged.detectable.map(share),
         more_pairs,
         acknowledged: None,
@@ -268,7 +275,7 @@ fn change(effect: &Effect, series: &Series, pairs: &[TrialPair]) -> Option<Chang
     })
 }
 
-fn percent(share: f64) -> String {
+pub(crate) fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
@@ -286,11 +293,19 @@ fn reason(why: Why, judged: &Judged, rules: &Rules, is_out_of_reach: bool) -> Re
         }
         Why::LaunchesUnknown => Reason::new(
             "launches_unknown",
-            "both sides stayed up, and nothing was learned of how launches differ: a launch may be all of a difference, or hide one",
+            "both sides stayed up, and too little was learned of how launches differ: a launch may be all of a difference, or hide one",
+        ),
+        Why::PairsRemember => Reason::new(
+            "pairs_remember",
+            "its pairs resemble those before them, so a stretch of them may be all of the change: they are no independent samples",
         ),
         Why::WithinFloor => {
             let floor = judged.floor.map_or(0.0, |floor| share(floor.log));
-            let text = format!("it seems worse, but its bound does not clear the noise floor of {}", percent(floor));
+            let of = match judged.floor.map(|floor| floor.source) {
+                Some(FloorSource::Autocorrelation) => " of runs whose pairs resemble those before them",
+                _ => "",
+            };
+            let text = format!("it seems worse, but its bound does not clear the noise floor of {}{of}", percent(floor));
             Reason::new("within_floor", text)
         }
     };
@@ -304,7 +319,7 @@ fn sought(judged: &Judged, rules: &Rules) -> Option<f64> {
     match judged.why? {
         Why::Underpowered => Some(rules.must_find()),
         Why::WithinFloor => Some(judged.effect?.shift),
-        Why::NoPair | Why::NotComparable | Why::LaunchesUnknown => None,
+        Why::NoPair | Why::NotComparable | Why::LaunchesUnknown | Why::PairsRemember => None,
     }
 }
 
@@ -312,8 +327,8 @@ fn sought(judged: &Judged, rules: &Rules) -> Option<f64> {
 fn more_pairs(effect: f64, judged: &Judged, rules: &Rules, curves: &mut Curves, found: u32) -> Option<u32> {
     let limits = Limits { floor: judged.floor?.log, budget: rules.log_budget() };
     let noise = judged.noise?;
-    let finds = |curve: &Curve| curve.detectable(noise.sd, &limits) <= effect;
-    curves.fewest(found as usize + 1, MOST_PAIRS, finds).map(|enough| enough as u32 - found)
+    let reach = (found as usize + 1, MOST_PAIRS);
+    curves.fewest_for(effect, reach, noise.views(), &limits).map(|enough| enough as u32 - found)
 }
 
 /// What cannot be charged to the candidate is inconclusive, whatever its size. Where a locked fact differs that holds of no change too: the
@@ -343,18 +358,36 @@ fn acknowledge(metric: &mut MetricVerdict, comparison: &Comparison, question: &Q
     let Some(change) = &metric.change else { return };
     let worse = if metric.better == Better::Lower { change.ratio } else { 1.0 / change.ratio } - 1.0;
     let case = CaseId::of(&metric.workload, &comparison.candidate.target, &comparison.candidate.variant);
+    let Some((path, why)) = answer_to(&case, &metric.point_id, &metric.metric, worse, question) else { return };
+    metric.acknowledged = path;
+    metric.reason = Some(why);
+}
+
+/// A check that did not hold, with what acknowledgements of `metric` say to a change so much for the worse.
+pub(crate) fn accepted(check: Check, point: &PointSummary, metric: &str, worse: f64, question: &Question<'_>) -> Check {
+    match answer_to(&point.case_id, &point.point_id, metric, worse, question) {
+        None => check,
+        Some((path, why)) => Check { acknowledged: path, detail: format!("{}; {}", check.detail, why.detail), ..check },
+    }
+}
+
+/// What acknowledgements say to a change of that metric. Whichever accepts it lets it pass; where none does, the first says why.
+fn answer_to(
+    case: &CaseId,
+    point: &PointId,
+    metric: &str,
+    worse: f64,
+    question: &Question<'_>,
+) -> Option<(Option<String>, Reason)> {
     let about = |accepted: &&Acknowledgement| {
         accepted.applies
-            && accepted.case == case
-            && accepted.metric == metric.metric
-            && accepted.point.as_ref().is_none_or(|point| *point == metric.point_id)
+            && accepted.case == *case
+            && accepted.metric == metric
+            && accepted.point.as_ref().is_none_or(|of| of == point)
     };
-    // Whichever accepts it lets it pass; where none does, the first says why.
     let answers = question.acknowledgements.iter().filter(about).map(|accepted| answer(accepted, worse, question.judged_on));
     let answers: Vec<_> = answers.collect();
-    let Some((path, why)) = answers.iter().find(|(path, _)| path.is_some()).or(answers.first()) else { return };
-    metric.acknowledged.clone_from(path);
-    metric.reason = Some(why.clone());
+    answers.iter().find(|(path, _)| path.is_some()).or(answers.first()).cloned()
 }
 
 /// The file's path where it accepts a change so much for the worse, and what it says in words.
@@ -383,7 +416,7 @@ fn reasons(metrics: &[MetricVerdict], checks: &[Check], question: &Question<'_>)
             let not_accepted = metric.reason.as_ref().map(|reason| format!("; {}", reason.detail)).unwrap_or_default();
             Reason::new("regressed", format!("{text}{not_accepted}"))
         });
-    let mut failed: Vec<&Check> = checks.iter().filter(|check| !check.passed).collect();
+    let mut failed: Vec<&Check> = checks.iter().filter(|check| !check.holds()).collect();
     failed.sort_by_key(|check| !check.blocks);
     let failed = failed.into_iter().map(|check| Reason::new(&check.name, format!("{}: {}", check.subject, check.detail)));
     let inconclusive = primary().filter(|metric| metric.outcome == Outcome::Inconclusive).map(|metric| {
@@ -400,7 +433,7 @@ fn outcome(metrics: &[MetricVerdict], checks: &[Check], reasons: &mut Vec<Reason
         reasons.push(Reason::new("nothing_judged", "no compared point reports a primary metric"));
     }
     let is = |outcome: Outcome| primary.iter().any(|metric| metric.outcome == outcome && metric.acknowledged.is_none());
-    let fails = |blocks: bool| checks.iter().any(|check| !check.passed && check.blocks == blocks);
+    let fails = |blocks: bool| checks.iter().any(|check| !check.holds() && check.blocks == blocks);
     if is(Outcome::Regressed) || fails(true) {
         Outcome::Regressed
     } else if primary.is_empty() || is(Outcome::Inconclusive) || fails(false) {

@@ -124,7 +124,10 @@ pub struct Report {
 pub(crate) struct CheckLine {
     pub(crate) name: String,
     pub(crate) subject: String,
+    /// Whether it held.
     pub(crate) passed: bool,
+    /// Whether it did not hold, and was accepted beforehand.
+    pub(crate) is_accepted: bool,
     /// Whether it blocks by itself where it did not hold; else it leaves the verdict inconclusive.
     pub(crate) blocks: bool,
     pub(crate) detail: String,
@@ -191,6 +194,7 @@ impl CheckLine {
             name: clean(&check.name),
             subject: clean(&check.subject),
             passed: check.passed,
+            is_accepted: !check.passed && check.acknowledged.is_some(),
             blocks: check.blocks,
             detail: clean(&check.detail),
         }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use assay_gate::rule::{Launches, Learned};
 use assay_gate::{History, Taught};
 use assay_manifest::{Digest, Name, PairUnit, PointId, RunId};
-use assay_stats::Noise as Spread;
+use assay_stats::{Noise as Spread, Spikes, Usual};
 
 use crate::checked::{Checked, Read};
 use crate::definition::{Define, DefinitionKind, Places, parse_as};
@@ -59,10 +59,31 @@ pub struct MetricNoise {
     pub freedom: f64,
     /// What one of its differences is worth beside a normal one.
     pub worth: f64,
+    /// The spread without its spikes, where there are some.
+    pub usual: Option<UsualNoise>,
     /// The spread of a launch.
     pub launch: f64,
     /// The launches that it was seen in.
     pub launches: u32,
+    /// The largest shift of a whole run.
+    pub largest_shift: f64,
+    /// How far pairs resemble those before them, where they do.
+    pub autocorrelation: Option<f64>,
+}
+
+/// The spread of a pair's difference without its spikes, and how many these are.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UsualNoise {
+    /// The spread of one difference that is no spike.
+    pub pair: f64,
+    /// How many independent normal differences tell as much about it.
+    pub freedom: f64,
+    /// What one of these differences is worth beside a normal one.
+    pub worth: f64,
+    /// How many differences are spikes.
+    pub spikes: u32,
+    /// Among how many.
+    pub differences: u32,
 }
 
 impl Noise {
@@ -106,8 +127,19 @@ impl MetricNoise {
 
     fn learned(&self) -> Learned {
         Learned {
-            noise: Spread { sd: self.pair, freedom: self.freedom.max(1.0), worth: self.worth },
-            launches: Some(Launches { sd: self.launch, n: self.launches }),
+            noise: Spread {
+                sd: self.pair,
+                freedom: self.freedom.max(1.0),
+                worth: self.worth,
+                usual: self.usual.as_ref().map(|usual| Usual {
+                    sd: usual.pair,
+                    freedom: usual.freedom.max(1.0),
+                    worth: usual.worth,
+                    spikes: Spikes { seen: usual.spikes, among: usual.differences },
+                }),
+            },
+            launches: Some(Launches { sd: self.launch, n: self.launches, largest: self.largest_shift }),
+            autocorrelation: self.autocorrelation,
         }
     }
 }
@@ -118,7 +150,11 @@ impl Define for Noise {
     fn cross_check(checked: &Checked, problems: &mut Problems<'_>) {
         let mut known = BTreeSet::new();
         for metric in checked.at(&["spec", "metrics"]).map_or(&[][..], Checked::items) {
-            if MetricNoise::read(metric).is_some_and(|noise| !known.insert(noise.of())) {
+            let Some(noise) = MetricNoise::read(metric) else { continue };
+            if noise.usual.as_ref().is_some_and(|usual| usual.spikes > usual.differences) {
+                problems.at(metric.span, "more of its differences are spikes than there are");
+            }
+            if !known.insert(noise.of()) {
                 problems.at(metric.span, "this metric of that work at that point stands here twice");
             }
         }
@@ -155,8 +191,23 @@ impl Read for MetricNoise {
             pair: metric.get("pair")?,
             freedom: metric.get("freedom")?,
             worth: metric.get("worth")?,
+            usual: metric.get("usual")?,
             launch: metric.get("launch")?,
             launches: metric.get("launches")?,
+            largest_shift: metric.get("largest_shift")?,
+            autocorrelation: metric.get("autocorrelation")?,
+        })
+    }
+}
+
+impl Read for UsualNoise {
+    fn read(usual: &Checked) -> Option<Self> {
+        Some(Self {
+            pair: usual.get("pair")?,
+            freedom: usual.get("freedom")?,
+            worth: usual.get("worth")?,
+            spikes: usual.get("spikes")?,
+            differences: usual.get("differences")?,
         })
     }
 }

@@ -522,17 +522,35 @@ fn check_simulators(spec: &Checked, problems: &mut Problems<'_>) {
     }
 }
 
+/// How the sides share the machine where nothing says so. A gate decides nothing about sides that stay up unless it was learned how
+/// launches differ, so where the run starts both of them, each pair has launches of its own.
+fn default_placement(targets: &[Target], comparison: Option<&Comparison>, gates: &[Gate]) -> Placement {
+    let is_started = |side: &Side| {
+        let target = targets.iter().find(|target| target.name == side.target);
+        target.is_some_and(|target| matches!(target.kind, TargetKind::Process | TargetKind::Simulator | TargetKind::Objects))
+    };
+    match comparison {
+        Some(Comparison { baseline, candidate, .. }) if !gates.is_empty() && is_started(baseline) && is_started(candidate) => {
+            Placement::Alternate
+        }
+        _ => Placement::Coexist,
+    }
+}
+
 impl Read for PipelineSpec {
     fn read(spec: &Checked) -> Option<Self> {
+        let (targets, gates): (Vec<Target>, Vec<Gate>) = (spec.get("targets")?, spec.get("gates")?);
+        let comparison: Option<Comparison> = spec.get("comparison")?;
+        let placement: Option<Placement> = spec.get("placement")?;
         Some(Self {
             intent: spec.get("intent")?,
             workloads: spec.get("workloads")?,
-            targets: spec.get("targets")?,
             variants: spec.get("variants")?,
             trials: spec.get("trials")?,
             isolation: spec.get("isolation")?,
-            placement: spec.get("placement")?,
-            comparison: spec.get("comparison")?,
+            placement: placement.unwrap_or_else(|| default_placement(&targets, comparison.as_ref(), &gates)),
+            targets,
+            comparison,
             shards: spec.get("shards")?,
             load_cpus: match spec.member("load") {
                 Some(load) => load.get("cpus")?,
@@ -541,7 +559,7 @@ impl Read for PipelineSpec {
             pricing: spec.get("pricing")?,
             claim: spec.get("claim")?,
             controls: read_controls(spec.member("controls")?)?,
-            gates: spec.get("gates")?,
+            gates,
             stages: spec.get("stages")?,
             schedule: spec.get("schedule")?,
             publish: spec.get("publish")?,

@@ -389,7 +389,12 @@ static PIPELINE_SPEC: Table = Table {
             "\"none\"",
             "How far trials are kept apart; limits what may be claimed.",
         ),
-        default("placement", &Type::Choice(&PLACEMENTS), "\"coexist\"", "How the sides of a comparison share the machine."),
+        optional(
+            "placement",
+            &Type::Choice(&PLACEMENTS),
+            "How the sides of a comparison share the machine. Without it: `alternate` where there are `gates` and the run starts both sides, \
+             else `coexist`.",
+        ),
         optional("comparison", &Type::Object(&COMPARISON), "What is compared with what."),
         default(
             "shards",
@@ -578,7 +583,7 @@ static TRIALS: Table = Table {
         optional(
             "order_seed",
             &SEED_TYPE,
-            "What the order of the trials derives from. Without it: derived from the workloads' digests.",
+            "What the order of the trials derives from, to repeat one: no gate decides by such a run. Without it, each run draws its own: a digest of its id and of the workloads' digests.",
         ),
     ],
     rules: &[],
@@ -1044,6 +1049,27 @@ static NOISE_RUN: Table = Table {
 static NOISE_SPREAD: Type = Type::Number { min: 0.0, above_min: false, max: 5.0 };
 static PAIR_UNITS: [Choice; 2] =
     [choice("pair", "Both sides stayed up: nothing but its trials."), choice("launch", "Launches of both sides.")];
+static USUAL_NOISE: Table = Table {
+    name: "usual noise",
+    doc: "The noise of differences that are no spikes. A spike is many times as large as all others: beyond six robust standard deviations.",
+    by: None,
+    fields: &[
+        required("pair", &NOISE_SPREAD, "The spread of one difference that is no spike."),
+        required(
+            "freedom",
+            &Type::Number { min: 0.0, above_min: true, max: 1e6 },
+            "How many independent normal differences tell as much about that spread.",
+        ),
+        required(
+            "worth",
+            &Type::Number { min: 0.0, above_min: true, max: 1.0 },
+            "What one difference tells beside a normal one: less where tails are heavy.",
+        ),
+        required("spikes", &Type::Integer { min: 0, max: 1_000_000 }, "Differences that are spikes."),
+        required("differences", &Type::Integer { min: 1, max: 1_000_000 }, "Among how many."),
+    ],
+    rules: &[],
+};
 static METRIC_NOISE: Table = Table {
     name: "metric noise",
     doc: "What was learned of a metric at a point. Spreads are standard deviations of logarithms of ratios: 0.02 is about 2 %.",
@@ -1069,8 +1095,21 @@ static METRIC_NOISE: Table = Table {
             &Type::Number { min: 0.0, above_min: true, max: 1.0 },
             "What one difference tells beside a normal one: less where tails are heavy.",
         ),
+        optional("usual", &Type::Object(&USUAL_NOISE), "The same without spikes, where there are some."),
         required("launch", &NOISE_SPREAD, "The spread of a launch, with what the trials of a run add to it."),
         required("launches", &Type::Integer { min: 1, max: 1_000_000 }, "The launches of either side that it was seen in."),
+        default(
+            "largest_shift",
+            &Type::Number { min: 0.0, above_min: false, max: 20.0 },
+            "0.0",
+            "The largest shift of a whole run: launches may come in kinds, of which a spread says little.",
+        ),
+        optional(
+            "autocorrelation",
+            &Type::Number { min: -1.0, above_min: false, max: 1.0 },
+            "How far pairs resemble those before them (lag-1), where the runs show that they do: a change then has to clear what whole runs \
+             differ by.",
+        ),
     ],
     rules: &[],
 };

@@ -16,6 +16,11 @@
 //! | 30 | 0.85 | 0.72 | 0.85 |
 //!
 //! In units of a robust spread (the median absolute deviation) the same needs differ by a factor of 1.6.
+//!
+//! That breaks down where a few differences are many times as large as all others: one request in fifty that meets a pause makes a standard
+//! deviation that says nothing of the forty-nine. So [spikes](Spikes) are counted apart. The standard deviation is that of the others, and a
+//! simulated pair is a spike as often as pairs were: larger than every other, and for the worse or the better by chance. What a rank test
+//! makes of it does not depend on how large it is.
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
@@ -25,6 +30,7 @@ use crate::normal;
 use crate::paired::{Averages, Differences, PairError, walsh};
 use crate::samples::Samples;
 use crate::signed_rank::critical;
+use crate::special;
 
 /// The share of simulated repetitions in which an effect must be found: the field's convention.
 pub const POWER: f64 = 0.8;
@@ -34,6 +40,19 @@ pub const REPETITIONS: usize = 2_000;
 
 /// The confidence with which a learned spread is not understated.
 pub const SPREAD_CONFIDENCE: f64 = 0.8;
+
+/// A difference that is so many robust standard deviations (1.4826 median absolute deviations) from the shift is a spike. Normal noise has
+/// none: even where so few differences as [`FEWEST_FOR_SPIKES`] understate its spread by half, one is in a thousand.
+const SPIKE: f64 = 6.0;
+
+/// The fewest differences that tell a spike.
+const FEWEST_FOR_SPIKES: usize = 8;
+
+/// Shares of spikes that curves are made of; between two of them the higher one holds.
+const SPIKE_SHARES: [f64; 12] = [0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.18, 0.25, 0.35, 0.5];
+
+/// How far a simulated spike lies, in standard deviations: beyond whatever is added to it.
+const BEYOND: f64 = 1e9;
 
 /// The table of unit noise is part of the method's definition and the same for everybody.
 const SEED: [u8; 32] = *b"assay: unit noise of the design.";
@@ -47,12 +66,89 @@ pub struct Noise {
     pub freedom: f64,
     /// What a difference of this noise is worth beside a normal one, 1 or less: the heavier the tails, the less it tells of the spread.
     pub worth: f64,
+    /// The same without its spikes, where there are some.
+    pub usual: Option<Usual>,
+}
+
+/// The noise of differences that are no spikes, and how many are.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Usual {
+    /// The standard deviation of one difference that is no spike.
+    pub sd: f64,
+    /// As [`Noise::freedom`].
+    pub freedom: f64,
+    /// As [`Noise::worth`].
+    pub worth: f64,
+    /// The differences that are spikes.
+    pub spikes: Spikes,
+}
+
+/// Normal noise with a share of spikes: what a curve is asked about.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct View {
+    /// The standard deviation of a difference that is no spike.
+    pub sd: f64,
+    /// The share of differences that are spikes.
+    pub spikes: f64,
+}
+
+/// Differences that are many times as large as all others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Spikes {
+    /// How many were seen.
+    pub seen: u32,
+    /// Among how many differences.
+    pub among: u32,
+}
+
+impl Spikes {
+    /// Their share.
+    pub fn share(self) -> f64 {
+        if self.among == 0 { 0.0 } else { f64::from(self.seen) / f64::from(self.among) }
+    }
+
+    /// A share that is not understated with a confidence of [`SPREAD_CONFIDENCE`] (Clopper and Pearson, "The use of confidence or fiducial
+    /// limits illustrated in the case of the binomial", Biometrika 26, 1934). 0 where none was seen: what never came is not planned for.
+    pub fn upper(self) -> f64 {
+        if self.seen == 0 || self.seen >= self.among {
+            return self.share();
+        }
+        let (mut low, mut high) = (self.share(), 1.0);
+        for _ in 0..40 {
+            let middle = f64::midpoint(low, high);
+            let few = special::binomial(self.among as usize, middle, self.seen as usize).lower;
+            if few > 1.0 - SPREAD_CONFIDENCE { low = middle } else { high = middle }
+        }
+        high
+    }
+
+    /// Whether these are more than chance explains where `other` were usual, at probability `alpha`.
+    fn are_more_than(self, other: Self, alpha: f64) -> bool {
+        // Of what was never seen, one in two more than were looked at is as likely as not (Laplace's rule of succession).
+        let usual = (f64::from(other.seen) + 1.0) / (f64::from(other.among) + 2.0);
+        let Some(fewer) = self.seen.checked_sub(1) else { return false };
+        special::binomial(self.among as usize, usual, fewer as usize).upper <= alpha
+    }
 }
 
 impl Noise {
     /// Normal noise, known as well as so many differences tell.
     pub fn normal(sd: f64, freedom: f64) -> Self {
-        Self { sd, freedom, worth: 1.0 }
+        Self { sd, freedom, worth: 1.0, usual: None }
+    }
+
+    /// The noise as normal noise: all of it, and without its spikes. A test of ranks finds no less than either says: it is not disturbed by
+    /// how far the tails of the first reach, nor by spikes that are as far away as those of the second.
+    pub fn views(&self) -> impl Iterator<Item = View> {
+        let usual = self.usual.map(|usual| View { sd: usual.sd, spikes: usual.spikes.share() });
+        std::iter::once(View { sd: self.sd, spikes: 0.0 }).chain(usual)
+    }
+
+    /// The same at upper bounds: see [`Noise::upper`] and [`Spikes::upper`].
+    pub fn upper_views(&self) -> impl Iterator<Item = View> {
+        let widened = |usual: Usual| chi_squared::widened(usual.sd, usual.freedom, SPREAD_CONFIDENCE);
+        let usual = self.usual.map(|usual| View { sd: widened(usual), spikes: usual.spikes.upper() });
+        std::iter::once(View { sd: self.upper(), spikes: 0.0 }).chain(usual)
     }
 
     /// Noise from differences that were observed, in groups that each have a shift of their own (the runs of a history, or one run). Every
@@ -81,13 +177,16 @@ impl Noise {
     }
 
     fn of_residuals(values: &[f64], freedom: f64) -> Result<Self, PairError> {
-        let residuals = Samples::new(values)?;
-        let second = crate::sum::pairwise(residuals.sorted(), |x| x * x);
-        let fourth = crate::sum::pairwise(residuals.sorted(), |x| x * x * x * x);
-        let kurtosis = residuals.len() as f64 * fourth / (second * second);
-        // The variance of a sample variance grows with the kurtosis (3 for normal noise); fewer degrees of freedom say the same.
-        let worth = if kurtosis.is_finite() { (2.0 / (kurtosis - 1.0)).min(1.0) } else { 1.0 };
-        Ok(Self { sd: (second / freedom.max(1.0)).sqrt(), freedom: (freedom * worth).max(1.0), worth })
+        let all = Samples::new(values)?;
+        let [sd, own_freedom, worth] = spread(all.sorted(), freedom);
+        let limit = spike_limit(&all);
+        let residuals: Vec<f64> = all.sorted().iter().copied().filter(|value| value.abs() <= limit).collect();
+        let seen = all.len() - residuals.len();
+        let usual = (seen > 0).then(|| {
+            let [sd, freedom, worth] = spread(&residuals, freedom - seen as f64);
+            Usual { sd, freedom, worth, spikes: Spikes { seen: seen as u32, among: all.len() as u32 } }
+        });
+        Ok(Self { sd, freedom: own_freedom, worth, usual })
     }
 
     /// So wide a standard deviation that it is not understated with a confidence of [`SPREAD_CONFIDENCE`]: by the chi-squared distribution
@@ -101,11 +200,44 @@ impl Noise {
     /// has a variance of about one over twice its degrees of freedom. A few differences hardly show heavy tails, so each is trusted no more
     /// than the worse of both says.
     pub fn is_wider_than(&self, other: &Self, alpha: f64) -> bool {
-        let worth = self.worth.min(other.worth);
-        let trusted = |noise: &Self| (noise.freedom * worth / noise.worth).max(1.0);
-        let margin = normal::quantile(1.0 - alpha) * (0.5 / trusted(self) + 0.5 / trusted(other)).sqrt();
-        self.sd > other.sd * libm::exp(margin)
+        let (one, other) = (self.or_usual(), other.or_usual());
+        let worth = one.worth.min(other.worth);
+        let trusted = |noise: &Usual| (noise.freedom * worth / noise.worth).max(1.0);
+        let margin = normal::quantile(1.0 - alpha) * (0.5 / trusted(&one) + 0.5 / trusted(&other)).sqrt();
+        one.sd > other.sd * libm::exp(margin) || one.spikes.are_more_than(other.spikes, alpha)
     }
+
+    fn or_usual(&self) -> Usual {
+        let Self { sd, freedom, worth, usual } = *self;
+        usual.unwrap_or(Usual { sd, freedom, worth, spikes: Spikes { seen: 0, among: freedom as u32 } })
+    }
+}
+
+/// The standard deviation of residuals with so many degrees of freedom, how many normal differences tell as much about it, and what one of
+/// them is worth beside a normal one.
+fn spread(residuals: &[f64], freedom: f64) -> [f64; 3] {
+    let freedom = freedom.max(1.0);
+    let second = crate::sum::pairwise(residuals, |x| x * x);
+    let fourth = crate::sum::pairwise(residuals, |x| x * x * x * x);
+    let kurtosis = residuals.len() as f64 * fourth / (second * second);
+    // The variance of a sample variance grows with the kurtosis (3 for normal noise); fewer degrees of freedom say the same.
+    let worth = if kurtosis.is_finite() { (2.0 / (kurtosis - 1.0)).min(1.0) } else { 1.0 };
+    [(second / freedom).sqrt(), (freedom * worth).max(1.0), worth]
+}
+
+/// From which distance on a residual is a spike; infinite where they do not tell.
+fn spike_limit(residuals: &Samples) -> f64 {
+    let mut sizes: Vec<f64> = residuals.sorted().iter().map(|value| value.abs()).collect();
+    sizes.sort_unstable_by(f64::total_cmp);
+    let middle = crate::quantile::quantile(&sizes, 0.5).unwrap_or_default();
+    // Where most differences are the same, nothing says how far the others usually lie.
+    let tells = sizes.len() >= FEWEST_FOR_SPIKES && middle > 0.0;
+    if tells { SPIKE * 1.482_602_218_505_602 * middle } else { f64::INFINITY }
+}
+
+/// The share of spikes that the curve for such a share is made of: the same or the next higher one.
+pub fn curve_share(spikes: f64) -> f64 {
+    SPIKE_SHARES.into_iter().find(|share| spikes <= *share).unwrap_or(0.5)
 }
 
 /// What a design has to clear, as logarithms of ratios.
@@ -142,15 +274,21 @@ struct Neediest {
 }
 
 impl Curve {
-    /// The curve of `pairs` pairs whose test must reach `alpha` and whose one-sided bound has a confidence of `1 - bound_alpha`; absent
-    /// where so few pairs can do neither, whatever the effect.
-    pub fn of(pairs: usize, alpha: f64, bound_alpha: f64) -> Option<Self> {
+    /// The curve of `pairs` pairs, of which a share of `spikes` is one, whose test must reach `alpha` and whose one-sided bound has a
+    /// confidence of `1 - bound_alpha`; absent where so few pairs can do neither, whatever the effect.
+    pub fn of(pairs: usize, spikes: f64, alpha: f64, bound_alpha: f64) -> Option<Self> {
         let (reject, bound) = (critical(pairs, alpha)?, critical(pairs, bound_alpha)?);
         let mut rng = ChaCha8Rng::from_seed(SEED);
         let mut differences = vec![0.0; pairs];
         let mut averages = Vec::with_capacity(pairs * (pairs + 1) / 2);
+        let mut uniform = || (f64::from(rng.next_u32()) + 0.5) / 4_294_967_296.0;
+        let mut difference = || {
+            let usual = normal::quantile(uniform());
+            // Each lies elsewhere, so that two of them do not cancel.
+            if spikes > 0.0 && uniform() < spikes { BEYOND.copysign(usual) * (1.0 + usual.abs()) } else { usual }
+        };
         let mut repetition = || {
-            differences.fill_with(|| normal::quantile((f64::from(rng.next_u32()) + 0.5) / 4_294_967_296.0));
+            differences.fill_with(&mut difference);
             walsh(&differences, &mut averages);
             let middle = averages.len() / 2;
             let (below, shift, _) = averages.select_nth_unstable_by(middle, f64::total_cmp);
@@ -249,12 +387,12 @@ mod tests {
     const NONE: Limits = Limits { floor: 0.0, budget: 0.0 };
 
     fn curve(pairs: usize) -> Curve {
-        Curve::of(pairs, 5e-4, 0.025).expect("a curve")
+        Curve::of(pairs, 0.0, 5e-4, 0.025).expect("a curve")
     }
 
     #[test]
     fn so_few_pairs_find_nothing_at_all() {
-        assert!(Curve::of(10, 5e-4, 0.025).is_none() && Curve::of(0, 0.5, 0.5).is_none());
+        assert!(Curve::of(10, 0.0, 5e-4, 0.025).is_none() && Curve::of(0, 0.0, 0.5, 0.5).is_none());
     }
 
     #[test]
@@ -319,10 +457,58 @@ mod tests {
     }
 
     #[test]
+    fn spikes_are_counted_apart() {
+        let usual: Vec<f64> = (0..50).map(|i| 0.04 * normal::quantile((f64::from(i) + 0.5) / 50.0)).collect();
+        let with: Vec<f64> = usual.iter().copied().chain([2.3, -2.3]).collect();
+        let (alone, spiked) = (Noise::of(&[&usual]).expect("noise"), Noise::of(&[&with]).expect("noise"));
+        let usual = spiked.usual.expect("spikes");
+        assert_eq!((alone.usual, usual.spikes), (None, Spikes { seen: 2, among: 52 }));
+        assert!((usual.sd / alone.sd - 1.0).abs() < 0.05 && spiked.sd > 10.0 * alone.sd, "{alone:?} {spiked:?}");
+        // SciPy: beta.ppf(0.8, 3, 50).
+        assert!((usual.spikes.upper() - 0.080_499_609_5).abs() < 1e-9, "{}", usual.spikes.upper());
+        assert!(Spikes::default().upper().abs() < f64::EPSILON);
+        let zeros: Vec<f64> = std::iter::repeat_n(0.0, 40).chain([0.1, -0.1]).collect();
+        assert_eq!(Noise::of(&[&zeros]).expect("noise").usual, None, "where most are alike, nothing tells what a spike is");
+    }
+
+    #[test]
+    fn more_spikes_than_usual_are_wider_noise() {
+        let with = |seen: u32, among: u32| {
+            let usual = Usual { sd: 0.04, freedom: 100.0, worth: 1.0, spikes: Spikes { seen, among } };
+            Noise { usual: Some(usual), ..Noise::normal(0.4, 100.0) }
+        };
+        assert!(with(4, 12).is_wider_than(&with(0, 100), 5e-4) && !with(1, 12).is_wider_than(&with(0, 100), 5e-4));
+        assert!(!with(4, 12).is_wider_than(&with(30, 100), 5e-4), "those are usual");
+    }
+
+    /// The same designs, simulated with spikes that are ten times as slow: what a rank test makes of a spike does not depend on its size.
+    #[test]
+    fn the_power_under_spikes_is_that_of_pairs_which_have_them() {
+        let (pairs, share, sd, effect) = (20, 0.04, 0.042, libm::log(1.1));
+        let told = Curve::of(pairs, curve_share(share), 5e-4, 0.025).expect("a curve").power(sd, &NONE, effect);
+        let mut rng = ChaCha8Rng::seed_from_u64(3);
+        let mut uniform = || (f64::from(rng.next_u32()) + 0.5) / 4_294_967_296.0;
+        let mut found = 0;
+        for _ in 0..2_000 {
+            let mut difference = || {
+                let spike = if uniform() < 0.05 { libm::log(10.0) } else { 0.0 };
+                let sign = if uniform() < 0.5 { 1.0 } else { -1.0 };
+                effect + sd * normal::quantile(uniform()) + sign * spike
+            };
+            let values: Vec<f64> = (0..pairs).map(|_| difference()).collect();
+            let differences = Differences::new(&values).expect("numbers");
+            let p = crate::signed_rank::signed_rank(&differences, crate::paired::Side::Above).p;
+            found += usize::from(p <= 5e-4 && Averages::of(&differences).lower(0.025).is_some_and(|low| low > 0.0));
+        }
+        assert!((told - f64::from(u32::try_from(found).expect("few")) / 2_000.0).abs() < 0.03, "{told} {found}");
+        assert!(told > 0.6, "{told}");
+    }
+
+    #[test]
     fn heavy_tails_say_less_about_a_spread() {
         let even: Vec<f64> = (0..40).map(|i| f64::from(i) - 19.5).collect();
         let mut tailed = even.clone();
-        tailed.extend([200.0, -200.0]);
+        tailed.extend([80.0, -80.0]);
         let (even, tailed) = (Noise::of(&[&even]).expect("noise"), Noise::of(&[&tailed]).expect("noise"));
         assert!(tailed.freedom < even.freedom / 4.0, "{tailed:?} {even:?}");
     }

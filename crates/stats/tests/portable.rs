@@ -3,8 +3,8 @@
 
 use assay_stats::change_point::{Rule, Scale};
 use assay_stats::{
-    Alternative, Averages, Curve, Differences, Limits, Noise, Samples, Side, benjamini_hochberg, change_points, mann_whitney,
-    normal, signed_rank, student, welch,
+    Alternative, Averages, Curve, Differences, Limits, Noise, Samples, Side, Spikes, benjamini_hochberg, change_points,
+    dependence, mann_whitney, normal, order_p, signed_rank, student, welch,
 };
 
 /// A series of a hundredth's noise, from a counter.
@@ -40,14 +40,20 @@ fn a_gate_s_numbers_have_the_same_bits_in_every_build() {
         let [one, other] = [one, other].map(|values| Samples::new(&values).expect("samples"));
         found.push(mann_whitney(&one, &other, Alternative::TwoSided).expect("a test").p);
         found.push(welch(&one, &other, Alternative::Greater).expect("a test").p);
-        let curve = Curve::of(n as usize, 5e-4, 0.025).expect("a curve");
+        let curve = Curve::of(n as usize, 0.0, 5e-4, 0.025).expect("a curve");
         found.push(curve.detectable(noise.sd, &Limits { floor: 0.01, budget: 0.05 }));
+        let remembered = dependence(&[&logs, &series(seed + 200, n)]).expect("numbers").expect("they vary");
+        found.extend([remembered.autocorrelation, remembered.p]);
+        found.push(order_p(&[logs.iter().copied().map(Some).collect()], &[]));
+        found.push(Spikes { seen: 2, among: n as u32 }.upper());
     }
+    let spiked = Curve::of(20, 0.03, 5e-4, 0.025).expect("a curve");
+    found.push(spiked.detectable(0.02, &Limits { floor: 0.01, budget: 0.05 }));
     found.extend(benjamini_hochberg(&p));
     let mut stepped = series(9, 120);
     stepped.iter_mut().skip(70).for_each(|value| *value *= 1.05);
     for change in change_points(&stepped, Rule::new(Scale::Log), [7; 32]).expect("searched") {
         found.extend([change.index as f64, change.p, change.before, change.after]);
     }
-    assert_eq!(format!("{:016x}", fold(&found)), "c47801d9d5c6903a", "{found:?}");
+    assert_eq!(format!("{:016x}", fold(&found)), "bddbdb5e3198da51", "{found:?}");
 }

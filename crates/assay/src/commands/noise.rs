@@ -5,15 +5,18 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use assay_gate::learning::FEWEST_RUNS;
-use assay_gate::rule::Learned;
+use assay_gate::rule::{Launches, Learned};
 use assay_gate::{Taught, learn};
 use assay_manifest::{Digest, Name, RunId};
 use assay_report::{counted, percent};
+use assay_runner::{Config, gate_signers};
 use assay_spec as spec;
 use assay_stage::{Exit, Failure};
+use assay_stats::Usual;
 use assay_store::Store;
 
 use crate::commands::gate::evidence::Evidence;
+use crate::commands::gate::sequence::{regressed_summaries, with_own};
 use crate::commands::opened::Where;
 use crate::commands::runs::published_runs;
 use crate::output;
@@ -55,10 +58,7 @@ fn newest(text: &str) -> Result<usize, String> {
 impl NoiseOf {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let pipeline = self.pipeline.strip_prefix("./").unwrap_or(&self.pipeline);
-        let mut evidence = Vec::new();
-        for run in self.teachers(pipeline)? {
-            evidence.push(Evidence::open(&self.place, run.as_str(), self.unestablished)?);
-        }
+        let evidence = self.teachers(pipeline)?;
         let parsed = check_pipeline(pipeline, &evidence)?;
         let runs = evidence.iter().map(Evidence::as_run).collect::<Result<Vec<_>, _>>()?;
         let learned = learn(&runs);
@@ -89,22 +89,53 @@ impl NoiseOf {
         Ok(Exit::Done)
     }
 
-    /// The runs to learn from, oldest first, each once.
-    fn teachers(&self, pipeline: &str) -> Result<Vec<RunId>, Failure> {
-        let mut found = if self.runs.is_empty() {
-            published_runs(&Store::open_existing(&self.place.store_uri()?)?, pipeline)?
-        } else {
-            self.runs.iter().collect::<BTreeSet<_>>().into_iter().cloned().collect()
-        };
-        if found.len() < FEWEST_RUNS {
-            let runs = counted(found.len() as u64, "run");
-            let message = format!("`{pipeline}` has {runs} of commits to learn from, and {FEWEST_RUNS} are needed");
-            return Err(Failure::usage("too_few_runs", message).hint(
-                "`assay runs` lists what a store has; the file is named from the repository's root, as `pipelines/nightly.yaml`",
-            ));
+    /// The runs to learn from, oldest first, each once: those that were named, or the newest in which no gate of this store has found a
+    /// regression. What is known to be a change is no noise.
+    fn teachers(&self, pipeline: &str) -> Result<Vec<Evidence>, Failure> {
+        let open = |run: &RunId| Evidence::open(&self.place, run.as_str(), self.unestablished);
+        if !self.runs.is_empty() {
+            let named: BTreeSet<&RunId> = self.runs.iter().collect();
+            enough(pipeline, named.len(), "to learn from")?;
+            return named.into_iter().map(open).collect();
         }
-        Ok(found.split_off(found.len().saturating_sub(self.newest)))
+        let store = Store::open_existing(&self.place.store_uri()?)?;
+        let published = published_runs(&store, pipeline)?;
+        enough(pipeline, published.len(), "of commits to learn from")?;
+        let own = gate_signers(&Config::find()?)?;
+        let (mut teachers, mut left_out, mut regressed) = (Vec::new(), Vec::new(), None);
+        for run in published.iter().rev() {
+            if teachers.len() == self.newest {
+                break;
+            }
+            let evidence = open(run)?;
+            if regressed.is_none() {
+                regressed = Some(regressed_summaries(&store, &with_own(&evidence.opened().trust, &own))?);
+            }
+            let summary = evidence.summary()?.manifest;
+            if regressed.as_ref().is_some_and(|regressed| regressed.contains(&summary)) {
+                left_out.push(run.to_string());
+            } else {
+                teachers.push(evidence);
+            }
+        }
+        if !left_out.is_empty() {
+            let runs = counted(left_out.len() as u64, "run");
+            output::talk(format!("{runs} left out, of which a gate says that something regressed: {}", left_out.join(", ")));
+        }
+        enough(pipeline, teachers.len(), "to learn from in which nothing regressed")?;
+        teachers.reverse();
+        Ok(teachers)
     }
+}
+
+/// Whether so few runs teach anything.
+fn enough(pipeline: &str, found: usize, of: &str) -> Result<(), Failure> {
+    if found >= FEWEST_RUNS {
+        return Ok(());
+    }
+    let message = format!("`{pipeline}` has {} {of}, and {FEWEST_RUNS} are needed", counted(found as u64, "run"));
+    Err(Failure::usage("too_few_runs", message)
+        .hint("`assay runs` lists what a store has; the file is named from the repository's root, as `pipelines/nightly.yaml`"))
 }
 
 /// The pipeline of all of these runs.
@@ -137,9 +168,19 @@ fn in_words(learned: &BTreeMap<Taught, Learned>) -> String {
             format!("{what}: at most {}, {} of {} at {}", percent(of(learned)), taught.metric, taught.workload, taught.point)
         })
     };
-    let pair = told("noise of a pair", |learned| learned.noise.sd);
+    let pair = told("noise of a pair", |learned| learned.noise.views().last().map_or(learned.noise.sd, |view| view.sd));
     let launch = told("of a launch", |learned| learned.launches.map_or(0.0, |launches| launches.sd));
-    pair.into_iter().chain(launch).collect::<Vec<_>>().join("; ")
+    let count = |is: fn(&Learned) -> bool| learned.values().filter(|learned| is(learned)).count() as u64;
+    let spiked = count(|learned| learned.noise.usual.is_some());
+    let spiked = (spiked > 0).then(|| format!("{} with spikes", counted(spiked, "metric")));
+    let dependent = count(|learned| learned.autocorrelation.is_some());
+    let dependent = (dependent > 0).then(|| {
+        format!(
+            "pairs of {} resemble those before them: a change has to clear what whole runs differ by",
+            counted(dependent, "metric")
+        )
+    });
+    pair.into_iter().chain(launch).chain(spiked).chain(dependent).collect::<Vec<_>>().join("; ")
 }
 
 fn in_yaml(pipeline: &Name, runs: &[(RunId, Digest)], learned: &BTreeMap<Taught, Learned>) -> String {
@@ -152,12 +193,12 @@ fn in_yaml(pipeline: &Name, runs: &[(RunId, Digest)], learned: &BTreeMap<Taught,
         let _ = writeln!(text, "    - {{run: \"{run}\", summary: \"{}\"}}", summary.hex());
     }
     text.push_str("  metrics:\n");
-    for (of, Learned { noise, launches }) in learned {
-        let (launch, launches) = launches.map_or((0.0, 1), |launches| (launches.sd, launches.n));
+    for (of, Learned { noise, launches, autocorrelation }) in learned {
+        let Launches { sd: launch, n: launches, largest } = launches.unwrap_or(Launches { sd: 0.0, n: 1, largest: 0.0 });
         let _ = writeln!(
             text,
             "    - workload: \"{}\"\n      work: \"{}\"\n      point: \"{}\"\n      metric: \"{}\"\n      unit: {}\n      pair: {}\n      freedom: {}\n      worth: {}\n      \
-             launch: {}\n      launches: {launches}",
+             launch: {}\n      launches: {launches}\n      largest_shift: {}",
             of.workload,
             of.work.hex(),
             of.point,
@@ -166,8 +207,23 @@ fn in_yaml(pipeline: &Name, runs: &[(RunId, Digest)], learned: &BTreeMap<Taught,
             short(noise.sd),
             short(noise.freedom),
             short(noise.worth),
-            short(launch)
+            short(launch),
+            short(largest)
         );
+        if let Some(Usual { sd, freedom, worth, spikes }) = noise.usual {
+            let _ = writeln!(
+                text,
+                "      usual: {{pair: {}, freedom: {}, worth: {}, spikes: {}, differences: {}}}",
+                short(sd),
+                short(freedom),
+                short(worth),
+                spikes.seen,
+                spikes.among
+            );
+        }
+        if let Some(correlation) = autocorrelation {
+            let _ = writeln!(text, "      autocorrelation: {}", short(*correlation));
+        }
     }
     text
 }

@@ -916,7 +916,7 @@ fn verdict(summary: InputRef) -> Verdict {
     let rules = |path: &str, size: u32| artifact(&format!("rules/{path}"), size, "application/yaml");
     let (pipeline, accepted) = (rules("pipelines/nightly.yaml", 1_906), rules("pipelines/acks/huge-pages.yaml", 412));
     body(json!({
-        "contract": "assay-gate/5",
+        "contract": "assay-gate/6",
         "gate": "bandwidth",
         "outcome": "inconclusive",
         "blocks": false,
@@ -978,6 +978,13 @@ fn verdict(summary: InputRef) -> Verdict {
             "passed": false,
             "blocks": false,
             "detail": "some planned trials have no valid attempt",
+        }, {
+            "name": "slo",
+            "subject": "chat-8b.vllm.huge-pages at c8",
+            "passed": false,
+            "blocks": true,
+            "detail": "the candidate missed its SLOs, and the baseline kept them; `pipelines/acks/slower.yaml` accepts it",
+            "acknowledged": "pipelines/acks/slower.yaml",
         }],
         "metrics": [accepted_metric(), undecided_metric()],
         "files": [pipeline, accepted],

@@ -39,7 +39,7 @@ impl Spread {
     /// A pair's difference has the noise of two trials. How launches differ the trials of one do not say.
     fn of_a_pair(&self) -> Option<Learned> {
         let noise = Noise::normal(self.cv? * std::f64::consts::SQRT_2, (self.trials as f64 - 1.0).max(1.0));
-        Some(Learned { noise, launches: None })
+        Some(Learned { noise, launches: None, autocorrelation: None })
     }
 }
 
@@ -66,7 +66,7 @@ mod tests {
     }
 
     fn history(metric: &str, unit: PairUnit, sd: f64) -> History {
-        let learned = Learned { noise: Noise::normal(sd, 200.0), launches: None };
+        let learned = Learned { noise: Noise::normal(sd, 200.0), launches: None, autocorrelation: None };
         History { digest: Digest::of(b"noise"), metrics: BTreeMap::from([(taught(metric, unit), learned)]) }
     }
 
@@ -90,7 +90,10 @@ mod tests {
         let family = [spread("ttft", Some(0.01)), spread("itl", Some(0.01)), spread("e2e", None)];
         let learned = history("itl", PairUnit::Launch, 0.08);
         let sized = paired(&family, Some(&learned), 0.05, 0.05, 60);
-        assert_eq!((sized.taught, sized.size.map(|size| (size.widest, size.unknown))), (1, Ok((Some(1), 1))));
+        assert_eq!(
+            (sized.taught, sized.size.map(|size| (size.costly.map(|costly| costly.metric), size.unknown))),
+            (1, Ok((Some(1), 1)))
+        );
         let staying_up = history("itl", PairUnit::Pair, 0.08);
         assert_eq!(pairs(&family, Some(&staying_up)), pairs(&family, None), "sides that stay up teach nothing of launches");
     }

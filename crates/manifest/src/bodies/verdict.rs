@@ -37,6 +37,8 @@ words!(
     Rerandomised = "rerandomised",
     /// Launches of earlier runs.
     History = "history",
+    /// Earlier runs as wholes: their pairs resemble those before them, however they were launched.
+    Autocorrelation = "autocorrelation",
 );
 
 /// The rules that a verdict was made by, and where they were read.
@@ -161,6 +163,16 @@ pub struct Check {
     pub blocks: bool,
     /// What was found, and what was asked.
     pub detail: String,
+    /// The acknowledgement that lets it pass, where it did not hold.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub acknowledged: Option<String>,
+}
+
+impl Check {
+    /// Whether it held, or was accepted beforehand.
+    pub fn holds(&self) -> bool {
+        self.passed || self.acknowledged.is_some()
+    }
 }
 
 /// How much a metric changed. Ratios are candidate over baseline.

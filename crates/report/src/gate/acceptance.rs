@@ -1,12 +1,16 @@
 //! Acknowledgements, and what each did: changes that people accepted beforehand.
 
-use assay_manifest::{Acknowledgement, Better, CaseId, MetricVerdict, Outcome, Verdict};
+use assay_manifest::{Acknowledgement, Better, CaseId, Check, MetricVerdict, Outcome, Verdict};
 
 use crate::number::{level, percent};
 use crate::text::{clean, counted};
 
 /// Acknowledgements that are listed; the rest is counted.
 pub(crate) const MAX_ACCEPTED: usize = 50;
+
+/// The check of SLOs, and the metric that an acknowledgement of a missed one names.
+const SLO: &str = "slo";
+const GOOD_FRACTION: &str = "good_fraction";
 
 /// Metrics that one acknowledgement names; the rest is counted.
 const MAX_METRICS: usize = 3;
@@ -68,8 +72,11 @@ impl Accepted {
     fn of(verdict: &Verdict, accepted: &Acknowledgement) -> Self {
         let regressed = verdict.metrics.iter().filter(|metric| metric.outcome == Outcome::Regressed);
         let about = regressed.filter(|metric| is_about(accepted, metric, verdict));
-        let mut effects: Vec<(Did, &MetricVerdict)> =
-            about.map(|metric| (effect_on(accepted, metric, verdict), metric)).collect();
+        let of_metrics = about.map(|metric| (effect_on(accepted, metric, verdict), change_of(metric)));
+        let missed = verdict.checks.iter().filter(|check| is_about_check(accepted, check));
+        let of_checks =
+            missed.map(|check| (effect_on_check(accepted, check, verdict), clean(&format!("the SLOs of {}", check.subject))));
+        let mut effects: Vec<(Did, String)> = of_metrics.chain(of_checks).collect();
         effects.sort_by_key(|(did, _)| *did);
         let is_over = accepted.expires <= verdict.judged_on;
         let (did, effect) = match effects.first() {
@@ -121,11 +128,33 @@ fn effect_on(accepted: &Acknowledgement, metric: &MetricVerdict, verdict: &Verdi
     }
 }
 
-/// The metrics that it did something to, as `ttft_ms_p99 of chat at c64 (12 %)`; where it did several things, each but the first by its word.
-fn in_words(effects: &[(Did, &MetricVerdict)]) -> String {
+/// Whether it is about SLOs that the candidate missed.
+fn is_about_check(accepted: &Acknowledgement, check: &Check) -> bool {
+    let (case, point) = check.subject.split_once(" at ").unwrap_or_default();
+    accepted.applies
+        && !check.passed
+        && check.name == SLO
+        && accepted.metric == GOOD_FRACTION
+        && accepted.case.as_str() == case
+        && accepted.point.as_ref().is_none_or(|of| of.as_str() == point)
+}
+
+/// What it did to SLOs that were missed.
+fn effect_on_check(accepted: &Acknowledgement, check: &Check, verdict: &Verdict) -> Did {
+    if check.acknowledged.is_some() {
+        Did::Used
+    } else if accepted.expires <= verdict.judged_on {
+        Did::Expired
+    } else {
+        Did::Beyond
+    }
+}
+
+/// What it did something to, as `ttft_ms_p99 of chat at c64 (12 %)`; where it did several things, each but the first by its word.
+fn in_words(effects: &[(Did, String)]) -> String {
     let kinds = [Did::Beyond, Did::Expired, Did::Used].into_iter().filter_map(|kind| {
-        let of_kind: Vec<_> = effects.iter().filter(|(did, _)| *did == kind).map(|(_, metric)| *metric).collect();
-        let named: Vec<String> = of_kind.iter().take(MAX_METRICS).map(|metric| change_of(metric)).collect();
+        let of_kind: Vec<_> = effects.iter().filter(|(did, _)| *did == kind).map(|(_, what)| what.as_str()).collect();
+        let named: Vec<&str> = of_kind.iter().take(MAX_METRICS).copied().collect();
         let more = of_kind.len().saturating_sub(MAX_METRICS);
         let more = if more > 0 { format!(" and {}", counted(more as u64, "more metric")) } else { String::new() };
         let word =

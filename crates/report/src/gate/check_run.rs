@@ -43,7 +43,10 @@ impl Report {
     fn title(&self) -> String {
         let is_such = |row: &&Row| row.found.outcome == self.outcome && row.found.acknowledged.is_none();
         let metrics = counted(self.primary.len() as u64, "metric");
-        match (self.primary.iter().filter(is_such).count(), self.checks.iter().filter(|check| !check.passed).count()) {
+        match (
+            self.primary.iter().filter(is_such).count(),
+            self.checks.iter().filter(|check| !check.passed && !check.is_accepted).count(),
+        ) {
             (0, 0) => format!("{}: {metrics}", self.headline()),
             (0, failed) => format!("{}: {} failed", self.headline(), counted(failed as u64, "check")),
             (some, _) => format!("{}: {some} of {metrics}", self.headline()),

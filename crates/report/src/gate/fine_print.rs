@@ -108,6 +108,10 @@ fn floor(verdict: &Verdict) -> String {
             "every pair has launches of its own, so that no launch is left in the difference, and it is 0",
         ),
         (FloorSource::History, "from what earlier runs teach of how launches differ"),
+        (
+            FloorSource::Autocorrelation,
+            "where pairs resemble those before them, from what earlier runs teach of how whole runs differ",
+        ),
     ];
     let used: Vec<&str> = sources.into_iter().filter(|(source, _)| is(*source)).map(|(_, text)| text).collect();
     let used = if used.is_empty() { "not known, so that nothing is decided".to_owned() } else { used.join("; ") };

@@ -114,7 +114,7 @@ impl Report {
         };
         let mut cases: Vec<Case> = Vec::new();
         for check in &self.checks {
-            let result = match (check.passed, check.blocks) {
+            let result = match (check.passed || check.is_accepted, check.blocks) {
                 (true, _) => Result::Passed,
                 (false, true) => Result::Failed("check", check.detail.clone()),
                 (false, false) => inconclusive(check.detail.clone()),
@@ -123,7 +123,7 @@ impl Report {
                 class: format!("check.{}", check.name),
                 name: check.subject.clone(),
                 result,
-                properties: Vec::new(),
+                properties: check.is_accepted.then(|| ("acknowledged", check.detail.clone())).into_iter().collect(),
             });
         }
         let judged = if self.primary.is_empty() { inconclusive(self.sentence.clone()) } else { Result::Passed };

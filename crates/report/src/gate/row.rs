@@ -171,6 +171,7 @@ impl Row {
         match self.found.floor.as_ref().map(|floor| floor.source) {
             Some(FloorSource::Rerandomised) => "re-randomised",
             Some(FloorSource::History) => "history",
+            Some(FloorSource::Autocorrelation) => "autocorrelation",
             None => ABSENT,
         }
     }

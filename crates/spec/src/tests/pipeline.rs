@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use assay_manifest::{Control, Intent, Role, TargetKind};
+use assay_manifest::{Control, Intent, Placement, Role, TargetKind};
 use insta::assert_snapshot;
 
 use super::{COMPARING, PIPELINE, pipeline, problems, with};
@@ -14,6 +14,28 @@ fn minimal(part: &str, replacement: &str) -> String {
 
 fn comparing(part: &str, replacement: &str) -> String {
     problems(&with(COMPARING, part, replacement))
+}
+
+#[test]
+fn a_gate_s_sides_have_launches_of_their_own_unless_somebody_says_otherwise() {
+    let side = |name: &str, kind: &str| match kind {
+        "simulator" => format!("{{name: {name}, kind: simulator}}"),
+        kind => format!("{{name: {name}, kind: {kind}, url: 'http://127.0.0.1:1'}}"),
+    };
+    let placement = |kinds: [&str; 2], more: &str| {
+        let targets = format!("[{}, {}]", side("before", kinds[0]), side("after", kinds[1]));
+        let text = format!(
+            "apiVersion: assay.dev/v1alpha1\nkind: Pipeline\nmetadata: {{name: p}}\nspec:\n  intent: exploratory\n  workloads: [chat]\n  \
+             targets: {targets}\n  comparison: {{baseline: {{target: before}}, candidate: {{target: after}}, variable_under_test: \
+             runtime_version}}\n{more}"
+        );
+        pipeline(&text).spec.placement
+    };
+    let gates = "  gates: [{name: g}]\n";
+    assert_eq!(placement(["simulator"; 2], gates), Placement::Alternate);
+    assert_eq!(placement(["simulator"; 2], ""), Placement::Coexist, "nothing is judged");
+    assert_eq!(placement(["simulator"; 2], "  gates: [{name: g}]\n  placement: coexist\n"), Placement::Coexist);
+    assert_eq!(placement(["endpoint", "simulator"], gates), Placement::Coexist, "somebody else keeps one up");
 }
 
 #[test]

@@ -4,7 +4,7 @@ pub(crate) mod evidence;
 mod history;
 mod replay;
 mod rules;
-mod sequence;
+pub(crate) mod sequence;
 mod show;
 mod top_up;
 

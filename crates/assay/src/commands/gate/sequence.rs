@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use assay_envelope::{Expect, MAX_BUNDLE_BYTES, PublicKey, Trust, TrustedSigner, verify};
-use assay_manifest::{Body as _, Digest, InputRef, Kind, MAX_MANIFEST_BYTES, Manifest, Name, Role, Verdict};
+use assay_manifest::{Body as _, Digest, InputRef, Kind, MAX_MANIFEST_BYTES, Manifest, Name, Outcome, Role, Verdict};
 use assay_stage::{Accepted, Failure, Layout};
 use assay_store::{Created, Store};
 
@@ -72,6 +72,21 @@ fn in_their_places(known: &[Known], subject: &Name) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// The Summaries of runs in which a verdict of the store has found a metric that regressed, accepted or not. A verdict of somebody who is not
+/// trusted says nothing.
+pub(crate) fn regressed_summaries(store: &Store, trust: &Trust) -> Result<BTreeSet<Digest>, Failure> {
+    let mut summaries = BTreeSet::new();
+    for path in store.list(Layout::VERDICTS)? {
+        let Some(accepted) = Accepted::read(store, &path)? else { continue };
+        let Ok(known) = load(store, accepted.as_input(Kind::Verdict), 0, trust) else { continue };
+        let verdict = known.verdict();
+        if verdict.metrics.iter().any(|metric| metric.primary && metric.outcome == Outcome::Regressed) {
+            summaries.extend(verdict.runs.iter().map(|run| run.summary.manifest));
+        }
+    }
+    Ok(summaries)
 }
 
 /// A verdict by the digest of its manifest, wherever in the store it is.

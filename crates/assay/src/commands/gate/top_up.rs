@@ -27,7 +27,7 @@ fn cannot_tell(verdict: &Verdict) -> Option<String> {
     let left = verdict.policy.looks.len().saturating_sub(verdict.sequence.look as usize) as u32;
     let undecided = || verdict.metrics.iter().filter(|metric| metric.primary && metric.outcome == Outcome::Inconclusive);
     // A check that failed, or a trial that is missing, may hold the next time.
-    if left == 0 || undecided().any(|metric| metric.missing > 0) || verdict.checks.iter().any(|check| !check.passed) {
+    if left == 0 || undecided().any(|metric| metric.missing > 0) || verdict.checks.iter().any(|check| !check.holds()) {
         return None;
     }
     let a_look = |metric: &assay_manifest::MetricVerdict| metric.pairs.len() as u32 / verdict.sequence.look.max(1);

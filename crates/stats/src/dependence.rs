@@ -1,0 +1,279 @@
+//! Whether the pairs of a comparison are independent of each other. A test of pairs takes that for granted and cannot see it: where a side
+//! remembers (a cache, a heap, a file layout that lasts for some pairs), a lucky stretch looks like a change.
+//!
+//! Earlier runs tell by two marks: neighbouring pairs resemble each other, and whole runs lie further apart than their pairs explain. One run
+//! alone tells by the first, with little power where it has few pairs.
+
+use rand_chacha::ChaCha8Rng;
+use rand_core::{RngCore, SeedableRng};
+
+use crate::normal;
+use crate::paired::{Averages, Differences, PairError};
+use crate::special;
+use crate::sum;
+
+/// Orders of a run's pairs that are drawn to see how far its own stands out.
+const DRAWN_ORDERS: usize = 999;
+
+/// The drawn orders are part of the method's definition and the same for everybody.
+const SEED: [u8; 32] = *b"assay: orders of pairs, redrawn.";
+
+/// How far pairs resemble those before them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Dependence {
+    /// The lag-1 autocorrelation of the ranks of the differences within their runs, without the bias that centring gives it: about 0 for
+    /// independent pairs, about the correlation itself where there is one.
+    pub autocorrelation: f64,
+    /// The probability of so much resemblance, or of runs so far apart, if pairs were independent: twice the smaller of both.
+    pub p: f64,
+}
+
+/// How far the pairs of earlier runs resemble those before them: `runs` hold the differences of each, in the order of its pairs. Runs of one
+/// pair say nothing. Absent where no run has two pairs, or nothing varies.
+///
+/// # Errors
+/// [`PairError`] where a difference is no finite number.
+pub fn dependence(runs: &[&[f64]]) -> Result<Option<Dependence>, PairError> {
+    let mut serial = Serial::default();
+    let mut shifts = Vec::new();
+    let (mut within, mut freedom) = (0.0, 0.0);
+    for run in runs.iter().filter(|run| run.len() > 1) {
+        let shift = Averages::of(&Differences::new(run)?).shift();
+        serial.add(&centred_ranks(run));
+        let squares: Vec<f64> = run.iter().map(|value| (value - shift) * (value - shift)).collect();
+        within += sum::pairwise(&squares, |x| x);
+        freedom += run.len() as f64 - 1.0;
+        shifts.push((run.len() as f64, shift));
+    }
+    let Some(p_serial) = serial.p() else { return Ok(None) };
+    let p = (2.0 * p_serial.min(p_between(&shifts, within / freedom, freedom))).min(1.0);
+    Ok(Some(Dependence { autocorrelation: serial.autocorrelation(), p }))
+}
+
+/// The probability of shifts so far apart if each run's is the mean of its independent pairs: a one-way analysis of variance (Fisher,
+/// "Statistical Methods for Research Workers", 1925, chapter 7) on the shifts of Hodges and Lehmann, which vary hardly more than means under
+/// normal noise and less under heavy tails.
+fn p_between(shifts: &[(f64, f64)], within: f64, freedom: f64) -> f64 {
+    if shifts.len() < 2 || within <= 0.0 {
+        return 1.0;
+    }
+    let total: f64 = shifts.iter().map(|(n, _)| n).sum();
+    let middle = shifts.iter().map(|(n, shift)| n * shift).sum::<f64>() / total;
+    let between: f64 = shifts.iter().map(|(n, shift)| n * (shift - middle) * (shift - middle)).sum();
+    let runs = shifts.len() as f64 - 1.0;
+    let ratio = between / runs / within;
+    // The upper tail of the F distribution is an incomplete beta function of `freedom / (freedom + runs x ratio)`.
+    let x = freedom / (freedom + runs * ratio);
+    special::beta(0.5 * freedom, 0.5 * runs, x, 1.0 - x).lower
+}
+
+/// Ranks of the values, ties sharing theirs, less their mean.
+fn centred_ranks(values: &[f64]) -> Vec<f64> {
+    let rank = |value: &f64| {
+        let below = values.iter().filter(|other| *other < value).count() as f64;
+        let above = values.iter().filter(|other| *other > value).count() as f64;
+        // Half of those that are neither lie on either side of it.
+        0.5 * (values.len() as f64 - 1.0 + below - above)
+    };
+    let middle = 0.5 * (values.len() as f64 - 1.0);
+    values.iter().map(|value| rank(value) - middle).collect()
+}
+
+/// The sum of products of neighbours, over all runs, beside its mean and variance over all orders of each run's values (Wald and Wolfowitz,
+/// "An exact test for randomness in the non-parametric case based on serial correlation", Annals of Mathematical Statistics 14, 1943; here
+/// without the product of the last and the first).
+#[derive(Debug, Default)]
+struct Serial {
+    products: f64,
+    mean: f64,
+    variance: f64,
+    squares: f64,
+}
+
+impl Serial {
+    fn add(&mut self, centred: &[f64]) {
+        let n = centred.len() as f64;
+        let squares = sum::pairwise(centred, |x| x * x);
+        let fourth = sum::pairwise(centred, |x| x * x * x * x);
+        let products: Vec<f64> = centred.windows(2).map(|pair| pair[0] * pair[1]).collect();
+        let mean = -squares / n;
+        // Means over all choices of places: of two squares, of a square between two others, and of four values.
+        let two = (squares * squares - fourth) / (n * (n - 1.0));
+        let three = if n > 2.0 { (2.0 * fourth - squares * squares) / (n * (n - 1.0) * (n - 2.0)) } else { 0.0 };
+        let four = if n > 3.0 { (3.0 * squares * squares - 6.0 * fourth) / (n * (n - 1.0) * (n - 2.0) * (n - 3.0)) } else { 0.0 };
+        let second = (n - 1.0) * two + 2.0 * (n - 2.0) * three + (n - 2.0) * (n - 3.0) * four;
+        self.products += sum::pairwise(&products, |x| x);
+        self.mean += mean;
+        self.variance += (second - mean * mean).max(0.0);
+        self.squares += squares;
+    }
+
+    /// The probability of so large a sum, by the normal approximation.
+    fn p(&self) -> Option<f64> {
+        let is_known = self.variance > 1e-12 * self.squares * self.squares;
+        is_known.then(|| 1.0 - normal::cdf((self.products - self.mean) / self.variance.sqrt()))
+    }
+
+    fn autocorrelation(&self) -> f64 {
+        ((self.products - self.mean) / self.squares).clamp(-1.0, 1.0)
+    }
+}
+
+/// The probability that the pairs of one run resemble those before them so much as they do, over all metrics together, if their order means
+/// nothing: their order is drawn anew 999 times, the same for every metric, so that metrics which go together count as what they are.
+///
+/// `metrics` hold a difference for each place of a pair, absent where it has none; all are of one length. Between the places before and after
+/// a break (`breaks` are the places that begin another run) there is no neighbourhood. 1 where nothing can be said.
+///
+/// Which changes are seen in a run does not depend on the order of its pairs, so this holds of those metrics alone that seem to have changed.
+pub fn order_p(metrics: &[Vec<Option<f64>>], breaks: &[usize]) -> f64 {
+    let places = metrics.first().map_or(0, Vec::len);
+    let ranked: Vec<Vec<f64>> = metrics.iter().filter_map(|metric| standardised(metric)).collect();
+    if places < 3 || ranked.is_empty() {
+        return 1.0;
+    }
+    let neighbours: Vec<usize> = (1..places).filter(|place| !breaks.contains(place)).collect();
+    let resemblance = |order: &[usize]| -> f64 {
+        let of = |metric: &Vec<f64>| neighbours.iter().map(|place| metric[order[place - 1]] * metric[order[*place]]).sum::<f64>();
+        ranked.iter().map(of).sum()
+    };
+    let mut order: Vec<usize> = (0..places).collect();
+    let observed = resemblance(&order);
+    let mut rng = ChaCha8Rng::from_seed(SEED);
+    // Equal sums in another order differ by rounding.
+    let slack = 1e-9 * ranked.len() as f64;
+    let mut reaches = || {
+        for last in (1..places).rev() {
+            let below = last as u64 + 1;
+            order.swap(last, ((u64::from(rng.next_u32()) * below) >> 32) as usize);
+        }
+        resemblance(&order) >= observed - slack
+    };
+    let reached = (0..DRAWN_ORDERS).filter(|_| reaches()).count();
+    (1 + reached) as f64 / (1 + DRAWN_ORDERS) as f64
+}
+
+/// Centred ranks of a metric in units of their own spread, 0 where there is no difference; none where they do not vary.
+fn standardised(metric: &[Option<f64>]) -> Option<Vec<f64>> {
+    let there: Vec<f64> = metric.iter().flatten().copied().collect();
+    let ranks = centred_ranks(&there);
+    let squares = sum::pairwise(&ranks, |x| x * x);
+    if squares <= 0.0 {
+        return None;
+    }
+    let mut ranks = ranks.into_iter().map(|rank| rank / squares.sqrt());
+    Some(metric.iter().map(|value| value.and_then(|_| ranks.next()).unwrap_or(0.0)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Draw(ChaCha8Rng);
+
+    impl Draw {
+        fn normal(&mut self) -> f64 {
+            normal::quantile((f64::from(self.0.next_u32()) + 0.5) / 4_294_967_296.0)
+        }
+
+        /// So many pairs whose differences have this lag-1 correlation, about a shift of the run's own.
+        fn run(&mut self, pairs: usize, correlation: f64, shift: f64) -> Vec<f64> {
+            let mut last = self.normal();
+            let mut next = |draw: &mut Self| {
+                let value = last;
+                last = correlation * last + (1.0 - correlation * correlation).sqrt() * draw.normal();
+                value + shift
+            };
+            (0..pairs).map(|_| next(self)).collect()
+        }
+    }
+
+    /// How many of 400 histories of ten runs of ten pairs have a `p` of at most one percent.
+    fn told(correlation: f64, apart: f64) -> usize {
+        let mut draw = Draw(ChaCha8Rng::seed_from_u64(7));
+        let mut history = || {
+            let mut run = |_| {
+                let shift = apart * draw.normal();
+                draw.run(10, correlation, shift)
+            };
+            let runs: Vec<Vec<f64>> = (0..10).map(&mut run).collect();
+            let runs: Vec<&[f64]> = runs.iter().map(Vec::as_slice).collect();
+            dependence(&runs).expect("numbers").expect("they vary")
+        };
+        (0..400).filter(|_| history().p <= 0.01).count()
+    }
+
+    #[test]
+    fn what_remembers_is_told_from_what_does_not() {
+        let independent = told(0.0, 0.0);
+        // Four in expectation.
+        assert!(independent <= 11, "{independent}");
+        assert_eq!(told(0.8, 0.0), 400);
+        assert!(told(0.6, 0.0) > 380 && told(0.4, 0.0) > 200);
+        assert!(told(0.0, 1.0) > 390, "runs that lie apart, of pairs that are independent within them");
+        let mut draw = Draw(ChaCha8Rng::seed_from_u64(8));
+        let run = draw.run(1_000, 0.8, 3.0);
+        let found = dependence(&[&run]).expect("numbers").expect("it varies");
+        assert!((found.autocorrelation - 0.8).abs() < 0.07, "{found:?}");
+    }
+
+    #[test]
+    fn the_moments_are_those_of_all_orders() {
+        let values = [3.0, -1.0, -4.0, 0.5, 1.5];
+        let (mut sums, mut order) = (Vec::new(), vec![0_usize, 1, 2, 3, 4]);
+        every_order(&mut order, 0, &mut |order| {
+            sums.push(order.windows(2).map(|pair| values[pair[0]] * values[pair[1]]).sum::<f64>());
+        });
+        assert_eq!(sums.len(), 120);
+        let mean = sums.iter().sum::<f64>() / 120.0;
+        let variance = sums.iter().map(|sum| (sum - mean) * (sum - mean)).sum::<f64>() / 120.0;
+        let mut serial = Serial::default();
+        serial.add(&values);
+        assert!((serial.mean - mean).abs() < 1e-12 && (serial.variance - variance).abs() < 1e-9, "{serial:?} {mean} {variance}");
+    }
+
+    fn every_order(order: &mut Vec<usize>, from: usize, visit: &mut impl FnMut(&[usize])) {
+        if from == order.len() {
+            visit(order);
+        }
+        for place in from..order.len() {
+            order.swap(from, place);
+            every_order(order, from + 1, visit);
+            order.swap(from, place);
+        }
+    }
+
+    #[test]
+    fn what_does_not_vary_says_nothing() {
+        assert_eq!(dependence(&[&[1.0; 5], &[2.0; 5]]).expect("numbers"), None);
+        assert_eq!(dependence(&[&[1.0]]).expect("numbers"), None);
+        assert!(dependence(&[&[1.0, f64::NAN]]).is_err());
+        let silent: [&[Vec<Option<f64>>]; 3] = [&[], &[vec![Some(1.0); 9]], &[vec![None; 9]]];
+        assert!(silent.iter().all(|metrics| order_p(metrics, &[]) > 0.999));
+    }
+
+    #[test]
+    fn one_run_tells_by_the_order_of_its_pairs() {
+        let shares = |correlation: f64, metrics: usize| {
+            let mut draw = Draw(ChaCha8Rng::seed_from_u64(9));
+            let mut p = || {
+                let of = |draw: &mut Draw| draw.run(12, correlation, 0.0).into_iter().map(Some).collect();
+                let family: Vec<Vec<Option<f64>>> = (0..metrics).map(|_| of(&mut draw)).collect();
+                order_p(&family, &[])
+            };
+            (0..200).filter(|_| p() <= 0.1).count()
+        };
+        let independent = shares(0.0, 1);
+        assert!((8..=34).contains(&independent), "a tenth, by its construction: {independent} of 200");
+        assert!(shares(0.8, 1) > 130);
+        assert!(shares(0.8, 20) > 198, "metrics that remember each for themselves tell together");
+    }
+
+    #[test]
+    fn pairs_of_two_runs_are_no_neighbours() {
+        let rising: Vec<Option<f64>> = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0].map(Some).to_vec();
+        assert!(order_p(std::slice::from_ref(&rising), &[]) <= 0.01);
+        let all_apart: Vec<usize> = (1..8).collect();
+        assert!(order_p(&[rising], &all_apart) > 0.99);
+    }
+}
