@@ -52,18 +52,12 @@ fn beside<'a>(run: &Run<'a>, point: &PointSummary, side: &'a Side) -> Option<&'a
 /// Whether the run measured what it planned. Too little evidence is no regression.
 fn validity(run: &Run<'_>) -> Check {
     let Summary { status, .. } = run.summary.1;
-    Check {
-        name: "validity".to_owned(),
-        subject: format!("run {}", run.run_id),
-        passed: *status == RunStatus::Succeeded,
-        blocks: false,
-        detail: match status {
-            RunStatus::Succeeded => "every planned trial counts".to_owned(),
-            RunStatus::Partial => "some planned trials have no valid attempt".to_owned(),
-            RunStatus::Failed => "no trial counts".to_owned(),
-        },
-        acknowledged: None,
-    }
+    let detail = match status {
+        RunStatus::Succeeded => "every planned trial counts",
+        RunStatus::Partial => "some planned trials have no valid attempt",
+        RunStatus::Failed => "no trial counts",
+    };
+    weakening("validity", &format!("run {}", run.run_id), *status == RunStatus::Succeeded, detail)
 }
 
 /// Whether the order of the sides was drawn for this run. Who repeats one order has one draw for ever: where the machine has a rhythm, every
@@ -71,18 +65,12 @@ fn validity(run: &Run<'_>) -> Check {
 fn order(run: &Run<'_>) -> Check {
     let workloads = run.plan.workloads.iter().map(|workload| workload.workload_spec_digest);
     let is_drawn = run.plan.order.seed == drawn_seed(run.run_id, workloads).to_string();
-    Check {
-        name: ORDER.to_owned(),
-        subject: format!("run {}", run.run_id),
-        passed: is_drawn,
-        blocks: false,
-        detail: if is_drawn {
-            "the order of the sides was drawn for it".to_owned()
-        } else {
-            "the order of the sides was declared (`order_seed`), not drawn for it: leave that out".to_owned()
-        },
-        acknowledged: None,
-    }
+    let detail = if is_drawn {
+        "the order of the sides was drawn for it"
+    } else {
+        "the order of the sides was declared (`order_seed`), not drawn for it: leave that out"
+    };
+    weakening(ORDER, &format!("run {}", run.run_id), is_drawn, detail)
 }
 
 /// Whether the run is of a commit that anybody can look up, and signed by somebody who is known.
@@ -104,21 +92,18 @@ pub(crate) fn definitions(changes: &[Difference]) -> Option<Check> {
         return None;
     }
     let names: Vec<_> = changes.iter().map(|change| format!("`{}`", change.what)).collect();
-    Some(Check {
-        name: "definitions".to_owned(),
-        subject: "the run".to_owned(),
-        passed: false,
-        blocks: false,
-        detail: format!(
-            "it was measured by other definitions than the target branch's ({}): merge those first",
-            names.join(", ")
-        ),
-        acknowledged: None,
-    })
+    let names = names.join(", ");
+    let detail = format!("it was measured by other definitions than the target branch's ({names}): merge those first");
+    Some(weakening("definitions", "the run", false, detail))
+}
+
+/// A check that leaves the verdict inconclusive where it does not hold.
+pub(crate) fn weakening(name: &str, subject: &str, passed: bool, detail: impl Into<String>) -> Check {
+    Check { name: name.to_owned(), subject: subject.to_owned(), passed, blocks: false, detail: detail.into(), acknowledged: None }
 }
 
 fn blocking(name: &str, subject: &str, passed: bool, detail: String) -> Check {
-    Check { name: name.to_owned(), subject: subject.to_owned(), passed, blocks: true, detail, acknowledged: None }
+    Check { blocks: true, ..weakening(name, subject, passed, detail) }
 }
 
 /// Whether an attempt does not count for a reason that lies with what is measured, and not with whoever measures: it crashed, hung,

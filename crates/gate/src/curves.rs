@@ -15,14 +15,14 @@ pub(crate) struct Curves {
     known: BTreeMap<(usize, u64), Option<Arc<Curve>>>,
 }
 
-/// A curve is a function of the number of pairs, the share of spikes and the bits of the threshold, and takes a tenth of a second: whoever judges one family after
-/// another, as a calibration does, makes each once.
+/// A curve is a function of the number of pairs, the share of spikes and the bits of the threshold, and takes a tenth of a second: whoever
+/// judges one family after another, as a calibration does, makes each once.
 static MADE: LazyLock<Mutex<Made>> = LazyLock::new(Mutex::default);
 
 /// By number of pairs and the bits of share and threshold; nothing where the pairs are too few for any effect.
 type Made = BTreeMap<(usize, u64, u64), Option<Arc<Curve>>>;
 
-/// The most curves that are kept: more than the designs of any calibration.
+/// The most curves that are kept: more than most calibrations ask for; others are made again.
 const MAX_MADE: usize = 500;
 
 fn made(pairs: usize, share: f64, threshold: f64) -> Option<Arc<Curve>> {
@@ -76,8 +76,8 @@ impl Curves {
         noise.filter_map(of_view).min()
     }
 
-    /// The fewest pairs from `fewest` to `most` whose curve, for that share of spikes, `suffices`. More pairs find smaller effects but for the steps of discrete
-    /// thresholds, so the answer is halved in on.
+    /// The fewest pairs from `fewest` to `most` whose curve, for that share of spikes, `suffices`. More pairs find smaller effects but for the
+    /// steps of discrete thresholds, so the answer is halved in on.
     fn fewest(&mut self, fewest: usize, most: usize, spikes: f64, suffices: impl Fn(&Curve) -> bool) -> Option<usize> {
         let mut at = |pairs: usize| self.of(pairs, spikes).is_some_and(&suffices);
         if fewest > most {

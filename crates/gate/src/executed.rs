@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{Attempt, Case, Check, Comparison, Environment, Executable, Name, ProvisionedTarget, Side, TargetKind};
 
+use crate::checks::weakening;
 use crate::evidence::Run;
 use crate::sides::is_of;
 
@@ -50,14 +51,8 @@ fn without_digest(run: &Run<'_>, name: &str, side: &Side) -> Option<Check> {
     let found = unpinned(&run.environments, attempts(run, side).into_iter(), &side.target);
     let first = found.first()?;
     let more = if found.len() == 1 { String::new() } else { format!(" and {} more", found.len() - 1) };
-    Some(Check {
-        name: UNPINNED.to_owned(),
-        subject: format!("the {name} in run {}", run.run_id),
-        passed: false,
-        blocks: false,
-        detail: format!("no digest is known of {first}{more}"),
-        acknowledged: None,
-    })
+    let subject = format!("the {name} in run {}", run.run_id);
+    Some(weakening(UNPINNED, &subject, false, format!("no digest is known of {first}{more}")))
 }
 
 /// The attempts of a side that are valid.
@@ -115,6 +110,5 @@ fn differing(run: &Run<'_>, comparison: &Comparison) -> Option<Check> {
         return None;
     }
     let detail = format!("the sides differ in {}{more}", lines.into_iter().take(MAX_NAMED).collect::<Vec<_>>().join(", "));
-    let subject = format!("run {}", run.run_id);
-    Some(Check { name: EXECUTABLES.to_owned(), subject, passed: true, blocks: false, detail, acknowledged: None })
+    Some(weakening(EXECUTABLES, &format!("run {}", run.run_id), true, detail))
 }

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use assay_manifest::{Digest, Name, PairUnit, PointId};
-
-use crate::evidence::{Run, compared, unit};
 use assay_stats::{Dependence, benjamini_hochberg, dependence};
 
+use crate::evidence::{Run, compared, unit};
 use crate::rule::{Learned, Series, logs};
 
 /// What earlier runs teach about noise.

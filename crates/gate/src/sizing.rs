@@ -156,8 +156,7 @@ fn needed(
     }
     let limits = Limits { floor, budget: rules.log_budget() };
     // Without its spikes noise is easier to picture.
-    let View { sd: noise, spikes } =
-        learned.noise.upper_views().last().unwrap_or(View { sd: learned.noise.upper(), spikes: 0.0 });
+    let View { sd: noise, spikes } = learned.noise.without_spikes().upper_view();
     let too_noisy = CannotDecide::TooNoisy { metric, noise, spikes, most, effect: 2.0 * rules.budget };
     curves.fewest_for(effect, (fewest, most), learned.noise.upper_views(), &limits).ok_or(too_noisy).map(Some)
 }

@@ -245,7 +245,7 @@ fn metric_verdict(
         p_worse_adjusted: judged.worse_adjusted,
         p_better_adjusted: judged.better_adjusted,
         floor: judged.floor.map(|floor| NoiseFloor { share: share(floor.log), source: floor.source }),
-        noise: judged.noise.and_then(|noise| noise.views().last()).map(|view| view.sd),
+        noise: judged.noise.map(|noise| noise.without_spikes().sd),
         detectable: judged.detectable.map(share),
         more_pairs,
         acknowledged: None,

@@ -60,7 +60,7 @@ pub struct MetricNoise {
     /// What one of its differences is worth beside a normal one.
     pub worth: f64,
     /// The spread without its spikes, where there are some.
-    pub usual: Option<UsualNoise>,
+    pub usual: Option<Usual>,
     /// The spread of a launch.
     pub launch: f64,
     /// The launches that it was seen in.
@@ -69,21 +69,6 @@ pub struct MetricNoise {
     pub largest_shift: f64,
     /// How far pairs resemble those before them, where they do.
     pub autocorrelation: Option<f64>,
-}
-
-/// The spread of a pair's difference without its spikes, and how many these are.
-#[derive(Clone, Debug, PartialEq)]
-pub struct UsualNoise {
-    /// The spread of one difference that is no spike.
-    pub pair: f64,
-    /// How many independent normal differences tell as much about it.
-    pub freedom: f64,
-    /// What one of these differences is worth beside a normal one.
-    pub worth: f64,
-    /// How many differences are spikes.
-    pub spikes: u32,
-    /// Among how many.
-    pub differences: u32,
 }
 
 impl Noise {
@@ -127,17 +112,7 @@ impl MetricNoise {
 
     fn learned(&self) -> Learned {
         Learned {
-            noise: Spread {
-                sd: self.pair,
-                freedom: self.freedom.max(1.0),
-                worth: self.worth,
-                usual: self.usual.as_ref().map(|usual| Usual {
-                    sd: usual.pair,
-                    freedom: usual.freedom.max(1.0),
-                    worth: usual.worth,
-                    spikes: Spikes { seen: usual.spikes, among: usual.differences },
-                }),
-            },
+            noise: Spread { sd: self.pair, freedom: self.freedom.max(1.0), worth: self.worth, usual: self.usual },
             launches: Some(Launches { sd: self.launch, n: self.launches, largest: self.largest_shift }),
             autocorrelation: self.autocorrelation,
         }
@@ -151,7 +126,7 @@ impl Define for Noise {
         let mut known = BTreeSet::new();
         for metric in checked.at(&["spec", "metrics"]).map_or(&[][..], Checked::items) {
             let Some(noise) = MetricNoise::read(metric) else { continue };
-            if noise.usual.as_ref().is_some_and(|usual| usual.spikes > usual.differences) {
+            if noise.usual.is_some_and(|usual| usual.spikes.seen > usual.spikes.among) {
                 problems.at(metric.span, "more of its differences are spikes than there are");
             }
             if !known.insert(noise.of()) {
@@ -200,14 +175,13 @@ impl Read for MetricNoise {
     }
 }
 
-impl Read for UsualNoise {
+impl Read for Usual {
     fn read(usual: &Checked) -> Option<Self> {
         Some(Self {
-            pair: usual.get("pair")?,
-            freedom: usual.get("freedom")?,
+            sd: usual.get("pair")?,
+            freedom: usual.get::<f64>("freedom")?.max(1.0),
             worth: usual.get("worth")?,
-            spikes: usual.get("spikes")?,
-            differences: usual.get("differences")?,
+            spikes: Spikes { seen: usual.get("spikes")?, among: usual.get("differences")? },
         })
     }
 }

@@ -5,7 +5,7 @@
 
 mod pod;
 
-use crate::field::{Choice, Rule, Table, Type, Unique, choice, default, optional, required};
+use crate::field::{Choice, Field, Rule, Table, Type, Unique, choice, default, optional, required};
 use crate::format::{
     BRANCH, CASE_ID, CERTIFICATES, COMMIT, CPUS, CRON, CURRENCY, DATE, DURATION, DURATION_OR_NONE, ENV_NAME, GIT_REF, HEADER,
     HOST, HTTP_PATH, HTTP_URL, HTTPS_URL, IMAGE, INSTANT, LABEL, LATENCY, MEMBER, METRIC, NAME, OBJECT_NAME, PATH, PUBLIC_KEY,
@@ -1049,22 +1049,24 @@ static NOISE_RUN: Table = Table {
 static NOISE_SPREAD: Type = Type::Number { min: 0.0, above_min: false, max: 5.0 };
 static PAIR_UNITS: [Choice; 2] =
     [choice("pair", "Both sides stayed up: nothing but its trials."), choice("launch", "Launches of both sides.")];
+const FREEDOM: Field = required(
+    "freedom",
+    &Type::Number { min: 0.0, above_min: true, max: 1e6 },
+    "How many independent normal differences tell as much about that spread.",
+);
+const WORTH: Field = required(
+    "worth",
+    &Type::Number { min: 0.0, above_min: true, max: 1.0 },
+    "What one difference tells beside a normal one: less where tails are heavy.",
+);
 static USUAL_NOISE: Table = Table {
     name: "usual noise",
     doc: "The noise of differences that are no spikes. A spike is many times as large as all others: beyond six robust standard deviations.",
     by: None,
     fields: &[
         required("pair", &NOISE_SPREAD, "The spread of one difference that is no spike."),
-        required(
-            "freedom",
-            &Type::Number { min: 0.0, above_min: true, max: 1e6 },
-            "How many independent normal differences tell as much about that spread.",
-        ),
-        required(
-            "worth",
-            &Type::Number { min: 0.0, above_min: true, max: 1.0 },
-            "What one difference tells beside a normal one: less where tails are heavy.",
-        ),
+        FREEDOM,
+        WORTH,
         required("spikes", &Type::Integer { min: 0, max: 1_000_000 }, "Differences that are spikes."),
         required("differences", &Type::Integer { min: 1, max: 1_000_000 }, "Among how many."),
     ],
@@ -1085,16 +1087,8 @@ static METRIC_NOISE: Table = Table {
             "What each pair had of its own. Noise of one unit says nothing of the other.",
         ),
         required("pair", &NOISE_SPREAD, "The spread of one pair's difference, candidate over baseline."),
-        required(
-            "freedom",
-            &Type::Number { min: 0.0, above_min: true, max: 1e6 },
-            "How many independent normal differences tell as much about that spread.",
-        ),
-        required(
-            "worth",
-            &Type::Number { min: 0.0, above_min: true, max: 1.0 },
-            "What one difference tells beside a normal one: less where tails are heavy.",
-        ),
+        FREEDOM,
+        WORTH,
         optional("usual", &Type::Object(&USUAL_NOISE), "The same without spikes, where there are some."),
         required("launch", &NOISE_SPREAD, "The spread of a launch, with what the trials of a run add to it."),
         required("launches", &Type::Integer { min: 1, max: 1_000_000 }, "The launches of either side that it was seen in."),

@@ -69,14 +69,12 @@ fn p_between(shifts: &[(f64, f64)], within: f64, freedom: f64) -> f64 {
 
 /// Ranks of the values, ties sharing theirs, less their mean.
 fn centred_ranks(values: &[f64]) -> Vec<f64> {
-    let rank = |value: &f64| {
+    let centred = |value: &f64| {
         let below = values.iter().filter(|other| *other < value).count() as f64;
         let above = values.iter().filter(|other| *other > value).count() as f64;
-        // Half of those that are neither lie on either side of it.
-        0.5 * (values.len() as f64 - 1.0 + below - above)
+        0.5 * (below - above)
     };
-    let middle = 0.5 * (values.len() as f64 - 1.0);
-    values.iter().map(|value| rank(value) - middle).collect()
+    values.iter().map(centred).collect()
 }
 
 /// The sum of products of neighbours, over all runs, beside its mean and variance over all orders of each run's values (Wald and Wolfowitz,

@@ -18,9 +18,9 @@
 //! In units of a robust spread (the median absolute deviation) the same needs differ by a factor of 1.6.
 //!
 //! That breaks down where a few differences are many times as large as all others: one request in fifty that meets a pause makes a standard
-//! deviation that says nothing of the forty-nine. So [spikes](Spikes) are counted apart. The standard deviation is that of the others, and a
-//! simulated pair is a spike as often as pairs were: larger than every other, and for the worse or the better by chance. What a rank test
-//! makes of it does not depend on how large it is.
+//! deviation that says nothing of the forty-nine. So noise is also seen with its [spikes](Spikes) counted apart: the standard deviation is
+//! that of the others, and a simulated pair is a spike as often as pairs were, larger than every other, and for the worse or the better by
+//! chance. What a rank test makes of it does not depend on how large it is.
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
@@ -42,7 +42,7 @@ pub const REPETITIONS: usize = 2_000;
 pub const SPREAD_CONFIDENCE: f64 = 0.8;
 
 /// A difference that is so many robust standard deviations (1.4826 median absolute deviations) from the shift is a spike. Normal noise has
-/// none: even where so few differences as [`FEWEST_FOR_SPIKES`] understate its spread by half, one is in a thousand.
+/// none; where so few differences as [`FEWEST_FOR_SPIKES`] understate its spread by half, three in a thousand are that far away.
 const SPIKE: f64 = 6.0;
 
 /// The fewest differences that tell a spike.
@@ -81,6 +81,13 @@ pub struct Usual {
     pub worth: f64,
     /// The differences that are spikes.
     pub spikes: Spikes,
+}
+
+impl Usual {
+    /// The spread and the share of spikes at their upper bounds: see [`Noise::upper`] and [`Spikes::upper`].
+    pub fn upper_view(self) -> View {
+        View { sd: chi_squared::widened(self.sd, self.freedom, SPREAD_CONFIDENCE), spikes: self.spikes.upper() }
+    }
 }
 
 /// Normal noise with a share of spikes: what a curve is asked about.
@@ -146,9 +153,7 @@ impl Noise {
 
     /// The same at upper bounds: see [`Noise::upper`] and [`Spikes::upper`].
     pub fn upper_views(&self) -> impl Iterator<Item = View> {
-        let widened = |usual: Usual| chi_squared::widened(usual.sd, usual.freedom, SPREAD_CONFIDENCE);
-        let usual = self.usual.map(|usual| View { sd: widened(usual), spikes: usual.spikes.upper() });
-        std::iter::once(View { sd: self.upper(), spikes: 0.0 }).chain(usual)
+        std::iter::once(View { sd: self.upper(), spikes: 0.0 }).chain(self.usual.map(Usual::upper_view))
     }
 
     /// Noise from differences that were observed, in groups that each have a shift of their own (the runs of a history, or one run). Every
@@ -200,14 +205,15 @@ impl Noise {
     /// has a variance of about one over twice its degrees of freedom. A few differences hardly show heavy tails, so each is trusted no more
     /// than the worse of both says.
     pub fn is_wider_than(&self, other: &Self, alpha: f64) -> bool {
-        let (one, other) = (self.or_usual(), other.or_usual());
+        let (one, other) = (self.without_spikes(), other.without_spikes());
         let worth = one.worth.min(other.worth);
         let trusted = |noise: &Usual| (noise.freedom * worth / noise.worth).max(1.0);
         let margin = normal::quantile(1.0 - alpha) * (0.5 / trusted(&one) + 0.5 / trusted(&other)).sqrt();
         one.sd > other.sd * libm::exp(margin) || one.spikes.are_more_than(other.spikes, alpha)
     }
 
-    fn or_usual(&self) -> Usual {
+    /// The noise without its spikes; all of it where there are none.
+    pub fn without_spikes(&self) -> Usual {
         let Self { sd, freedom, worth, usual } = *self;
         usual.unwrap_or(Usual { sd, freedom, worth, spikes: Spikes { seen: 0, among: freedom as u32 } })
     }

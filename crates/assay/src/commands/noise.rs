@@ -128,7 +128,7 @@ impl NoiseOf {
     }
 }
 
-/// Whether so few runs teach anything.
+/// Refuses fewer runs than teach anything; `of` says which were counted.
 fn enough(pipeline: &str, found: usize, of: &str) -> Result<(), Failure> {
     if found >= FEWEST_RUNS {
         return Ok(());
@@ -168,7 +168,7 @@ fn in_words(learned: &BTreeMap<Taught, Learned>) -> String {
             format!("{what}: at most {}, {} of {} at {}", percent(of(learned)), taught.metric, taught.workload, taught.point)
         })
     };
-    let pair = told("noise of a pair", |learned| learned.noise.views().last().map_or(learned.noise.sd, |view| view.sd));
+    let pair = told("noise of a pair", |learned| learned.noise.without_spikes().sd);
     let launch = told("of a launch", |learned| learned.launches.map_or(0.0, |launches| launches.sd));
     let count = |is: fn(&Learned) -> bool| learned.values().filter(|learned| is(learned)).count() as u64;
     let spiked = count(|learned| learned.noise.usual.is_some());
