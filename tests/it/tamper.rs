@@ -28,12 +28,18 @@ const STAGES: [(&str, &str); 7] = [
     ("publish", "publication"),
 ];
 
-/// The bytes with one bit of the middle one turned over.
+/// The bytes with one bit turned over, in the middle or, in a text, in the next digit after it.
+///
+/// A digit becomes another digit, so what is written in base64, hexadecimal or decimal stays so: whether a signature or a digest is
+/// found wrong or not even readable is not left to which character a random signature has in the middle.
 pub(crate) fn flipped(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
-    match bytes.len() {
-        0 => bytes.push(0),
-        length => bytes[length / 2] ^= 1,
+    let middle = bytes.len() / 2;
+    let is_text = std::str::from_utf8(&bytes).is_ok();
+    let digit = bytes[middle..].iter().position(u8::is_ascii_digit).filter(|_| is_text);
+    match bytes.get_mut(middle + digit.unwrap_or(0)) {
+        Some(byte) => *byte ^= 1,
+        None => bytes.push(0),
     }
     bytes
 }
