@@ -9,6 +9,7 @@ mod browser;
 mod by_hand;
 mod claims;
 mod cluster;
+mod command;
 mod docs;
 mod errors;
 mod false_claims;

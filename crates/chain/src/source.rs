@@ -58,7 +58,7 @@ fn check_origin(source: &Source) -> Result<(), BrokenLink> {
 /// The files that a Plan pins.
 fn pinned_files(plan: &Plan) -> impl Iterator<Item = &PinnedFile> {
     let of_workloads = plan.workloads.iter().flat_map(|workload| {
-        let indicator = workload.indicator.iter().flat_map(|work| std::iter::once(&work.script).chain(&work.files));
+        let indicator = workload.indicator.iter().flat_map(|work| work.script.iter().chain(&work.files));
         indicator.chain(workload.serving.iter().filter_map(|work| work.tokenizer.file.as_ref()))
     });
     of_workloads.chain(plan.targets.iter().flat_map(|target| &target.objects)).chain(&plan.queries)

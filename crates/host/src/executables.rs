@@ -259,12 +259,9 @@ pub fn of_script<'a>(
         }
         next = deeper;
     }
-    let is_program = |path: &Path| {
-        path.is_absolute() && std::fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
-    };
     for value in values {
         let path = Path::new(value);
-        if is_program(path) {
+        if path.is_absolute() && is_program(path) {
             found.push(hashes.executable(ExecutableRole::Argument, value, path));
         }
     }
@@ -293,14 +290,17 @@ fn interpreters(script: &Path, search: &str) -> Vec<Result<PathBuf, String>> {
     found
 }
 
-/// The program that a name leads to.
-fn in_path(name: &str, search: &str) -> Option<PathBuf> {
+/// The program that a name leads to, as a shell finds it in the folders of `search`; a name with a `/` is a path already.
+pub fn in_path(name: &str, search: &str) -> Option<PathBuf> {
     if name.contains('/') {
         return Some(PathBuf::from(name));
     }
-    let is_program =
-        |path: &PathBuf| std::fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0);
-    search.split(':').map(|folder| Path::new(folder).join(name)).find(is_program)
+    search.split(':').map(|folder| Path::new(folder).join(name)).find(|path| is_program(path))
+}
+
+/// Whether there is a file that may be executed.
+pub fn is_program(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
 /// The digest of a file or folder that a pipeline declares.

@@ -24,7 +24,9 @@ mod tree;
 
 pub use controls::controls;
 pub use counters::{Reading, counters};
-pub use executables::{Hashes, Observed, artifact, changed, core_cpus, observe, of_script, own_allowed_cpus};
+pub use executables::{
+    Hashes, Observed, artifact, changed, core_cpus, in_path, is_program, observe, of_script, own_allowed_cpus,
+};
 pub use facts::facts;
 pub use gpu::{GPU_QUERY, gpu_report};
 pub use root::{MAX_ENTRIES, MAX_FILE_BYTES, Root};

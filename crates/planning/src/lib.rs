@@ -11,7 +11,7 @@ use assay_manifest::{
     PipelineRef, Plan, Prepare, RunId, Source, SourceFile, SourceRef, Target, TrialOrder, TrialPolicy, Unpinned, Variant,
 };
 use assay_schedule::{OrderRules, order_digest, order_seed, order_trials};
-use assay_spec::{Closure, ClosureError, ControlAsk, Parameter, Work, Workload, closure, expand};
+use assay_spec::{Closure, ClosureError, ControlAsk, Parameter, Program, Script, Work, Workload, closure, expand};
 use assay_stage::{Exit, Failure};
 
 pub use recorded::{RecordedPins, check_plan};
@@ -153,7 +153,11 @@ pub fn derive(files: &SourceFiles<'_>, closure: &Closure, run_id: &RunId, pins: 
         targets,
         variants: spec.variants.iter().map(|variant| Variant { name: variant.name.clone(), env: variant.env.clone() }).collect(),
         cases,
-        trial_policy: TrialPolicy { count: spec.trials.count, retry_budget: spec.trials.retry_budget },
+        trial_policy: TrialPolicy {
+            count: spec.trials.count,
+            retry_budget: spec.trials.retry_budget,
+            rebuilds: spec.trials.rebuilds,
+        },
         isolation: spec.isolation,
         placement: spec.placement,
         comparison: spec.comparison.clone(),
@@ -225,11 +229,14 @@ fn indicator(
     executable: &assay_spec::Executable,
     fetched: Option<PinnedFile>,
 ) -> Result<Option<IndicatorWork>, Failure> {
-    let script = match &executable.script {
-        assay_spec::Script::Path { path, .. } => Some(files.pinned(&workload.name, path)?),
-        assay_spec::Script::Url { .. } => fetched,
+    let (script, command) = match &executable.program {
+        Program::Script(Script::Path { path, .. }) => (Some(files.pinned(&workload.name, path)?), None),
+        Program::Script(Script::Url { .. }) => (fetched, None),
+        Program::Command(command) => (None, Some(command.clone())),
     };
-    let Some(script) = script else { return Ok(None) };
+    if script.is_none() && command.is_none() {
+        return Ok(None);
+    }
     let beside = workload.spec.files.iter().map(|path| files.pinned(&workload.name, path)).collect::<Result<_, _>>()?;
     let constants = executable.parameters.iter().filter_map(|(name, parameter)| match parameter {
         Parameter::Constant(value) => Some((name.clone(), value.clone())),
@@ -242,6 +249,7 @@ fn indicator(
     });
     Ok(Some(IndicatorWork {
         script,
+        command,
         files: beside,
         parameters: constants.collect(),
         prepare,
@@ -284,6 +292,7 @@ fn plan_target(pins: &mut dyn Pins, files: &SourceFiles<'_>, target: &assay_spec
         software: target.software.clone(),
         place: target.place.clone(),
         cpus: target.cpus.clone(),
+        folder: target.folder.clone(),
         artifacts: target.artifacts.clone(),
     })
 }

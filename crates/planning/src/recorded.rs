@@ -24,7 +24,7 @@ impl<'a> RecordedPins<'a> {
         let images = plan.workloads.iter().filter_map(|workload| workload.image.as_ref());
         let images = images.chain(plan.targets.iter().filter_map(|target| target.image.as_ref()));
         let scripts = plan.workloads.iter().filter_map(|workload| {
-            let script = &workload.indicator.as_ref()?.script;
+            let script = workload.indicator.as_ref()?.script.as_ref()?;
             Some(((&workload.name, script.origin.as_str()), &script.artifact))
         });
         let tokenizers = plan.workloads.iter().filter_map(|workload| Some(&workload.serving.as_ref()?.tokenizer));

@@ -167,7 +167,7 @@ fn shards(inputs: &Inputs<'_>) -> Option<String> {
 
 fn pinned(plan: &Plan) -> String {
     let work = plan.workloads.iter().filter_map(|workload| workload.indicator.as_ref());
-    let files = work.flat_map(|work| std::iter::once(&work.script).chain(&work.files));
+    let files = work.flat_map(|work| work.script.iter().chain(&work.files));
     let workload_images = plan.workloads.iter().filter_map(|workload| workload.image.as_ref());
     let images = workload_images.chain(plan.targets.iter().filter_map(|target| target.image.as_ref()));
     let images = images.filter(|image| image.digest.is_some()).count();

@@ -190,7 +190,7 @@ impl WorkloadLineage {
     fn new(workload: &FrozenWorkload, inputs: &Inputs<'_>) -> Self {
         let work = workload.indicator.as_ref();
         let serving = workload.serving.as_ref();
-        let files = work.into_iter().flat_map(|work| std::iter::once(&work.script).chain(&work.files));
+        let files = work.into_iter().flat_map(|work| work.script.iter().chain(&work.files));
         let files = files.chain(serving.and_then(|work| work.tokenizer.file.as_ref()));
         let time_limit = work.map(|work| work.time_limit_ns).or(serving.map(|work| work.time_limit_ns));
         Self {

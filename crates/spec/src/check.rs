@@ -160,7 +160,7 @@ impl Checker<'_, '_> {
             checked.push((field.name.to_owned(), value.unwrap_or(wrong(key.span))));
         }
         self.absent(table, members, choice, place, &mut checked);
-        self.rules(table, members, place);
+        self.rules(table, members, choice, place);
         Some(Checked { value: Value::Map(checked), span: node.span, anchor: place.anchor })
     }
 
@@ -223,17 +223,18 @@ impl Checker<'_, '_> {
         self.problems.hinted(place.anchor, format!("{whose} lacks `{}`{condition}", field.name), hint);
     }
 
-    fn rules(&mut self, table: &Table, members: &[(Key, Node)], place: Place<'_>) {
-        for rule in table.rules {
-            let (Rule::ExactlyOne(names) | Rule::AtLeastOne(names)) = rule;
+    fn rules(&mut self, table: &Table, members: &[(Key, Node)], choice: Option<&str>, place: Place<'_>) {
+        let applies = |rule: &&Rule| !matches!(rule, Rule::ExactlyOneFor(only, _) if choice != Some(only));
+        for rule in table.rules.iter().filter(applies) {
+            let names = rule.names();
             let given: Vec<_> = members.iter().filter(|(key, _)| names.contains(&key.text.as_str())).collect();
             let choices = names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
             match (rule, given.as_slice()) {
                 (_, []) => {
-                    let number = if matches!(rule, Rule::ExactlyOne(_)) { "one" } else { "at least one" };
+                    let number = if matches!(rule, Rule::AtLeastOne(_)) { "at least one" } else { "one" };
                     self.problems.at(place.anchor, format!("`{}` needs {number} of {choices}", place.path));
                 }
-                (Rule::ExactlyOne(_), [first, (second, _), ..]) => {
+                (Rule::ExactlyOne(_) | Rule::ExactlyOneFor(..), [first, (second, _), ..]) => {
                     let message = format!("`{}` takes only one of {choices}", place.path);
                     self.problems.hinted(second.span, message, format!("`{}` is given too; keep one of them", first.0.text));
                 }

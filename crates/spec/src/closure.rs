@@ -286,7 +286,7 @@ impl<E> Walk<'_, E> {
 fn place_of(workload: &Workload, path: &str) -> String {
     match workload.spec.files.iter().position(|file| file == path) {
         Some(index) => format!("spec.files[{index}]"),
-        None if workload.spec.work.executable().is_some() => "spec.script.path".to_owned(),
+        None if workload.script().is_some() => "spec.script.path".to_owned(),
         None => "spec.tokenizer".to_owned(),
     }
 }

@@ -154,9 +154,7 @@ pub(crate) fn judged<'a>(workloads: &[&'a Workload]) -> Vec<&'a str> {
 fn check_hosts(pipeline: &Pipeline, workloads: &[&Workload], problems: &mut Vec<Problem>) {
     let allowed = &pipeline.spec.fetch_allow;
     for workload in workloads.iter().filter(|_| !allowed.is_empty()) {
-        let Some(Script::Url { url, .. }) = workload.spec.work.executable().map(|executable| &executable.script) else {
-            continue;
-        };
+        let Some(Script::Url { url, .. }) = workload.script() else { continue };
         let host = host_of(url).to_ascii_lowercase();
         if !allowed.contains(&host) {
             let message = format!("the script's host `{host}` is not among those that the pipeline `{}` allows", pipeline.name);

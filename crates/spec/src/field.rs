@@ -46,8 +46,19 @@ pub(crate) enum Need {
 pub(crate) enum Rule {
     /// One of these is given, and no other.
     ExactlyOne(&'static [&'static str]),
+    /// For this choice of `Table::by`, one of these is given, and no other.
+    ExactlyOneFor(&'static str, &'static [&'static str]),
     /// At least one of these is given.
     AtLeastOne(&'static [&'static str]),
+}
+
+impl Rule {
+    /// The fields that it is about.
+    pub(crate) fn names(&self) -> &'static [&'static str] {
+        match self {
+            Self::ExactlyOne(names) | Self::ExactlyOneFor(_, names) | Self::AtLeastOne(names) => names,
+        }
+    }
 }
 
 /// What a value may be.

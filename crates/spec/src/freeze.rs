@@ -56,8 +56,8 @@ impl Workload {
     pub fn freeze(&self, pins: &Pins) -> Result<Frozen, FreezeError> {
         let mut unpinned = Vec::new();
         let mut spec = self.normal_spec.as_object().cloned().unwrap_or_default();
-        if let Some(executable) = self.spec.work.executable() {
-            spec.insert("script".to_owned(), pinned_script(&executable.script, pins, &mut unpinned)?);
+        if let Some(script) = self.script() {
+            spec.insert("script".to_owned(), pinned_script(script, pins, &mut unpinned)?);
         }
         if !self.spec.files.is_empty() {
             spec.insert("files".to_owned(), pinned_files(&self.spec.files, pins, &mut unpinned));
@@ -76,6 +76,10 @@ impl Workload {
         Ok(Frozen { json, bytes, digest, seed, unpinned })
     }
 
+    pub(crate) fn script(&self) -> Option<&Script> {
+        self.spec.work.executable().and_then(|executable| executable.program.script())
+    }
+
     fn tokenizer(&self) -> Option<&String> {
         match &self.spec.work {
             Work::Serving(serving) => serving.tokenizer.as_ref(),
@@ -85,8 +89,7 @@ impl Workload {
 
     /// What has to be looked up before the workload is wholly pinned: paths relative to its folder, URLs, image references.
     pub fn mutable_parts(&self) -> MutableParts {
-        let script = self.spec.work.executable().map(|executable| &executable.script);
-        let (path, url) = match script {
+        let (path, url) = match self.script() {
             Some(Script::Path { path, .. }) => (Some(path.clone()), None),
             Some(Script::Url { url, .. }) => (None, Some(url.clone())),
             None => (None, None),

@@ -63,7 +63,7 @@ pub use tables::API_VERSION;
 pub use trust::{Expectation, Signer, TimestampAuthority, TrustPolicy};
 pub use validate::validate;
 pub use workload::{
-    Arrival, Arrivals, Dimensions, Distribution, Executable, Lengths, Load, Metric, Parameter, Prepare, Script, Serving, Slo,
-    Work, Workload, WorkloadSpec,
+    Arrival, Arrivals, Dimensions, Distribution, Executable, Lengths, Load, Metric, Parameter, Prepare, Program, Script, Serving,
+    Slo, Work, Workload, WorkloadSpec,
 };
 pub use yaml::{MAX_BYTES, MAX_DEPTH, MAX_NODES};

@@ -180,6 +180,8 @@ pub struct Target {
     pub place: BTreeMap<String, String>,
     /// The CPUs that its processes are pinned to.
     pub cpus: Option<String>,
+    /// The folder that holds what the `command` of a workload runs, relative to the repository's root.
+    pub folder: Option<String>,
     /// Files and folders that it executes, relative to the repository's root.
     pub artifacts: Vec<String>,
 }
@@ -223,6 +225,8 @@ pub struct Trials {
     pub sized: bool,
     /// How many invalid attempts of one trial may be repeated.
     pub retry_budget: u32,
+    /// How many builds each side of a command has.
+    pub rebuilds: u32,
     /// The declared seed of the order, 64 hexadecimal digits; without it, one derives from the workloads' digests.
     pub order_seed: Option<String>,
 }
@@ -322,6 +326,7 @@ impl Define for Pipeline {
         let Some(spec) = checked.member("spec") else { return };
         check_claim(spec, problems);
         check_trials(spec, problems);
+        check_rebuilds(spec, problems);
         check_sides(spec, problems);
         check_isolation(spec, problems);
         check_gates(spec, problems);
@@ -359,6 +364,22 @@ fn check_trials(spec: &Checked, problems: &mut Problems<'_>) {
     if intent != "exploratory" && u32::read(count).is_some_and(|count| count < MIN_TRIALS) {
         let message = format!("`intent: {intent}` needs at least {MIN_TRIALS} trials of each point");
         problems.hinted(count.span, message, "5 is the default; fewer are for `intent: exploratory`");
+    }
+}
+
+/// Builds are told apart by their folders, and each has its turn.
+fn check_rebuilds(spec: &Checked, problems: &mut Problems<'_>) {
+    let Some(rebuilds) = spec.at(&["trials", "rebuilds"]) else { return };
+    let Some(builds) = u32::read(rebuilds).filter(|builds| *builds > 1) else { return };
+    let targets = spec.member("targets").map_or(&[][..], Checked::items);
+    if !targets.iter().any(|target| target.member("folder").is_some()) {
+        let message = "`spec.trials.rebuilds` needs a target with a `folder`";
+        problems.hinted(rebuilds.span, message, "its builds lie in `1`, `2` and so on of that folder");
+    }
+    let count = spec.at(&["trials", "count"]).and_then(u32::read);
+    if let Some(count) = count.filter(|count| *count < builds) {
+        let message = format!("of {builds} builds only {count} would have a turn");
+        problems.hinted(rebuilds.span, message, "write at most as many as `spec.trials.count`");
     }
 }
 
@@ -588,6 +609,7 @@ impl Read for Target {
             software: target.get("software")?,
             place: target.get("place")?,
             cpus: target.get("cpus")?,
+            folder: target.get("folder")?,
             artifacts: target.get::<Option<Vec<String>>>("artifacts")?.unwrap_or_default(),
         })
     }
@@ -668,6 +690,7 @@ impl Read for Trials {
             count: count.unwrap_or(crate::sizing::MAX_SIZED),
             sized: count.is_none(),
             retry_budget: trials.get("retry_budget")?,
+            rebuilds: trials.get("rebuilds")?,
             order_seed: trials.get("order_seed")?,
         })
     }

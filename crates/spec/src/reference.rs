@@ -70,12 +70,13 @@ fn join(path: &str, name: &str) -> String {
 }
 
 fn rule_text(rule: &Rule) -> String {
-    let (number, names) = match rule {
-        Rule::ExactlyOne(names) => ("Exactly", names),
-        Rule::AtLeastOne(names) => ("At least", names),
+    let (number, condition) = match rule {
+        Rule::ExactlyOne(_) => ("Exactly", String::new()),
+        Rule::ExactlyOneFor(choice, _) => ("Exactly", format!(" for `{choice}`")),
+        Rule::AtLeastOne(_) => ("At least", String::new()),
     };
-    let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
-    format!("\n{number} one of {} is given.\n", names.join(", "))
+    let names: Vec<_> = rule.names().iter().map(|name| format!("`{name}`")).collect();
+    format!("\n{number} one of {} is given{condition}.\n", names.join(", "))
 }
 
 fn row(table: &Table, field: &Field, sections: &[Section]) -> String {

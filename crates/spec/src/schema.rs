@@ -27,8 +27,11 @@ fn object(table: &'static Table) -> Map<String, Json> {
     if !required.is_empty() {
         schema.insert("required".to_owned(), json!(required));
     }
-    let conditions: Vec<_> =
-        choices_of(table).iter().filter_map(|choice| condition(table, choice)).chain(table.rules.iter().map(rule)).collect();
+    let conditions: Vec<_> = choices_of(table)
+        .iter()
+        .filter_map(|choice| condition(table, choice))
+        .chain(table.rules.iter().map(|found| rule(table, found)))
+        .collect();
     if !conditions.is_empty() {
         schema.insert("allOf".to_owned(), json!(conditions));
     }
@@ -77,10 +80,15 @@ fn condition(table: &Table, choice: &str) -> Option<Json> {
     }))
 }
 
-fn rule(rule: &Rule) -> Json {
+fn rule(table: &Table, rule: &Rule) -> Json {
+    let each = |names: &[&str]| names.iter().map(|name| json!({"required": [name]})).collect::<Vec<_>>();
     match rule {
-        Rule::ExactlyOne(names) => json!({"oneOf": names.iter().map(|name| json!({"required": [name]})).collect::<Vec<_>>()}),
-        Rule::AtLeastOne(names) => json!({"anyOf": names.iter().map(|name| json!({"required": [name]})).collect::<Vec<_>>()}),
+        Rule::ExactlyOne(names) => json!({"oneOf": each(names)}),
+        Rule::ExactlyOneFor(choice, names) => {
+            let by = table.by.unwrap_or_default();
+            json!({"if": {"properties": {by: {"const": choice}}, "required": [by]}, "then": {"oneOf": each(names)}})
+        }
+        Rule::AtLeastOne(names) => json!({"anyOf": each(names)}),
     }
 }
 

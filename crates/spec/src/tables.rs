@@ -112,7 +112,19 @@ pub(crate) static WORKLOAD_SPEC: Table = Table {
         required("deployment_model", &WORD_TYPE, "How the model is deployed, such as `deployment_per_gpu`.").only(SERVING),
         required("batching_policy", &WORD_TYPE, "How requests are batched, such as `continuous`.").only(SERVING),
         required("stack", &WORD_TYPE, "What serves, such as `vllm`.").only(SERVING),
-        required("script", &Type::Object(&SCRIPT), "The executable that one trial runs.").only(EXECUTED),
+        optional(
+            "script",
+            &Type::Object(&SCRIPT),
+            "The executable that one trial runs, and that prints a result. This or `command`.",
+        )
+        .only(EXECUTED)
+        .required_where(&["training"]),
+        optional(
+            "command",
+            &Type::Object(&MEASURED_COMMAND),
+            "A program of your own that one trial runs, and whose time Assay takes. This or `script`.",
+        )
+        .only(&["indicator"]),
         default("files", &PATHS, "[]", "Files that lie beside the script, relative to the workload's folder."),
         optional(
             "image",
@@ -155,12 +167,12 @@ pub(crate) static WORKLOAD_SPEC: Table = Table {
             "metrics",
             &METRICS,
             "[]",
-            "What is reported. Other values of a result are kept raw, of unknown unit, and never gated.",
+            "What is reported. Other values of a result are kept raw, of unknown unit, and never gated. Of a `command`, left out: all that it has.",
         ),
         default("time_limit", &DURATION_TYPE, "\"30m\"", "A trial that takes longer is stopped, and invalid."),
         optional("seed", &SEED_TYPE, "What everything random derives from. Without it: derived from `workload_spec_digest`."),
     ],
-    rules: &[],
+    rules: &[Rule::ExactlyOneFor("indicator", &["script", "command"])],
 };
 
 static SCRIPT: Table = Table {
@@ -173,6 +185,43 @@ static SCRIPT: Table = Table {
         optional("sha256", &Type::Text(&SHA256), "What the fetched bytes must be."),
     ],
     rules: &[Rule::ExactlyOne(&["path", "url"])],
+};
+
+pub(crate) static COUNTERS: [Choice; 2] = [
+    choice("perf", "The processor's own counter, by `perf stat`: user mode only. Few virtual machines have one."),
+    choice(
+        "cachegrind",
+        "A simulated processor, by `valgrind --tool=cachegrind`: the same everywhere, some fifty times as slow.",
+    ),
+];
+
+/// The most times that one trial runs a command.
+const MAX_RUNS: i64 = 10_000;
+
+static MEASURED_COMMAND: Table = Table {
+    name: "command",
+    doc: "A program whose time is taken. Each trial reports `cpu_time_ms` (user and system mode, with all that it waited for), `wall_time_ms` and \
+          `max_rss_kib`. It runs in a fresh folder that holds the workload's `files`.",
+    by: None,
+    fields: &[
+        required(
+            "run",
+            &COMMAND,
+            "Program and arguments. A program with a `/` is looked for in the target's `folder`, another one in PATH.",
+        ),
+        default(
+            "times",
+            &Type::Integer { min: 1, max: MAX_RUNS },
+            "1",
+            "How often each trial runs it; the median is the trial's value. More than once for a program that takes milliseconds.",
+        ),
+        optional(
+            "instructions",
+            &Type::Choice(&COUNTERS),
+            "Whether and by what `instructions` are counted, in one more invocation of each trial, which is not timed.",
+        ),
+    ],
+    rules: &[],
 };
 
 static PREPARE: Table = Table {
@@ -509,6 +558,13 @@ pub(crate) static TARGET: Table = Table {
             "The CPUs that its processes are pinned to on one machine. With `load.cpus` apart from them, it does not share CPUs with the load.",
         )
         .only(&["process", "simulator"]),
+        optional(
+            "folder",
+            &PATH_TYPE,
+            "The folder that holds what a workload's `command` runs on this side, relative to the repository's root. With `trials.rebuilds` it has \
+             a folder for each build: `1`, `2` and so on.",
+        )
+        .only(&["host"]),
         default(
             "artifacts",
             &PATHS,
@@ -579,6 +635,13 @@ static TRIALS: Table = Table {
             &Type::Integer { min: 0, max: 100 },
             "2",
             "How many invalid attempts of one trial may be repeated.",
+        ),
+        default(
+            "rebuilds",
+            &Type::Integer { min: 1, max: 1000 },
+            "1",
+            "How many builds each side of a `command` has; the pairs take them in turn. With one, a gate judges two binaries; with as many as there \
+             are pairs, what building them anew changes, such as the layout of code, is averaged away.",
         ),
         optional(
             "order_seed",
@@ -1183,7 +1246,7 @@ mod tests {
                 }
             }
             for rule in table.rules {
-                let (Rule::ExactlyOne(names) | Rule::AtLeastOne(names)) = rule;
+                let names = rule.names();
                 assert!(names.iter().all(|name| table.field(name).is_some()), "{}", table.name);
             }
         }

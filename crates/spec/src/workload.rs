@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use assay_manifest::{Better, CacheMode, CaptureMode, Name, ServingApi, SloMetric, WorkloadType};
+use assay_manifest::{
+    Better, CacheMode, CaptureMode, InstructionCounter, MeasuredCommand, Name, ServingApi, SloMetric, WorkloadType,
+};
 use serde_json::Value as Json;
 
 use crate::checked::{Checked, Read, Value, read_from_text};
@@ -59,7 +61,7 @@ pub struct WorkloadSpec {
 pub enum Work {
     /// An inference endpoint under load.
     Serving(Box<Serving>),
-    /// An executable that prints one JSON document.
+    /// An executable that prints one JSON document, or whose time is taken.
     Indicator(Executable),
     /// A job whose steps are observed.
     Training(Executable),
@@ -106,12 +108,31 @@ impl Dimensions {
 /// What an indicator or a training job runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Executable {
-    /// The executable of one trial.
-    pub script: Script,
+    /// What one trial runs.
+    pub program: Program,
     /// What runs once before the first trial.
     pub prepare: Option<Prepare>,
     /// The script's environment, by name.
     pub parameters: BTreeMap<String, Parameter>,
+}
+
+/// What one trial runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// An executable of the workload's, which prints a result.
+    Script(Script),
+    /// A program of the side that is measured, whose time is taken.
+    Command(MeasuredCommand),
+}
+
+impl Program {
+    /// The script, where it is one.
+    pub fn script(&self) -> Option<&Script> {
+        match self {
+            Self::Script(script) => Some(script),
+            Self::Command(_) => None,
+        }
+    }
 }
 
 /// Where a script comes from.
@@ -290,7 +311,7 @@ pub struct Metric {
     pub primary: bool,
 }
 
-read_from_text!(CacheMode, CaptureMode, ServingApi);
+read_from_text!(CacheMode, CaptureMode, InstructionCounter, ServingApi);
 
 impl Workload {
     /// Reads a workload file; `file` is the name that problems carry. In `workloads/<folder>/workload.yaml` the name must be the
@@ -374,6 +395,7 @@ impl Define for Workload {
 
     fn cross_check(checked: &Checked, problems: &mut Problems<'_>) {
         let Some(spec) = checked.member("spec") else { return };
+        check_reported(spec, problems);
         check_arrival(spec, problems);
         check_times(spec, problems);
         check_distributions(spec, problems);
@@ -398,6 +420,17 @@ impl Define for Workload {
             normal_spec: spec.normal_json(&Type::Object(&WORKLOAD_SPEC)),
             places,
         })
+    }
+}
+
+/// What a command reports is known.
+fn check_reported(spec: &Checked, problems: &mut Problems<'_>) {
+    let Some(command) = spec.member("command") else { return };
+    let known: Vec<String> = MeasuredCommand::read(command).iter().flat_map(reported).map(|metric| metric.path).collect();
+    let paths = spec.member("metrics").map_or(&[][..], Checked::items).iter().filter_map(|metric| metric.member("path"));
+    for path in paths.filter(|path| path.text().is_some_and(|text| !known.iter().any(|known| known == text))) {
+        let message = format!("the command reports no metric {}", quote(path.text().unwrap_or_default()));
+        problems.hinted(path.span, message, format!("it reports {}", known.join(", ")));
     }
 }
 
@@ -511,11 +544,35 @@ impl Read for WorkloadSpec {
             dimensions: Dimensions::read(spec)?,
             files: spec.get("files")?,
             image: spec.get("image")?,
-            metrics: spec.get("metrics")?,
+            metrics: metrics_of(spec)?,
             time_limit: spec.get("time_limit")?,
             seed: spec.get("seed")?,
         })
     }
+}
+
+/// The metrics that a workload declares; of a command that declares none, all that it reports.
+fn metrics_of(spec: &Checked) -> Option<Vec<Metric>> {
+    let declared: Vec<Metric> = spec.get("metrics")?;
+    let command = spec.member("command").filter(|_| declared.is_empty());
+    Some(command.and_then(MeasuredCommand::read).map_or(declared, |command| reported(&command)))
+}
+
+/// What a command reports. CPU time is what gates judge if they are not told otherwise: on a shared machine it is far quieter than wall time.
+fn reported(command: &MeasuredCommand) -> Vec<Metric> {
+    let metric = |path: &str, unit: &str| Metric {
+        path: path.to_owned(),
+        unit: unit.to_owned(),
+        better: Better::Lower,
+        primary: path == assay_manifest::CPU_TIME,
+    };
+    let mut metrics = vec![
+        metric(assay_manifest::CPU_TIME, "ms"),
+        metric(assay_manifest::WALL_TIME, "ms"),
+        metric(assay_manifest::MAX_RSS, "KiB"),
+    ];
+    metrics.extend(command.instructions.map(|_| metric(assay_manifest::INSTRUCTIONS, "count")));
+    metrics
 }
 
 impl Read for Work {
@@ -545,7 +602,22 @@ impl Read for Dimensions {
 
 impl Read for Executable {
     fn read(spec: &Checked) -> Option<Self> {
-        Some(Self { script: spec.get("script")?, prepare: spec.get("prepare")?, parameters: spec.get("parameters")? })
+        Some(Self { program: Program::read(spec)?, prepare: spec.get("prepare")?, parameters: spec.get("parameters")? })
+    }
+}
+
+impl Read for Program {
+    fn read(spec: &Checked) -> Option<Self> {
+        match spec.member("command") {
+            Some(command) => MeasuredCommand::read(command).map(Self::Command),
+            None => spec.get("script").map(Self::Script),
+        }
+    }
+}
+
+impl Read for MeasuredCommand {
+    fn read(command: &Checked) -> Option<Self> {
+        Some(Self { run: command.get("run")?, times: command.get("times")?, instructions: command.get("instructions")? })
     }
 }
 
@@ -665,13 +737,14 @@ impl Read for Metric {
 mod tests {
     use super::*;
     use crate::field::Choice;
-    use crate::tables::{ARRIVALS, CACHES, CAPTURES, LOAD_MODES, SLOS};
+    use crate::tables::{ARRIVALS, CACHES, CAPTURES, COUNTERS, LOAD_MODES, SLOS};
 
     #[test]
     fn every_word_has_its_choice() {
         let words = |choices: &[Choice]| choices.iter().map(|choice| choice.word).collect::<Vec<_>>();
         assert_eq!(words(&CACHES), CacheMode::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
         assert_eq!(words(&CAPTURES), CaptureMode::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
+        assert_eq!(words(&COUNTERS), InstructionCounter::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
         assert_eq!(words(&LOAD_MODES), ["closed", "open"]);
         assert_eq!(words(&ARRIVALS), ["constant", "poisson", "gamma"]);
         let slos: Vec<_> = SLOS.fields.iter().map(|field| field.name).collect();

@@ -153,13 +153,13 @@ fn check_planned(plan: &Plan, attempt: &Attempt) -> Result<(), Failure> {
     ensure(is_planned, attempt, "is of another case or point than the plan says")?;
     let case = plan.cases.iter().find(|case| case.case_id == attempt.case_id);
     let Some(workload) = case.and_then(|case| plan.workload(&case.workload)) else { return Ok(()) };
-    let script = attempt.indicator.as_ref().map(|indicator| indicator.script_sha256);
-    ensure(is_script_of(workload, script), attempt, "ran another script than the plan pins")
+    let is_script_of_plan = attempt.indicator.as_ref().is_none_or(|outcome| is_script_of(workload, outcome.script_sha256));
+    ensure(is_script_of_plan, attempt, "ran another script than the plan pins")
 }
 
 fn is_script_of(workload: &FrozenWorkload, ran: Option<Digest>) -> bool {
-    let planned = workload.indicator.as_ref().map(|indicator| indicator.script.artifact.digest);
-    ran.is_none_or(|ran| planned == Some(ran))
+    let planned = workload.indicator.as_ref().and_then(|indicator| indicator.script.as_ref());
+    planned.map(|script| script.artifact.digest) == ran
 }
 
 fn check_places(collection: &Collection, parts: &BTreeMap<Digest, &ExecutionPart>) -> Result<(), Failure> {

@@ -1,27 +1,31 @@
-//! One attempt at an indicator's trial: one invocation of its script.
+//! One attempt at an indicator's trial: one invocation of its script, or all invocations of its command.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStringExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use assay_host::{Hashes, Root};
 use assay_indicator::Malformed;
 use assay_manifest::{
-    Attempt, AttemptStatus, EnvVar, Executable, FrozenWorkload, HostState, IndicatorOutcome, IndicatorWork, Plan, PlannedTrial,
-    Reason, ResourceUsage, Variant,
+    Attempt, AttemptStatus, EnvVar, Executable, FrozenWorkload, HostState, IndicatorOutcome, IndicatorWork, InstructionCounter,
+    Plan, PlannedTrial, Reason, ResourceUsage, Variant,
 };
 use assay_process::{Command, Ended, Status, Usage};
 use assay_stage::{Absent, Context, Failure, Secrets, value_of};
 
 use crate::capture::Capture;
 use crate::judge::{Left, judge};
-use crate::workspace::{SCRIPT, Workspace, base_environment, spawner, system};
+use crate::workspace::{SCRIPT, Workspace, base_environment};
+use crate::{instructions, times};
 
 /// Why an attempt does not count that held a secret in what is kept of it.
 pub(crate) const SECRET_IN_OUTPUT: &str = "secret_in_output";
+
+/// Why an attempt does not count whose instructions were to be counted and were not.
+const NOT_COUNTED: &str = "instructions_not_counted";
 
 /// Why an attempt does not count during which what it executes was replaced.
 const EXECUTABLE_CHANGED: &str = "executable_changed";
@@ -34,6 +38,8 @@ pub(crate) struct Runner<'a> {
     parameters: BTreeMap<String, String>,
     env: Vec<&'a EnvVar>,
     artifacts: &'a [String],
+    /// The folder of the build whose turn it is.
+    build: PathBuf,
 }
 
 impl<'a> Runner<'a> {
@@ -49,7 +55,8 @@ impl<'a> Runner<'a> {
             plan.variants.iter().find(|variant| variant.name == case.variant).ok_or_else(|| lost("variant"))?;
         let env = target.env.iter().chain(&variant.env).collect();
         let parameters = work.parameters.iter().chain(&point.value).map(|(name, value)| (name.clone(), value.clone())).collect();
-        Ok((workload, Self { trial, workload, work, parameters, env, artifacts: &target.artifacts }))
+        let build = build_folder(target.folder.as_deref(), plan.trial_policy.rebuilds, trial.index);
+        Ok((workload, Self { trial, workload, work, parameters, env, artifacts: &target.artifacts, build }))
     }
 
     /// An attempt that never ran, because the workload's preparation failed.
@@ -59,7 +66,7 @@ impl<'a> Runner<'a> {
         Attempt::new(self.trial, attempt, window, AttemptStatus::NotPrepared, reasons)
     }
 
-    /// Runs the script once in a fresh folder.
+    /// Runs the script or the command in a fresh folder.
     pub(crate) fn run(
         &self,
         ctx: &Context,
@@ -69,19 +76,29 @@ impl<'a> Runner<'a> {
     ) -> Result<Attempt, Failure> {
         let folder = workspace.attempt_folder(ctx, &format!("trial-{}-{attempt}", self.trial.trial_id))?;
         let (stdout, stderr) = (Capture::new(ctx)?, Capture::new(ctx)?);
-        let (command, secrets) = self.command(&folder, &stdout, &stderr)?;
-        let script = folder.join(SCRIPT);
-        let executables = self.executables(&script, hashes);
+        let program = self.program(&folder)?;
+        let (env, secrets) = self.environment(&folder)?;
+        let executables = self.executables(&program.path, hashes);
         let limit = Duration::from_nanos(self.work.time_limit_ns.0);
+        let command = || Command {
+            env: env.clone(),
+            cwd: Some(folder.clone()),
+            stdout: stdout.output(),
+            stderr: stderr.output(),
+            ..Command::new(&program.path).args(program.arguments)
+        };
 
         let before = host_state(ctx);
         let watch = ctx.clock().start();
-        let child = spawner()?.spawn(command).map_err(|error| system(&error))?;
-        let ended = child.wait(Some(limit), ctx.cancel()).map_err(|error| system(&error))?;
+        let taken = times::take(ctx, &command, program.times, limit)?;
         let window = watch.window();
         let after = host_state(ctx);
+        let counted = match program.counter.filter(|_| taken.ended.status.is_success()) {
+            Some(counter) => Some(instructions::count(ctx, counter, command(), &folder, limit)?),
+            None => None,
+        };
 
-        let changed = assay_host::changed(&executables, &script, hashes).map(|executable| {
+        let changed = assay_host::changed(&executables, &program.path, hashes).map(|executable| {
             let detail = format!("the {} `{}` is not what it was before the attempt", executable.role, executable.path);
             Reason::new(EXECUTABLE_CHANGED, detail)
         });
@@ -89,55 +106,98 @@ impl<'a> Runner<'a> {
         // One byte more than the parser takes, so that it sees that there is too much and says so.
         let stdout = stdout.keep(ctx, name("stdout"), &secrets, assay_indicator::MAX_BYTES as u64 + 1)?;
         let stderr = stderr.keep(ctx, name("stderr"), &secrets, 0)?;
-        let output = assay_indicator::parse(&stdout.head);
+        let mut evidence = vec![stdout.artifact, stderr.artifact];
+        let output = if program.is_measured {
+            let instructions = counted.as_ref().and_then(|counted| counted.as_ref().ok().copied());
+            let document = times::document(self.workload.name.as_str(), &self.parameters, &taken.times, instructions);
+            evidence.push(ctx.put(name(Attempt::MEASURED), "application/json", &document)?);
+            assay_indicator::parse(&document)
+        } else {
+            assay_indicator::parse(&stdout.head)
+        };
         if let Err(error) = fs::remove_dir_all(&folder) {
             // What a script has made unremovable stays until the scratch folder goes; no later attempt uses this folder.
             tracing::warn!(folder = %folder.display(), %error, "the folder of an attempt was not removed");
         }
-        let (status, mut reasons) =
-            judge(&Left { ended: &ended, output: &output, metrics: &self.workload.metrics, before: &before, after: &after });
+        let (status, mut reasons) = judge(&Left {
+            what: if program.is_measured { "program" } else { "script" },
+            ended: &taken.ended,
+            output: &output,
+            metrics: &self.workload.metrics,
+            before: &before,
+            after: &after,
+        });
+        // Why there is no count comes before the metric that is absent for it.
+        reasons.splice(..0, counted.and_then(Result::err).map(|why| Reason::new(NOT_COUNTED, why)));
         reasons.extend(changed);
         if stdout.held_secret || stderr.held_secret {
             reasons.push(Reason::new(SECRET_IN_OUTPUT, "the script printed a secret of its environment, which was masked"));
         }
         Ok(Attempt {
-            indicator: Some(IndicatorOutcome { executables, ..self.outcome(&ended, &output) }),
+            indicator: Some(IndicatorOutcome { executables, ..self.outcome(&taken.ended, &output) }),
             host_before: Some(before),
             host_after: Some(after),
-            evidence: vec![stdout.artifact, stderr.artifact],
+            evidence,
             ..Attempt::new(self.trial, attempt, window, status, reasons)
         })
     }
 
-    /// What the script executes as far as it can be known beforehand. The values of secrets are not looked at.
-    fn executables(&self, script: &Path, hashes: &mut Hashes) -> Vec<Executable> {
+    /// What is run, and how often.
+    fn program(&self, folder: &Path) -> Result<Program<'a>, Failure> {
+        let Some(command) = &self.work.command else {
+            let path = folder.join(SCRIPT);
+            return Ok(Program { path, arguments: &[], times: 1, counter: None, is_measured: false });
+        };
+        let Some((program, arguments)) = command.run.split_first() else {
+            return Err(Failure::definition("command", format!("the command of `{}` is empty", self.workload.name)));
+        };
+        let path = self.find(program)?;
+        Ok(Program { path, arguments, times: command.times, counter: command.instructions, is_measured: true })
+    }
+
+    /// The file that a command's program is.
+    fn find(&self, program: &str) -> Result<PathBuf, Failure> {
+        let search = std::env::var("PATH").unwrap_or_default();
+        let absent = |place: String| {
+            let message = format!("`{program}`, which the workload `{}` runs, is not {place}", self.workload.name);
+            let hint = "build it before the run; a program with a `/` lies in the target's `folder`, another one in PATH";
+            Failure::environment("program_absent", message).hint(hint).lasting()
+        };
+        if !program.contains('/') {
+            return assay_host::in_path(program, &search).ok_or_else(|| absent("in PATH".to_owned()));
+        }
+        let path: PathBuf = self.build.join(program).components().collect();
+        let whole = std::path::absolute(&path).map_err(|error| absent("to be found".to_owned()).because(&error))?;
+        if !assay_host::is_program(&whole) {
+            return Err(absent(format!("an executable file at `{}`", path.display())));
+        }
+        Ok(whole)
+    }
+
+    /// What is executed as far as it can be known beforehand. The values of secrets are not looked at.
+    fn executables(&self, program: &Path, hashes: &mut Hashes) -> Vec<Executable> {
         let search = std::env::var("PATH").unwrap_or_default();
         let plain = self.env.iter().filter_map(|variable| variable.value.as_deref());
         let values = plain.chain(self.parameters.values().map(String::as_str));
-        let mut found = assay_host::of_script(script, &search, values, hashes);
+        let mut found = assay_host::of_script(program, &search, values, hashes);
         found.extend(self.artifacts.iter().map(|path| assay_host::artifact(path, hashes)));
         found
     }
 
-    /// The command, and the secrets among its variables.
-    fn command(&self, folder: &Path, stdout: &Capture, stderr: &Capture) -> Result<(Command, Secrets), Failure> {
+    /// The variables that it sees, and the secrets among them.
+    fn environment(&self, folder: &Path) -> Result<(BTreeMap<OsString, OsString>, Secrets), Failure> {
         let mut secrets = Vec::new();
-        let mut command = Command::new(folder.join(SCRIPT));
-        command.env = base_environment(folder).into_iter().map(|(name, value)| (name.into(), value)).collect();
+        let mut env: BTreeMap<OsString, OsString> =
+            base_environment(folder).into_iter().map(|(name, value)| (name.into(), value)).collect();
         for variable in &self.env {
             let value = resolve(variable)?;
             if variable.value.is_none() {
                 secrets.push(value.clone().into_vec());
             }
-            command = command.env(&variable.name, value);
+            env.insert((&variable.name).into(), value);
         }
-        for (name, value) in &self.parameters {
-            command = command.env(name, value);
-        }
-        command.cwd = Some(folder.to_owned());
-        command.stdout = stdout.output();
-        command.stderr = stderr.output();
-        Ok((command, Secrets::new(secrets)))
+        env.extend(self.parameters.iter().map(|(name, value)| (name.into(), value.into())));
+        Ok((env, Secrets::new(secrets)))
     }
 
     fn outcome(&self, ended: &Ended, output: &Result<assay_indicator::Output, Malformed>) -> IndicatorOutcome {
@@ -146,7 +206,7 @@ impl<'a> Runner<'a> {
             Status::Signaled(signal) => (None, Some(signal)),
         };
         IndicatorOutcome {
-            script_sha256: self.work.script.artifact.digest,
+            script_sha256: self.work.script.as_ref().map(|script| script.artifact.digest),
             executables: Vec::new(),
             exit_code,
             signal,
@@ -158,6 +218,25 @@ impl<'a> Runner<'a> {
             malformed: output.as_ref().err().map(ToString::to_string),
         }
     }
+}
+
+/// What an attempt runs.
+struct Program<'a> {
+    path: PathBuf,
+    arguments: &'a [String],
+    /// How often.
+    times: u32,
+    /// By what its instructions are counted after that.
+    counter: Option<InstructionCounter>,
+    /// Whether its time is its result, and not what it prints.
+    is_measured: bool,
+}
+
+/// The folder of the build whose turn it is in trial number `index` of a point: builds take turns, and both sides of a pair have the same
+/// number.
+fn build_folder(folder: Option<&str>, rebuilds: u32, index: u32) -> PathBuf {
+    let folder = PathBuf::from(folder.unwrap_or_default());
+    if rebuilds > 1 { folder.join((index % rebuilds + 1).to_string()) } else { folder }
 }
 
 /// The host as it is now.
@@ -207,6 +286,15 @@ mod tests {
         let owned = |text: Option<&str>| text.map(str::to_owned);
         let (value, from_env, from_file) = (owned(value), owned(from_env), owned(from_file));
         EnvVar { name: "TOKEN".to_owned(), value, from_env, from_file }
+    }
+
+    #[test]
+    fn builds_take_turns() {
+        let folders =
+            |rebuilds| [0, 1, 2, 3].map(|index| build_folder(Some("sut/before"), rebuilds, index).display().to_string());
+        assert_eq!(folders(1), ["sut/before"; 4]);
+        assert_eq!(folders(3), ["sut/before/1", "sut/before/2", "sut/before/3", "sut/before/1"]);
+        assert_eq!(build_folder(None, 1, 0).join("bin/x"), Path::new("bin/x"), "the root of the repository");
     }
 
     fn refused(variable: &EnvVar) -> String {

@@ -14,6 +14,8 @@ const MAX_MAGNITUDE: f64 = 1e150;
 
 /// What an attempt left.
 pub(crate) struct Left<'a> {
+    /// What ran: a script or a program.
+    pub(crate) what: &'a str,
     pub(crate) ended: &'a Ended,
     pub(crate) output: &'a Result<Output, Malformed>,
     pub(crate) metrics: &'a [Metric],
@@ -27,8 +29,12 @@ pub(crate) fn judge(left: &Left<'_>) -> (AttemptStatus, Vec<Reason>) {
     let mut reasons = Vec::new();
     match status {
         AttemptStatus::Cancelled => reasons.push(Reason::new("cancelled", "the run was stopped in the middle of the attempt")),
-        AttemptStatus::TimedOut => reasons.push(Reason::new("time_limit", "the script ran into its time limit and was stopped")),
-        AttemptStatus::Failed => reasons.push(Reason::new("exit_code", format!("the script ended with {}", left.ended.status))),
+        AttemptStatus::TimedOut => {
+            reasons.push(Reason::new("time_limit", format!("the {} ran into its time limit and was stopped", left.what)))
+        }
+        AttemptStatus::Failed => {
+            reasons.push(Reason::new("exit_code", format!("the {} ended with {}", left.what, left.ended.status)))
+        }
         _ => {}
     }
     match left.output {
@@ -139,7 +145,8 @@ mod tests {
         let [before, after] = throttled.map(state);
         let output = assay_indicator::parse(printed.as_bytes());
         let metrics: Vec<_> = metrics.iter().map(|path| metric(path)).collect();
-        let (status, reasons) = judge(&Left { ended, output: &output, metrics: &metrics, before: &before, after: &after });
+        let (status, reasons) =
+            judge(&Left { what: "script", ended, output: &output, metrics: &metrics, before: &before, after: &after });
         let lines = reasons.iter().map(|reason| format!("\n{}: {}", reason.code, reason.detail));
         format!("{status}{}", lines.collect::<String>())
     }

@@ -4,9 +4,11 @@
 
 mod attempt;
 mod capture;
+mod instructions;
 mod journal;
 mod judge;
 mod serving;
+mod times;
 mod workspace;
 
 use std::cell::OnceCell;

@@ -72,7 +72,10 @@ fn indicator(workload: &FrozenWorkload) -> Result<&IndicatorWork, Failure> {
 }
 
 fn place_pinned(ctx: &Context, work: &IndicatorWork, folder: &Path) -> Result<Vec<(PathBuf, PathBuf)>, Failure> {
-    let mut files = vec![(PathBuf::from(SCRIPT), place_file(ctx, &work.script, folder, SCRIPT, true)?)];
+    let mut files = Vec::new();
+    if let Some(script) = &work.script {
+        files.push((PathBuf::from(SCRIPT), place_file(ctx, script, folder, SCRIPT, true)?));
+    }
     for file in &work.files {
         files.push((PathBuf::from(&file.path), place_file(ctx, file, folder, &file.path, file.executable)?));
     }

@@ -395,7 +395,7 @@ fn workload(plan: &Plan, frozen: &FrozenWorkload) -> RowResult<Row> {
         .with("workload", frozen.name.as_str())?
         .with("workload_type", frozen.workload_type.as_str())?
         .with("seed", frozen.seed.as_str())?
-        .with("script_digest", work.map(|work| work.script.artifact.digest))?
+        .with("script_digest", work.and_then(|work| work.script.as_ref()).map(|script| script.artifact.digest))?
         .with("parameters", work.and_then(|work| json(&work.parameters)))?
         .with("model", declared("model"))?
         .with("precision", declared("precision"))?

@@ -116,15 +116,15 @@ fn find_attempt(parts: &Parts, trial: &PlannedTrial, collected: &CollectedAttemp
     Ok(Found { collected: collected.clone(), attempt: attempt.ok_or_else(lost)? })
 }
 
-/// What a script printed, where it ran to its end and printed a result.
+/// What a script printed or was measured of a command, where it ran to its end and gave a result.
 pub(crate) fn read_output(ctx: &Context, attempt: &Attempt) -> Result<Option<Output>, Failure> {
-    let Some(stdout) = attempt.evidence.iter().find(|artifact| artifact.name.ends_with("/stdout")) else { return Ok(None) };
+    let Some(printed) = attempt.result() else { return Ok(None) };
     if attempt.indicator.as_ref().is_none_or(|outcome| outcome.malformed.is_some()) {
         return Ok(None);
     }
-    let bytes = ctx.get(stdout, assay_indicator::MAX_BYTES as u64)?;
+    let bytes = ctx.get(printed, assay_indicator::MAX_BYTES as u64)?;
     let output = assay_indicator::parse(&bytes).map_err(|error| {
-        Failure::verification("malformed", format!("`{}` is not the result that execute found in it", stdout.name))
+        Failure::verification("malformed", format!("`{}` is not the result that execute found in it", printed.name))
             .because(&error)
     })?;
     Ok(Some(output))

@@ -277,8 +277,8 @@ fn attempt_of<'a>(opened: &'a Opened, trial: &TrialValue) -> Option<(&'a Attempt
 
 /// The raw samples of a trial, read back from what its script printed.
 fn raw_samples(opened: &Opened, attempt: &Attempt, metric: &str) -> Result<Option<Vec<f64>>, Failure> {
-    let Some(stdout) = attempt.evidence.iter().find(|artifact| artifact.name.ends_with("/stdout")) else { return Ok(None) };
-    let Some(bytes) = opened.blobs.get(&stdout.digest, MAX_BYTES)? else { return Ok(None) };
+    let Some(printed) = attempt.result() else { return Ok(None) };
+    let Some(bytes) = opened.blobs.get(&printed.digest, MAX_BYTES)? else { return Ok(None) };
     let parsed = assay_indicator::parse(&bytes).map_err(|error| Failure::of(Exit::Verification, "malformed", &error))?;
     let value = parsed.result.into_iter().find(|(path, _)| path == metric).map(|(_, value)| value);
     Ok(match value {
@@ -355,7 +355,12 @@ fn print_query(walk: &Walk<'_>) {
 fn print_source(opened: &Opened, walk: &Walk<'_>) {
     output::line(format!("workload  {} ({})", walk.workload.name, walk.workload.workload_spec_digest));
     if let Some(work) = &walk.workload.indicator {
-        output::line(format!("script    {} from {}", work.script.artifact.digest, work.script.origin));
+        if let Some(script) = &work.script {
+            output::line(format!("script    {} from {}", script.artifact.digest, script.origin));
+        }
+        if let Some(command) = &work.command {
+            output::line(format!("command   {}", command.run.join(" ")));
+        }
     }
     let Some(source) = opened.chain.one::<Source>() else { return };
     let commit = source.body.commit.as_deref().unwrap_or("none");
@@ -399,8 +404,8 @@ fn print_trials(opened: &Opened, walk: &Walk<'_>) {
         let value = walk.metric.map(|metric| format!(": {} {}", trial.value, metric.unit)).unwrap_or_default();
         output::line(format!("  {} attempt {}{value}{flagged}", trial.trial_id, trial.attempt + 1));
         output::line(format!("    {samples}"));
-        let is_raw = |name: &str| name.ends_with("/stdout") || name.ends_with("/records.parquet");
-        let raw = attempt.evidence.iter().find(|artifact| is_raw(&artifact.name)).map(|artifact| artifact.digest);
+        let records = attempt.evidence.iter().find(|artifact| artifact.name.ends_with("/records.parquet"));
+        let raw = attempt.result().or(records).map(|artifact| artifact.digest);
         let raw = raw.map(|digest| digest.to_string()).unwrap_or_default();
         output::line(format!("    raw {raw} in execution part {}", part.short()));
     }

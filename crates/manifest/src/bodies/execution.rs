@@ -107,8 +107,9 @@ pub struct HostState {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IndicatorOutcome {
-    /// The digest of the script's bytes as run.
-    pub script_sha256: Digest,
+    /// The digest of the script's bytes as run; absent for a command, whose program is among the executables.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub script_sha256: Option<Digest>,
     /// What it executes as far as its first lines and its variables name it: the script, the interpreters that its `#!` lines lead to, and
     /// executable files that plain variables name. What a script starts by itself is not observed.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
@@ -191,6 +192,15 @@ pub struct Attempt {
 }
 
 impl Attempt {
+    /// The name of the document in which a command's times are kept, within the attempt's evidence.
+    pub const MEASURED: &str = "measured";
+
+    /// The raw output that an indicator's values were read from: what its script printed, or what was measured of its command.
+    pub fn result(&self) -> Option<&Artifact> {
+        let named = |name: &str| self.evidence.iter().find(|artifact| artifact.name.rsplit('/').next() == Some(name));
+        named(Self::MEASURED).or_else(|| named("stdout"))
+    }
+
     /// A try at a trial of which nothing is known but when it ran and how it ended.
     pub fn new(trial: &PlannedTrial, attempt: u32, window: Window, status: AttemptStatus, reasons: Vec<Reason>) -> Self {
         Self {

@@ -174,12 +174,47 @@ pub struct Metric {
     pub primary: bool,
 }
 
+words!(
+    /// By what instructions are counted. Counts of two counters are never compared.
+    InstructionCounter, "counter of instructions",
+    /// The processor's own counter, in user mode, by `perf stat`.
+    Perf = "perf",
+    /// A simulated processor, by `valgrind --tool=cachegrind`.
+    Cachegrind = "cachegrind",
+);
+
+/// The metric of a command: CPU time in user and system mode, in milliseconds.
+pub const CPU_TIME: &str = "cpu_time_ms";
+/// The metric of a command: time from its start until its end was seen, in milliseconds.
+pub const WALL_TIME: &str = "wall_time_ms";
+/// The metric of a command: the largest resident set of any one of its processes, in KiB.
+pub const MAX_RSS: &str = "max_rss_kib";
+/// The metric of a command: instructions executed.
+pub const INSTRUCTIONS: &str = "instructions";
+
+/// A program whose time is taken.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MeasuredCommand {
+    /// Program and arguments. A program with a `/` lies in the target's folder, another one in PATH.
+    pub run: Vec<String>,
+    /// How often each trial runs it; each time gives one sample.
+    pub times: u32,
+    /// By what instructions are counted, in one more invocation of each trial.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub instructions: Option<InstructionCounter>,
+}
+
 /// What execute runs for an indicator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IndicatorWork {
-    /// The script; its digest is `script_sha256`.
-    pub script: PinnedFile,
+    /// The script; its digest is `script_sha256`. There is either a script or a command.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub script: Option<PinnedFile>,
+    /// The command whose time is taken.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub command: Option<MeasuredCommand>,
     /// Files that lie beside it.
     pub files: Vec<PinnedFile>,
     /// Its environment where it is the same in every point; a point adds its own values.
@@ -290,6 +325,9 @@ pub struct Target {
     /// The CPUs that its processes are pinned to, such as `0-1`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpus: Option<String>,
+    /// For a host: the folder that holds what commands run, relative to the repository's root.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub folder: Option<String>,
     /// Files and folders that it executes, relative to the repository's root; provision takes their digests.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub artifacts: Vec<String>,
@@ -338,6 +376,18 @@ pub struct TrialPolicy {
     pub count: u32,
     /// How many invalid attempts of one trial may be repeated.
     pub retry_budget: u32,
+    /// How many builds each side of a command has; trial number i of a point runs build i modulo this, plus one.
+    #[serde(skip_serializing_if = "is_one", default = "one")]
+    pub rebuilds: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_one(count: &u32) -> bool {
+    *count == 1
 }
 
 /// In which order the trials run, and why.
@@ -430,7 +480,7 @@ body!(Plan, |plan| {
     for workload in &plan.workloads {
         artifacts.push(&workload.spec);
         if let Some(work) = &workload.indicator {
-            artifacts.push(&work.script.artifact);
+            artifacts.extend(work.script.as_ref().map(|script| &script.artifact));
             artifacts.extend(work.files.iter().map(|file| &file.artifact));
         }
         let tokenizer = workload.serving.as_ref().and_then(|work| work.tokenizer.file.as_ref());

@@ -43,7 +43,7 @@ fn a_minimal_pipeline_has_its_defaults() {
     let spec = pipeline(PIPELINE).spec;
     assert_eq!(spec.intent, Intent::Exploratory);
     assert_eq!(spec.variants.iter().map(|variant| variant.name.as_str()).collect::<Vec<_>>(), ["default"]);
-    assert_eq!(spec.trials, Trials { count: 5, sized: false, retry_budget: 2, order_seed: None });
+    assert_eq!(spec.trials, Trials { count: 5, sized: false, retry_budget: 2, rebuilds: 1, order_seed: None });
     assert_eq!(spec.stages.iter().map(|stage| stage.role).collect::<Vec<_>>(), Role::STAGES);
     let minutes: Vec<_> = spec.stages.iter().map(|stage| stage.timeout.as_secs() / 60).collect();
     assert_eq!(minutes, [10, 30, 1440, 30, 30, 10]);
@@ -78,6 +78,40 @@ fn a_comparing_pipeline_is_read() {
     assert_eq!(spec.schedule.map(|schedule| schedule.timezone), Some("Europe/Berlin".to_owned()));
     assert_eq!(spec.publish.queries, ["queries/latency.sql"]);
     assert_eq!(spec.fetch_allow, ["example.org"]);
+}
+
+#[test]
+fn builds_have_folders_and_turns() {
+    let of = |target: &str, trials: &str| {
+        let text = with(PIPELINE, "kind: host}", &format!("kind: host{target}}}"));
+        format!("{text}  trials: {{{trials}}}\n")
+    };
+    let spec = pipeline(&of(", folder: sut/before", "count: 9, rebuilds: 3")).spec;
+    assert_eq!((spec.targets[0].folder.as_deref(), spec.trials.rebuilds), (Some("sut/before"), 3));
+    assert_snapshot!(problems(&of("", "count: 9, rebuilds: 3")), @r"
+    error: `spec.trials.rebuilds` needs a target with a `folder`
+     --> a.yaml:8:32
+      |
+    8 |   trials: {count: 9, rebuilds: 3}
+      |                                ^
+    hint: its builds lie in `1`, `2` and so on of that folder
+    ");
+    assert_snapshot!(problems(&of(", folder: sut", "count: 3, rebuilds: 4")), @r"
+    error: of 4 builds only 3 would have a turn
+     --> a.yaml:8:32
+      |
+    8 |   trials: {count: 3, rebuilds: 4}
+      |                                ^
+    hint: write at most as many as `spec.trials.count`
+    ");
+    assert_snapshot!(problems(&of(", folder: ../sut", "count: 3")), @r"
+    error: `spec.targets[0].folder` is not a relative path: `../sut`
+     --> a.yaml:7:40
+      |
+    7 |     - {name: here, kind: host, folder: ../sut}
+      |                                        ^^^^^^
+    hint: must not lead out of its folder with `..`
+    ");
 }
 
 #[test]

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use assay_manifest::{CacheMode, CaptureMode, SloMetric};
+use assay_manifest::{CacheMode, CaptureMode, InstructionCounter, MeasuredCommand, SloMetric};
 use insta::assert_snapshot;
 
 use super::{COMPARING, INDICATOR, PIPELINE, SERVING, problems, with, workload};
-use crate::{Arrival, Arrivals, Distribution, Lengths, Load, Parameter, Scenario, Script, Slo, Work, Workload, render};
+use crate::{Arrival, Arrivals, Distribution, Lengths, Load, Parameter, Program, Scenario, Script, Slo, Work, Workload, render};
 
 fn indicator(part: &str, replacement: &str) -> String {
     problems(&with(INDICATOR, part, replacement))
@@ -28,10 +28,103 @@ fn an_indicator_is_read() {
         [("copy.rate", true), ("copy.elapsed", false)]
     );
     let Work::Indicator(executable) = &spec.work else { panic!("an indicator") };
-    assert_eq!(executable.script, Script::Path { path: "run.sh".to_owned(), sha256: None });
+    assert_eq!(executable.program, Program::Script(Script::Path { path: "run.sh".to_owned(), sha256: None }));
     assert_eq!(executable.parameters["REPS"], Parameter::Constant("20".to_owned()));
     assert_eq!(executable.parameters["THREADS"], Parameter::Axis(["1", "2", "4"].map(str::to_owned).to_vec()));
     assert_eq!(executable.prepare.as_ref().map(|prepare| prepare.time_limit), Some(Duration::from_mins(10)));
+}
+
+const COMMAND: &str = "apiVersion: assay.dev/v1alpha1
+kind: Workload
+metadata: {name: words}
+spec:
+  type: indicator
+  command: {run: [./words, '9']}
+";
+
+#[test]
+fn a_command_is_read_with_what_it_reports() {
+    let read = |text: &str| {
+        let workload = workload(text);
+        let Work::Indicator(executable) = &workload.spec.work else { panic!("an indicator") };
+        let Program::Command(command) = &executable.program else { panic!("a command") };
+        let metrics: Vec<_> = workload.spec.metrics.iter().map(|metric| (metric.path.clone(), metric.primary)).collect();
+        (command.clone(), metrics)
+    };
+    let metric = |path: &str, primary| (path.to_owned(), primary);
+    let (command, metrics) = read(COMMAND);
+    let run = ["./words", "9"].map(str::to_owned).to_vec();
+    assert_eq!(command, MeasuredCommand { run, times: 1, instructions: None });
+    assert_eq!(metrics, [metric("cpu_time_ms", true), metric("wall_time_ms", false), metric("max_rss_kib", false)]);
+    let (command, metrics) = read(&with(COMMAND, "'9']", "'9'], times: 5, instructions: cachegrind"));
+    assert_eq!((command.times, command.instructions), (5, Some(InstructionCounter::Cachegrind)));
+    assert_eq!(metrics.last(), Some(&metric("instructions", false)));
+    let wall = "{run: [./words, '9']}\n  metrics: [{path: wall_time_ms, unit: ms, better: lower}]";
+    let (_, metrics) = read(&with(COMMAND, "{run: [./words, '9']}", wall));
+    assert_eq!(metrics, [metric("wall_time_ms", true)]);
+}
+
+#[test]
+fn a_command_and_its_counter_are_part_of_the_digest() {
+    let digest = |text: &str| workload(text).freeze(&crate::Pins::default()).expect("frozen").digest;
+    let other = |part: &str, replacement: &str| digest(&with(COMMAND, part, replacement)) != digest(COMMAND);
+    assert!(other("'9'", "'10'") && other("'9']", "'9'], times: 2") && other("'9']", "'9'], instructions: perf"));
+    assert_ne!(
+        digest(&with(COMMAND, "'9']", "'9'], instructions: perf")),
+        digest(&with(COMMAND, "'9']", "'9'], instructions: cachegrind")),
+        "what one counter counts is not what the other does"
+    );
+    assert!(!other("'9']", "'9'], times: 1"), "a default that is written out");
+}
+
+#[test]
+fn an_indicator_has_a_script_or_a_command() {
+    let command = |part: &str, replacement: &str| problems(&with(COMMAND, part, replacement));
+    assert_snapshot!(command("  command: {run: [./words, '9']}\n", "  time_limit: 1m\n"), @r"
+    error: `spec` needs one of `script`, `command`
+     --> a.yaml:4:1
+      |
+    4 | spec:
+      | ^^^^
+    ");
+    assert_snapshot!(command("'9']}", "'9']}\n  script: {path: run.sh}"), @r"
+    error: `spec` takes only one of `script`, `command`
+     --> a.yaml:7:3
+      |
+    7 |   script: {path: run.sh}
+      |   ^^^^^^
+    hint: `command` is given too; keep one of them
+    ");
+    assert_snapshot!(command("'9']}", "'9']}\n  metrics: [{path: speed, unit: MB/s, better: higher}]"), @r"
+    error: the command reports no metric `speed`
+     --> a.yaml:7:20
+      |
+    7 |   metrics: [{path: speed, unit: MB/s, better: higher}]
+      |                    ^^^^^
+    hint: it reports cpu_time_ms, wall_time_ms, max_rss_kib
+    ");
+    assert_snapshot!(command("'9']", "'9'], times: 0"), @r"
+    error: `spec.command.times` must be from 1 to 10000, not 0
+     --> a.yaml:6:41
+      |
+    6 |   command: {run: [./words, '9'], times: 0}
+      |                                         ^
+    ");
+    assert_snapshot!(command("'9']", "'9'], instructions: gdb"), @r"
+    error: `spec.command.instructions` must be one of `perf`, `cachegrind`, not `gdb`
+     --> a.yaml:6:48
+      |
+    6 |   command: {run: [./words, '9'], instructions: gdb}
+      |                                                ^^^
+    ");
+    assert_snapshot!(serving("  type: serving", "  type: serving\n  command: {run: [x]}"), @r"
+    error: `spec.command` does not belong to a workload of `type: serving`
+     --> a.yaml:6:3
+      |
+    6 |   command: {run: [x]}
+      |   ^^^^^^^
+    hint: it belongs to `type: indicator`; remove it
+    ");
 }
 
 #[test]
@@ -301,12 +394,11 @@ fn missing_fields_say_for_which_type() {
     hint: the number format, such as `fp8`
     ");
     assert_snapshot!(indicator("  script: {path: run.sh}\n", ""), @r"
-    error: `spec` lacks `script` for `type: indicator`
+    error: `spec` needs one of `script`, `command`
      --> a.yaml:6:1
       |
     6 | spec:
       | ^^^^
-    hint: the executable that one trial runs
     ");
 }
 

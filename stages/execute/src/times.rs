@@ -1,0 +1,91 @@
+//! The times of a command, taken by whoever starts it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use assay_manifest::{CPU_TIME, INSTRUCTIONS, MAX_RSS, WALL_TIME};
+use assay_process::{Command, Ended, Usage};
+use assay_stage::{Context, Failure};
+use serde_json::{Value, json};
+
+use crate::workspace::{spawner, system};
+
+/// The times of some invocations.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    /// What they came to: the end of the last one, with the use and the wall time of all.
+    pub(crate) ended: Ended,
+    /// Those that ended well, in order.
+    pub(crate) times: Vec<Times>,
+}
+
+/// What one invocation took.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Times {
+    /// From just before the fork until the end was seen.
+    wall_ns: u64,
+    usage: Usage,
+}
+
+/// Runs a command so many times in a row, all within one limit. The first one that fails is the last.
+pub(crate) fn take(ctx: &Context, command: &dyn Fn() -> Command, count: u32, limit: Duration) -> Result<Taken, Failure> {
+    let mut left = limit;
+    let mut times = Vec::new();
+    let mut all = (Usage::default(), 0_u64, 0_u32);
+    loop {
+        let child = spawner()?.spawn(command()).map_err(|error| system(&error))?;
+        let ended = child.wait(Some(left), ctx.cancel()).map_err(|error| system(&error))?;
+        left = left.saturating_sub(Duration::from_nanos(ended.wall_ns));
+        all.0 += ended.usage;
+        all.1 = all.1.saturating_add(ended.wall_ns);
+        all.2 = all.2.saturating_add(ended.leftovers);
+        let went_well = ended.status.is_success() && !ended.timed_out && !ended.cancelled;
+        if went_well {
+            times.push(Times { wall_ns: ended.wall_ns, usage: ended.usage });
+        }
+        if !went_well || times.len() >= count as usize {
+            let (usage, wall_ns, leftovers) = all;
+            return Ok(Taken { ended: Ended { usage, wall_ns, leftovers, ..ended }, times });
+        }
+    }
+}
+
+/// The document in which the times are kept: the same as a script would print, so that all who read results can read it.
+pub(crate) fn document(name: &str, parameters: &BTreeMap<String, String>, times: &[Times], instructions: Option<u64>) -> Vec<u8> {
+    let each = |value: fn(&Times) -> f64| -> Value { times.iter().map(value).collect() };
+    let mut result = json!({
+        CPU_TIME: each(|times| (times.usage.ru_utime_ns + times.usage.ru_stime_ns) as f64 / 1e6),
+        WALL_TIME: each(|times| times.wall_ns as f64 / 1e6),
+        MAX_RSS: each(|times| times.usage.ru_maxrss_kib as f64),
+    });
+    if let Some(instructions) = instructions {
+        result[INSTRUCTIONS] = json!(instructions);
+    }
+    json!({"name": name, "@parameters": parameters, "@result": result}).to_string().into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_document_is_a_result() {
+        let usage = Usage { ru_utime_ns: 1_500_000, ru_stime_ns: 500_000, ru_maxrss_kib: 7, ..Usage::default() };
+        let times = [Times { wall_ns: 3_000_000, usage }, Times { wall_ns: 4_000_000, usage }];
+        let bytes = document("words", &BTreeMap::from([("LINES".to_owned(), "9".to_owned())]), &times, Some(12));
+        let output = assay_indicator::parse(&bytes).expect("a result");
+        let value = |path: &str| output.result.iter().find(|(name, _)| name == path).map(|(_, value)| value.clone());
+        let samples = |samples: [f64; 2]| Some(assay_indicator::Value::Samples(samples.to_vec()));
+        assert_eq!(output.name, "words");
+        assert_eq!(value("cpu_time_ms"), samples([2.0, 2.0]));
+        assert_eq!(value("wall_time_ms"), samples([3.0, 4.0]));
+        assert_eq!(value("max_rss_kib"), samples([7.0, 7.0]));
+        assert_eq!(value("instructions"), Some(assay_indicator::Value::Number(12.0)));
+    }
+
+    #[test]
+    fn times_of_nothing_are_no_numbers() {
+        let output = assay_indicator::parse(&document("words", &BTreeMap::new(), &[], None)).expect("a result");
+        assert_eq!(output.result, [], "a command that failed at once has no time");
+    }
+}

@@ -1,0 +1,194 @@
+//! Gates of one's own program: its time, taken by Assay, of builds that lie in a folder of each side.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::pipeline::{list, text};
+use crate::support::{Fixture, PIPELINE, Ran};
+
+/// A program that asks its own time of the one who takes it: so much CPU time is used whatever the machine's speed. It says how often it ran.
+const PROGRAM: &str = "#!/usr/bin/python3
+import os, sys
+wanted = float(sys.argv[1]) * FACTOR
+while True:
+    used = os.times()
+    if used.user + used.system >= wanted: break
+print('ran', open('input.txt').read().strip())
+";
+
+/// A command over a file of the workload, on two sides.
+fn two_sides(fixture: &Fixture, command: &str, trials: &str) {
+    fixture.write(
+        "workloads/words/workload.yaml",
+        &format!(
+            "apiVersion: assay.dev/v1alpha1
+kind: Workload
+metadata: {{name: words}}
+spec:
+  type: indicator
+  command: {{{command}}}
+  files: [input.txt]
+"
+        ),
+    );
+    fixture.write("workloads/words/input.txt", "of the workload\n");
+    fixture.write(
+        PIPELINE,
+        &format!(
+            "apiVersion: assay.dev/v1alpha1
+kind: Pipeline
+metadata: {{name: fixture}}
+spec:
+  intent: exploratory
+  workloads: [words]
+  targets: [{{name: before, kind: host, folder: sut/before}}, {{name: after, kind: host, folder: sut/after}}]
+  comparison: {{baseline: {{target: before}}, candidate: {{target: after}}, variable_under_test: other, other: the commit}}
+  trials: {{{trials}, retry_budget: 0}}
+  gates: [{{name: speed}}]
+"
+        ),
+    );
+    fixture.write(".gitignore", "sut/\n");
+}
+
+/// Puts a program where a side's build lies.
+fn build(fixture: &Fixture, path: &str, text: &str) {
+    fixture.write(path, text);
+    let path = fixture.repo().join(path);
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("executable");
+}
+
+/// Two sides of which the candidate uses so many times the CPU time.
+fn sides(fixture: &Fixture, factor: f64) {
+    build(fixture, "sut/before/words", &PROGRAM.replace("FACTOR", "1"));
+    build(fixture, "sut/after/words", &PROGRAM.replace("FACTOR", &factor.to_string()));
+}
+
+fn attempts(fixture: &Fixture, run: &str) -> Vec<Value> {
+    list(&fixture.manifest(run, "execute")["body"]["attempts"]).clone()
+}
+
+/// What was measured of an attempt, read from its evidence.
+fn measured(fixture: &Fixture, attempt: &Value) -> Value {
+    evidence(fixture, attempt, "measured").map(|bytes| serde_json::from_slice(&bytes).expect("JSON")).expect("it is kept")
+}
+
+fn evidence(fixture: &Fixture, attempt: &Value, name: &str) -> Option<Vec<u8>> {
+    let found = list(&attempt["evidence"]).iter().find(|artifact| text(&artifact["name"]).ends_with(&format!("/{name}")))?;
+    Some(fs::read(crate::support::blob(&fixture.store(), text(&found["digest"]))).expect("the evidence"))
+}
+
+#[test]
+fn a_program_that_uses_more_cpu_time_is_regressed() {
+    let fixture = Fixture::new();
+    two_sides(&fixture, "run: [./words, '0.05']", "count: 8");
+    sides(&fixture, 2.0);
+    fixture.commit("a gate of a program");
+    fixture.run("slower").success();
+    for attempt in attempts(&fixture, "slower") {
+        let document = measured(&fixture, &attempt);
+        let result = &document["@result"];
+        let [cpu, wall, rss] =
+            ["cpu_time_ms", "wall_time_ms", "max_rss_kib"].map(|metric| result[metric][0].as_f64().expect("a number"));
+        let used =
+            ["utime_us", "stime_us"].map(|name| text(&attempt["indicator"]["usage"][name]).parse::<f64>().expect("a count"));
+        assert!((used[0] + used[1] - cpu * 1000.0).abs() < 1.0, "the time is what the kernel says: {attempt}");
+        let factor = if text(&attempt["case_id"]).contains("after") { 2.0 } else { 1.0 };
+        assert!(cpu >= 50.0 * factor && wall > 0.0 && rss > 1000.0, "{document}");
+        assert_eq!(evidence(&fixture, &attempt, "stdout").expect("kept"), b"ran of the workload\n");
+        assert!(attempt["indicator"].get("script_sha256").is_none(), "there is no script");
+    }
+    // The gate names what differs, by its bytes.
+    let gate = fixture.assay(&["gate", "slower", "--baseline", "main", "--to", "verdicts"]).exits(40);
+    assert!(gate.stdout.starts_with("Regressed, and it blocks: `cpu_time_ms` of words at default"), "{}", gate.stdout);
+    let verdict = fs::read_to_string(fixture.repo().join("verdicts/speed/verdict.json")).expect("a verdict");
+    assert!(verdict.contains("the sides differ in program `script` ("), "{verdict}");
+    let verified = fixture.assay(&["verify", "slower", "--recompute"]).success();
+    assert!(verified.stdout.contains("level 4 (recomputed) of 4 reached"), "{}", verified.stdout);
+    let run = fixture.assay(&["run", PIPELINE, "--run-id", "slower", "--json"]).success().json();
+    let traced = fixture.assay(&["trace", text(&run["numbers"][0]["address"])]).success().stdout;
+    assert!(traced.contains("command   ./words 0.05") && traced.contains("samples "), "{traced}");
+}
+
+#[test]
+fn each_build_has_its_turn_on_both_sides() {
+    let fixture = Fixture::new();
+    two_sides(&fixture, "run: [bin/words], times: 3", "count: 4, rebuilds: 2");
+    for (side, number) in [("before", 1), ("before", 2), ("after", 1), ("after", 2)] {
+        build(&fixture, &format!("sut/{side}/{number}/bin/words"), &format!("#!/bin/sh\necho {side} {number}\n"));
+    }
+    fixture.commit("two builds of each side");
+    fixture.run("builds").success();
+    for attempt in attempts(&fixture, "builds") {
+        let trial = text(&attempt["trial_id"]);
+        let index: u32 = trial.rsplit(".t").next().and_then(|number| number.parse().ok()).expect("its number");
+        let side = if text(&attempt["case_id"]).contains("after") { "after" } else { "before" };
+        let said = evidence(&fixture, &attempt, "stdout").expect("kept");
+        assert_eq!(String::from_utf8_lossy(&said), format!("{side} {}\n", index % 2 + 1), "{trial}");
+        assert_eq!(list(&measured(&fixture, &attempt)["@result"]["wall_time_ms"]).len(), 3, "three times in each trial");
+    }
+}
+
+#[test]
+fn a_program_that_is_absent_or_fails_is_named() {
+    let fixture = Fixture::new();
+    two_sides(&fixture, "run: [./words, '0.01']", "count: 2");
+    fixture.commit("nothing is built");
+    let absent = fixture.run("absent").refuses(30, "program_absent");
+    assert!(absent.stderr.contains("is not an executable file at `sut/"), "{}", absent.stderr);
+    assert!(absent.stderr.contains("build it before the run"), "{}", absent.stderr);
+
+    build(&fixture, "sut/before/words", "#!/bin/sh\nexit 0\n");
+    build(&fixture, "sut/after/words", "#!/bin/sh\necho broken >&2\nexit 3\n");
+    // The candidate counts in no trial: the rest is published, and the run says which.
+    let failed = fixture.run("failed");
+    let failing: Vec<Value> = attempts(&fixture, "failed").into_iter().filter(|attempt| attempt["status"] == "failed").collect();
+    assert_eq!(failing.len(), 2, "{failed:?}");
+    for attempt in failing {
+        assert_eq!(attempt["validity"]["reasons"][0]["detail"], "the program ended with exit code 3");
+        assert_eq!(measured(&fixture, &attempt)["@result"]["cpu_time_ms"], serde_json::json!([]), "no time of what failed");
+    }
+}
+
+#[test]
+fn instructions_are_counted_where_there_is_a_counter() {
+    let fixture = Fixture::new();
+    let count = |counter: &str, run: &str| -> Ran {
+        two_sides(&fixture, &format!("run: [./words], instructions: {counter}"), "count: 2");
+        for (side, loops) in [("before", 1000), ("after", 2000)] {
+            let program = format!("#!/bin/sh\ni=0\nwhile [ $i -lt {loops} ]; do i=$((i + 1)); done\n");
+            build(&fixture, &format!("sut/{side}/words"), &program);
+        }
+        fixture.commit(counter);
+        fixture.run(run)
+    };
+    let has = |program: &str| Path::new("/usr/bin").join(program).exists();
+    if has("valgrind") {
+        count("cachegrind", "counted").success();
+        let of = |side: &str| {
+            let attempts = attempts(&fixture, "counted");
+            let attempt = attempts.iter().find(|attempt| text(&attempt["case_id"]).contains(side)).expect("an attempt");
+            measured(&fixture, attempt)["@result"]["instructions"].as_f64().expect("a count")
+        };
+        let (before, after) = (of("before"), of("after"));
+        assert!(before > 100_000.0 && after > 1.2 * before, "{before} {after}");
+    } else {
+        count("cachegrind", "counted").refuses(30, "counter_absent");
+    }
+    if !has("perf") {
+        count("perf", "by-perf").refuses(30, "counter_absent");
+        return;
+    }
+    // With a counter of the processor there is a number; where it has none, no attempt counts, and says why first.
+    let ran = count("perf", "by-perf");
+    for attempt in attempts(&fixture, "by-perf") {
+        let counted = measured(&fixture, &attempt)["@result"]["instructions"].as_f64();
+        assert_eq!(attempt["validity"]["valid"].as_bool(), Some(counted.is_some()), "{ran:?}");
+        if counted.is_none() {
+            assert_eq!(attempt["validity"]["reasons"][0]["code"], "instructions_not_counted");
+        }
+    }
+}
