@@ -19,7 +19,8 @@ import tempfile
 import time
 
 sys.dont_write_bytecode = True
-import bench_examples  # noqa: E402, after the line that keeps the folder clean
+import bench_command  # noqa: E402, after the line that keeps the folder clean
+import bench_examples  # noqa: E402
 import bench_gate  # noqa: E402
 
 SAMPLES = 7
@@ -353,6 +354,7 @@ FIGURES = {
     "report": (bench_examples.report, ["--example", "report_bench"]),
     "warehouse": (bench_examples.warehouse, ["--example", "commit_bench"]),
     "slowdown": (bench_gate.slowdown, ["--bins"]),
+    "command": (bench_command.command, ["--bins"]),
 }
 
 

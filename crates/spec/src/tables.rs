@@ -207,7 +207,8 @@ static MEASURED_COMMAND: Table = Table {
         required(
             "run",
             &COMMAND,
-            "Program and arguments. A program with a `/` is looked for in the target's `folder`, another one in PATH.",
+            "Program and arguments. A program with a `/` is looked for in the target's `folder`, another one in PATH. `${NAME}` stands for the \
+             value of a parameter.",
         ),
         default(
             "times",

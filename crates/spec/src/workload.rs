@@ -14,7 +14,7 @@ use crate::definition::{Define, DefinitionKind, Places, parse_as};
 use crate::field::Type;
 use crate::format::parse_latency;
 use crate::lengths::Scenario;
-use crate::problem::{Problem, Problems, quote};
+use crate::problem::{Problem, Problems, did_you_mean, quote};
 use crate::secret::refuse_secrets;
 use crate::tables::WORKLOAD_SPEC;
 
@@ -423,9 +423,22 @@ impl Define for Workload {
     }
 }
 
+/// What a command's words name must be a parameter: nothing else has a value that is published.
+fn check_names(spec: &Checked, command: &Checked, problems: &mut Problems<'_>) {
+    let Some(read) = MeasuredCommand::read(command) else { return };
+    let known: Vec<&str> =
+        spec.member("parameters").map_or(&[][..], Checked::members).iter().map(|(name, _)| name.as_str()).collect();
+    for name in read.names().filter(|name| !known.contains(name)) {
+        let message = format!("the command names {}, which is no parameter", quote(&format!("${{{name}}}")));
+        let hint = did_you_mean(name, known.iter().copied()).unwrap_or_else(|| "add it to `spec.parameters`".to_owned());
+        problems.hinted(command.member("run").map_or(command.anchor, |run| run.anchor), message, hint);
+    }
+}
+
 /// What a command reports is known.
 fn check_reported(spec: &Checked, problems: &mut Problems<'_>) {
     let Some(command) = spec.member("command") else { return };
+    check_names(spec, command, problems);
     let known: Vec<String> = MeasuredCommand::read(command).iter().flat_map(reported).map(|metric| metric.path).collect();
     let paths = spec.member("metrics").map_or(&[][..], Checked::items).iter().filter_map(|metric| metric.member("path"));
     for path in paths.filter(|path| path.text().is_some_and(|text| !known.iter().any(|known| known == text))) {

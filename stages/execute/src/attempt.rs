@@ -85,7 +85,7 @@ impl<'a> Runner<'a> {
             cwd: Some(folder.clone()),
             stdout: stdout.output(),
             stderr: stderr.output(),
-            ..Command::new(&program.path).args(program.arguments)
+            ..Command::new(&program.path).args(&program.arguments)
         };
 
         let before = host_state(ctx);
@@ -143,16 +143,17 @@ impl<'a> Runner<'a> {
     }
 
     /// What is run, and how often.
-    fn program(&self, folder: &Path) -> Result<Program<'a>, Failure> {
+    fn program(&self, folder: &Path) -> Result<Program, Failure> {
         let Some(command) = &self.work.command else {
             let path = folder.join(SCRIPT);
-            return Ok(Program { path, arguments: &[], times: 1, counter: None, is_measured: false });
+            return Ok(Program { path, arguments: Vec::new(), times: 1, counter: None, is_measured: false });
         };
-        let Some((program, arguments)) = command.run.split_first() else {
+        let mut words = command.words(&self.parameters).into_iter();
+        let Some(program) = words.next() else {
             return Err(Failure::definition("command", format!("the command of `{}` is empty", self.workload.name)));
         };
-        let path = self.find(program)?;
-        Ok(Program { path, arguments, times: command.times, counter: command.instructions, is_measured: true })
+        let path = self.find(&program)?;
+        Ok(Program { path, arguments: words.collect(), times: command.times, counter: command.instructions, is_measured: true })
     }
 
     /// The file that a command's program is.
@@ -221,9 +222,9 @@ impl<'a> Runner<'a> {
 }
 
 /// What an attempt runs.
-struct Program<'a> {
+struct Program {
     path: PathBuf,
-    arguments: &'a [String],
+    arguments: Vec<String>,
     /// How often.
     times: u32,
     /// By what its instructions are counted after that.

@@ -196,13 +196,40 @@ pub const INSTRUCTIONS: &str = "instructions";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MeasuredCommand {
-    /// Program and arguments. A program with a `/` lies in the target's folder, another one in PATH.
+    /// Program and arguments. A program with a `/` lies in the target's folder, another one in PATH. `${NAME}` in an argument stands for a
+    /// parameter.
     pub run: Vec<String>,
     /// How often each trial runs it; each time gives one sample.
     pub times: u32,
     /// By what instructions are counted, in one more invocation of each trial.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub instructions: Option<InstructionCounter>,
+}
+
+impl MeasuredCommand {
+    /// The names in `${NAME}` of its words, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.run.iter().flat_map(|word| word.split("${").skip(1)).filter_map(|rest| rest.split_once('}').map(|(name, _)| name))
+    }
+
+    /// Its words with the values of parameters in them. A name without a value stays as it is written.
+    pub fn words(&self, parameters: &BTreeMap<String, String>) -> Vec<String> {
+        self.run.iter().map(|word| with_values(word, parameters)).collect()
+    }
+}
+
+/// A word with the values of parameters; a value is not looked at again.
+fn with_values(word: &str, parameters: &BTreeMap<String, String>) -> String {
+    let mut parts = word.split("${");
+    let mut whole = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let named = part.split_once('}').and_then(|(name, rest)| Some((parameters.get(name)?, rest)));
+        match named {
+            Some((value, rest)) => whole.extend([value.as_str(), rest]),
+            None => whole.extend(["${", part]),
+        }
+    }
+    whole
 }
 
 /// What execute runs for an indicator.
@@ -510,5 +537,20 @@ impl Plan {
     /// The target of that name.
     pub fn target(&self, name: &Name) -> Option<&Target> {
         self.targets.iter().find(|target| target.name == *name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_has_the_values_of_its_parameters() {
+        let run = ["./bench", "--filter=${CASE}", "${CASE}-${SIZE}", "$CASE", "${OTHER}", "${"].map(str::to_owned).to_vec();
+        let command = MeasuredCommand { run, times: 1, instructions: None };
+        assert_eq!(command.names().collect::<Vec<_>>(), ["CASE", "CASE", "SIZE", "OTHER"]);
+        let parameters = [("CASE", "${SIZE}"), ("SIZE", "9")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let words = command.words(&BTreeMap::from(parameters));
+        assert_eq!(words, ["./bench", "--filter=${SIZE}", "${SIZE}-9", "$CASE", "${OTHER}", "${"]);
     }
 }

@@ -103,6 +103,16 @@ fn an_indicator_has_a_script_or_a_command() {
       |                    ^^^^^
     hint: it reports cpu_time_ms, wall_time_ms, max_rss_kib
     ");
+    assert_snapshot!(command("'9']", "'${SIZE}']"), @r"
+    error: the command names `${SIZE}`, which is no parameter
+     --> a.yaml:6:13
+      |
+    6 |   command: {run: [./words, '${SIZE}']}
+      |             ^^^
+    hint: add it to `spec.parameters`
+    ");
+    let with_size = with(COMMAND, "'9']}", "'--size=${SIZE}']}\n  parameters: {SIZE: [1, 2]}");
+    assert_eq!(workload(&with_size).spec.metrics.len(), 3);
     assert_snapshot!(command("'9']", "'9'], times: 0"), @r"
     error: `spec.command.times` must be from 1 to 10000, not 0
      --> a.yaml:6:41
