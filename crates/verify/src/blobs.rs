@@ -19,7 +19,7 @@ const MAX_FILES: usize = 100_000;
 const MAX_FOLDER_BYTES: u64 = 64 << 30;
 
 /// Bytes by digest. Whatever is given has been hashed: its digest is the one that was asked for.
-pub trait Blobs {
+pub trait Blobs: Sync {
     /// The bytes of a digest, or nothing where they are not there. Bytes that are there and do not match are a failure.
     fn get(&self, digest: &Digest, limit: u64) -> Result<Option<Vec<u8>>, Failure>;
 

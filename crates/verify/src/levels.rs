@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::thread::ScopedJoinHandle;
 
 use assay_chain::published_prefix;
 use assay_claim::Evidence;
 use assay_envelope::{Predicate, Verified};
+use assay_lake::ResultTable;
 use assay_manifest::{
-    Artifact, Collection, CuratedFile, Digest, Document, Environment, ListedRun, Number, NumberSource, Numbers, Plan,
+    Artifact, Collection, CuratedFile, Digest, Document, Environment, ListedRun, Number, NumberSource, Numbers, PinnedFile, Plan,
     Publication, RunId, RunOutcome, Source, Summary,
 };
 use assay_planning::{SourceFiles, check_plan};
@@ -102,7 +104,7 @@ pub struct LevelReport {
 pub fn verify_rows(
     blobs: &dyn Blobs,
     chain: &Chain,
-    publish_binary: &dyn Fn() -> Option<Digest>,
+    publish_binary: &(dyn Fn() -> Option<Digest> + Sync),
 ) -> Result<LevelReport, Failure> {
     let mut report = LevelReport::default();
     let (Some(summary), Some(publication)) = (chain.one::<Summary>(), chain.one::<Publication>()) else {
@@ -120,21 +122,38 @@ pub fn verify_rows(
     check_attempts(&chain.documents)?;
     check_planned(blobs, chain)?;
     check_published_evidence(blobs, chain)?;
-    let tables = read_tables(blobs, &summary.body.files)?;
-    check_outcomes(&chain.run_id, &chain.documents, &tables)?;
+    std::thread::scope(|scope| {
+        // These two need no row in memory, and take as long as reading them: where there is a second processor, they are done by the time
+        // they are looked at. What is said of a run stays in its order.
+        let reports = scope.spawn(|| check_reports(blobs, chain, &publication.body, publish_binary));
+        let answers = scope.spawn(|| ask_queries(blobs, chain));
+        let tables = read_tables(blobs, &summary.body.files)?;
+        check_outcomes(&chain.run_id, &chain.documents, &tables)?;
+        let rows = number_rows(&summary.body.files, tables)?;
+        let numbers = read_numbers(blobs, &publication.body)?;
+        check_origin(&numbers, &chain.run_id, &publication.body)?;
+        check_numbers(&chain.run_id, &numbers, &rows)?;
+        let selected = check_queries(chain, &numbers, &rows, || result_of(answers))?;
+        check_grade(chain, &summary.body, &publication.body)?;
+        check_whole_numbers(&chain.run_id, &summary.body, &publication.body, selected)?;
+        check_listed_runs(chain, &publication.body)?;
+        report.not_compared = result_of(reports)?;
+        Ok(report)
+    })
+}
+
+/// What a thread has found; its panic is this thread's.
+fn result_of<T>(thread: ScopedJoinHandle<'_, Result<T, Failure>>) -> Result<T, Failure> {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// The rows that numbers stand in.
+fn number_rows(files: &[CuratedFile], mut tables: Tables) -> Result<NumberRows, Failure> {
     let mut rows = NumberRows::default();
-    for file in &summary.body.files {
-        rows.add(file, tables.get(file.table.as_str()).cloned().unwrap_or_default())?;
+    for file in files {
+        rows.add(file, tables.remove(file.table.as_str()).unwrap_or_default())?;
     }
-    let numbers = read_numbers(blobs, &publication.body)?;
-    check_origin(&numbers, &chain.run_id, &publication.body)?;
-    check_numbers(&chain.run_id, &numbers, &rows)?;
-    let selected = check_queries(blobs, chain, &numbers, &rows)?;
-    check_grade(chain, &summary.body, &publication.body)?;
-    check_whole_numbers(&chain.run_id, &summary.body, &publication.body, selected)?;
-    check_listed_runs(chain, &publication.body)?;
-    report.not_compared = check_reports(blobs, chain, &publication.body, publish_binary)?;
-    Ok(report)
+    Ok(rows)
 }
 
 /// The Plan is the one that the Source's files give, in the order that is drawn for the run: it is made again with the pins that it records.
@@ -222,7 +241,7 @@ fn check_reports(
     blobs: &dyn Blobs,
     chain: &Chain,
     publication: &Publication,
-    publish_binary: &dyn Fn() -> Option<Digest>,
+    publish_binary: &(dyn Fn() -> Option<Digest> + Sync),
 ) -> Result<Vec<String>, Failure> {
     let named = |name: &str| publication.keys.iter().find(|file| file.name == name);
     let policy_file = named("trust.yaml").filter(|file| file.digest == publication.trust_policy);
@@ -266,12 +285,30 @@ fn check_reports(
     Ok(differing.map(|file| format!("{}: report not compared: made by another version ({by})", file.name)).collect())
 }
 
-/// Every query that the Plan pins is asked again: it gives the published bytes, and the numbers that are said to be selected by
+/// What the queries that the Plan pins give now, in its order.
+fn ask_queries(blobs: &dyn Blobs, chain: &Chain) -> Result<Vec<ResultTable>, Failure> {
+    let (Some(plan), Some(summary)) = (chain.one::<Plan>(), chain.one::<Summary>()) else { return Ok(Vec::new()) };
+    if plan.body.queries.is_empty() {
+        return Ok(Vec::new());
+    }
+    let scratch = Scratch::new(MAX_CURATED_BYTES)?;
+    let store = curated_store(blobs, &summary.body.files)?;
+    let answer = |query: &PinnedFile| {
+        let text = blobs.get(&query.artifact.digest, MAX_QUERY_BYTES)?.ok_or_else(|| absent(&query.artifact))?;
+        ask(&query.path, &text, &summary.body.files, &store, &scratch).map_err(as_verification)
+    };
+    plan.body.queries.iter().map(answer).collect()
+}
+
+/// Every query that the Plan pins was asked again: it gives the published bytes, and the numbers that are said to be selected by
 /// queries are those that it selects.
-fn check_queries(blobs: &dyn Blobs, chain: &Chain, numbers: &Numbers, rows: &NumberRows) -> Result<Vec<Number>, Failure> {
-    let (Some(plan), Some(summary), Some(publication)) =
-        (chain.one::<Plan>(), chain.one::<Summary>(), chain.one::<Publication>())
-    else {
+fn check_queries(
+    chain: &Chain,
+    numbers: &Numbers,
+    rows: &NumberRows,
+    answers: impl FnOnce() -> Result<Vec<ResultTable>, Failure>,
+) -> Result<Vec<Number>, Failure> {
+    let (Some(plan), Some(publication)) = (chain.one::<Plan>(), chain.one::<Publication>()) else {
         return Ok(Vec::new());
     };
     let (planned, published) = (&plan.body.queries, &publication.body.queries);
@@ -280,22 +317,16 @@ fn check_queries(blobs: &dyn Blobs, chain: &Chain, numbers: &Numbers, rows: &Num
         return Err(Failure::verification("other_queries", "the published queries are not those that the plan pins"));
     }
     let mut selected = Vec::new();
-    if !planned.is_empty() {
-        let scratch = Scratch::new(MAX_CURATED_BYTES)?;
-        let store = curated_store(blobs, &summary.body.files)?;
-        for (query, published) in planned.iter().zip(published) {
-            let text = blobs.get(&query.artifact.digest, MAX_QUERY_BYTES)?.ok_or_else(|| absent(&query.artifact))?;
-            let result = ask(&query.path, &text, &summary.body.files, &store, &scratch).map_err(as_verification)?;
-            let made = query_result_file(query, &result).artifact();
-            if made != published.result || result.rows.len() as u64 != published.rows.0 {
-                let message = format!("the query `{}` gives another result than the published one", query.path);
-                return Err(Failure::verification("query_differs", message).hint(
-                    "the rows themselves have been checked: what was published over them is false, or another version of assay \
-                     writes results differently",
-                ));
-            }
-            selected.extend(numbers_of(&chain.run_id, query, &result, rows).map_err(as_verification)?);
+    for ((query, published), result) in planned.iter().zip(published).zip(answers()?) {
+        let made = query_result_file(query, &result).artifact();
+        if made != published.result || result.rows.len() as u64 != published.rows.0 {
+            let message = format!("the query `{}` gives another result than the published one", query.path);
+            return Err(Failure::verification("query_differs", message).hint(
+                "the rows themselves have been checked: what was published over them is false, or another version of assay writes \
+                 results differently",
+            ));
         }
+        selected.extend(numbers_of(&chain.run_id, query, &result, rows).map_err(as_verification)?);
     }
     let selected = with_queries(Vec::new(), selected);
     check_selected(numbers, &selected)?;

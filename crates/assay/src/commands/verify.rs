@@ -174,10 +174,17 @@ impl Verify {
 impl Found {
     /// Checks one more level. False if something that it needs is not here, or if it was reached in part only.
     fn add(&mut self, opened: &Opened, level: Level) -> Result<bool, Failure> {
-        if level == Level::Rows {
-            (self.in_warehouse, self.fetched_from) = warehouse(opened)?;
-        }
-        let (report, recomputed) = check(opened, level)?;
+        let (report, recomputed) = if level == Level::Rows {
+            // Neither needs the other; what the warehouse says comes first.
+            let (warehouse, rows) = std::thread::scope(|scope| {
+                let rows = scope.spawn(|| check(opened, level));
+                (warehouse(opened), rows.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            });
+            (self.in_warehouse, self.fetched_from) = warehouse?;
+            rows?
+        } else {
+            check(opened, level)?
+        };
         let is_whole = report.absent.is_empty() && !matches!(recomputed, Some(Recomputed::Partial { .. }));
         self.levels.push((level, report));
         self.recomputed = recomputed;
