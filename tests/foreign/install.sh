@@ -7,7 +7,8 @@
 #   sh FOLDER/verify.sh                openssl
 # and FOLDER/venv/bin/python FOLDER/lake.py WAREHOUSE EXPECTED.json reads tables with deltalake, pandas and DuckDB,
 # and FOLDER/venv/bin/python FOLDER/s3.py ENDPOINT CREDENTIALS RUN asks a served store as the AWS SDK does,
-# and FOLDER/venv/bin/zizmor and FOLDER/venv/bin/shellcheck read workflows and their scripts.
+# and FOLDER/venv/bin/zizmor and FOLDER/venv/bin/shellcheck read workflows and their scripts,
+# and FOLDER/node_modules/.bin/gitlab-ci-local runs the jobs of a `.gitlab-ci.yml` in a shell.
 set -eu
 [ $# -eq 1 ] || { echo "usage: install.sh FOLDER" >&2; exit 2; }
 here=$(cd "$(dirname "$0")" && pwd)

@@ -142,6 +142,22 @@ fn gating_is_followed_to_its_end() {
     assert_eq!(fixture.leftovers(), [""; 0]);
 }
 
+/// The script for any CI stops the change that is slower, and leaves what a CI shows.
+#[test]
+fn judging_anywhere_is_followed_to_its_end() {
+    let fixture = Fixture::new();
+    let mut reader = Reader::new(&fixture);
+    let blocks = blocks(include_str!("../../docs/forges.md"));
+    assert_eq!(blocks.len(), 5, "the page has its steps");
+    for block in &blocks {
+        reader.follow(block);
+    }
+    let verdict = std::fs::read_to_string(reader.folder.join("my-project/assay/verdict/latency/check.json")).expect("a check");
+    assert!(verdict.contains("\"failure\""), "the candidate is slower: {verdict}");
+    drop(reader);
+    assert_eq!(fixture.leftovers(), [""; 0]);
+}
+
 /// Only the port is another than the page's here too.
 #[test]
 fn stores_are_served_and_fetched_as_the_page_says() {

@@ -11,7 +11,7 @@ use assay_envelope::{Signer, TestResult, sign};
 use assay_manifest::{Body, Document, Role, Verdict};
 use serde_json::{Value, json};
 
-use crate::stand_in::{Identity, StandIn};
+use crate::stand_in::{Flavor, Identity, StandIn};
 use crate::support::{Fixture, Ran, binary, files_under, script, write_file};
 use crate::tamper::key_of;
 
@@ -429,6 +429,82 @@ fn a_verdict_is_posted_once_and_edited_in_place() {
     let without =
         fixture.assay(&["forge", "pull", "--repository", "example/project", "--api", &forge.url(), "--commit", &commit]);
     without.refuses(2, "no_token");
+}
+
+/// The same verdict on forges that have no checks: a status that says in one line what the comment explains.
+#[test]
+fn a_verdict_is_posted_to_gitlab_and_to_gitea() {
+    let fixture = judged();
+    for (kind, flavor, states) in
+        [("gitlab", Flavor::GitLab, ["failed", "skipped"]), ("gitea", Flavor::Gitea, ["failure", "warning"])]
+    {
+        let forge = StandIn::start_as(flavor, Identity::User("assay-bot"));
+        forge.accept_only(TOKEN);
+        let folder = fixture.root().join(format!("posted-{kind}"));
+        let said = |arguments: &[&str]| {
+            let mut command = fixture.command(&binary("assay"));
+            command.args(["forge"]).args(arguments).args([
+                "--kind",
+                kind,
+                "--repository",
+                "example/project",
+                "--api",
+                &forge.url(),
+            ]);
+            let ran = Ran::of(command.env("ASSAY_FORGE_TOKEN", TOKEN).output().expect("it runs"));
+            assert!(!ran.stdout.contains(TOKEN) && !ran.stderr.contains(TOKEN));
+            ran
+        };
+        for (run, digit, state) in [("slow", "5", states[0]), ("few", "6", states[1])] {
+            let commit = digit.repeat(40);
+            let pull = forge.pull_at(AUTHOR, &commit).to_string();
+            assert_eq!(said(&["pull", "--commit", &commit]).success().stdout.trim(), pull);
+            gate(fixture, run, 42, &["--baseline", "main", "--to", &folder.display().to_string()]);
+            let [comment, check] =
+                ["comment.md", "check.json"].map(|name| folder.join("latency").join(name).display().to_string());
+            let page = "https://ci.example/jobs/1";
+            for how in ["created", "unchanged"] {
+                let posted = said(&[
+                    "post",
+                    "--pull",
+                    &pull,
+                    "--comment",
+                    &comment,
+                    "--commit",
+                    &commit,
+                    "--check",
+                    &check,
+                    "--details-url",
+                    page,
+                ]);
+                assert_eq!(posted.success().stdout.lines().filter(|line| line.contains(how)).count(), 2, "{kind} {run}");
+            }
+            let status = forge.statuses().pop().expect("a status");
+            assert_eq!((&status["status"], &status["target_url"]), (&json!(state), &json!(page)), "{kind} {run}");
+            let line = status["description"].as_str().expect("a line");
+            assert!(line.ends_with(&format!(" [pull:{pull}]")), "{line}");
+        }
+        assert_eq!(forge.statuses().len(), 2);
+    }
+}
+
+#[test]
+fn a_forge_is_named_by_its_kind_and_its_api() {
+    let fixture = judged();
+    let pull = |arguments: &[&str]| {
+        let mut command = fixture.command(&binary("assay"));
+        command.args(["forge", "pull", "--repository", "example/project", "--commit", &"5".repeat(40)]).args(arguments);
+        Ran::of(command.env("ASSAY_FORGE_TOKEN", TOKEN).output().expect("it runs"))
+    };
+    pull(&["--kind", "gitea"]).refuses(2, "no_api");
+    pull(&["--kind", "bitbucket"]).exits(2);
+    pull(&["--kind", "gitlab", "--api", "http://gitlab.example/api/v4"]).exits(2);
+    let nested = ["--repository", "group/tools/project", "--kind", "gitea", "--api", "http://127.0.0.1:1"];
+    let mut command = fixture.command(&binary("assay"));
+    command.args(["forge", "pull", "--commit", &"5".repeat(40)]).args(nested);
+    Ran::of(command.env("ASSAY_FORGE_TOKEN", TOKEN).output().expect("it runs")).refuses(2, "forge");
+    let check = ["post", "--repository", "example/project", "--commit", &"5".repeat(40), "--check", "check.json"];
+    fixture.assay(&[&["forge"], &check[..], &["--details-url", "javascript:alert(1)"]].concat()).exits(2);
 }
 
 /// Every command that the page of a verdict prints does what it says.

@@ -18,6 +18,7 @@ mod foreign;
 mod forgery;
 mod gate;
 mod git_https;
+mod gitlab;
 mod hostile;
 mod kills;
 mod life;

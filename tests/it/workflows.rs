@@ -9,15 +9,15 @@ use serde_json::json;
 
 use crate::gate::{AUTHOR, TOKEN, answer, made_up};
 use crate::git_https::GitServer;
-use crate::stand_in::{Identity, StandIn};
+use crate::stand_in::{Flavor, Identity, StandIn};
 use crate::support::{Fixture, Ran, binary, copy_folder, files_under, script};
 
 /// Those that `assay init` writes, and the one that releases Assay itself.
 fn workflow_files() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository");
-    let files: Vec<PathBuf> =
-        ["ci/github", ".github/workflows"].iter().flat_map(|folder| files_under(&root.join(folder))).collect();
-    assert!(files.len() >= 5, "{files:?}");
+    let folders = ["ci/github", "ci/gitea", ".github/workflows"];
+    let files: Vec<PathBuf> = folders.iter().flat_map(|folder| files_under(&root.join(folder))).collect();
+    assert!(files.len() >= 7, "{files:?}");
     files
 }
 
@@ -42,10 +42,53 @@ fn no_workflow_gives_strangers_rights() {
         for step in steps(&text) {
             assert!(!step.script.contains("${{"), "{name}: `{}` puts a value into a script", step.name);
         }
-        if ["assay-plan.yaml", "assay-run.yaml"].contains(&name.as_str()) {
-            assert!(!text.contains("secrets.") && !text.contains(": write"), "{name}: has something to take");
+        if ["assay-plan.yaml", "assay-run.yaml", "assay-simple.yaml"].contains(&name.as_str()) {
+            for word in ["secrets.", "vars.", "github.token", "environment:", ": write"] {
+                assert!(!text.contains(word), "{name}: has something to take: `{word}`");
+            }
         }
     }
+}
+
+/// The jobs of a workflow, each by its name, without comments.
+fn jobs(workflow: &str) -> Vec<(String, String)> {
+    let (_, below) = workflow.split_once("\njobs:\n").expect("a workflow has jobs");
+    let mut jobs: Vec<(String, String)> = Vec::new();
+    for line in below.lines().filter(|line| !line.trim_start().starts_with('#')) {
+        let name = line.strip_prefix("  ").filter(|rest| !rest.starts_with(' ')).and_then(|rest| rest.strip_suffix(':'));
+        match (name, jobs.last_mut()) {
+            (Some(name), _) => jobs.push((name.to_owned(), String::new())),
+            (None, Some((_, text))) => text.extend([line, "\n"]),
+            (None, None) => {}
+        }
+    }
+    jobs
+}
+
+/// What is measured runs as the user of its job: whatever that job may do, it may do.
+#[test]
+fn no_job_that_measures_can_write() {
+    let (mut measuring, mut writing) = (Vec::new(), Vec::new());
+    for (name, text) in workflows() {
+        for (job, text) in jobs(&text) {
+            let job = format!("{name}: {job}");
+            if text.contains("assay run \"$PIPELINE\"") || text.contains("sut/after") {
+                for word in [": write", "github.token", "FORGE_TOKEN", "assay push", "assay forge"] {
+                    assert!(!text.contains(word), "{job} measures, and has `{word}`");
+                }
+                assert!(text.contains("permissions:\n      contents: read\n"), "{job}");
+                measuring.push(job);
+            } else if text.contains(": write") {
+                for word in ["ASSAY_KEYS", "GATE_KEY", "COSIGN_PASSWORD", "cargo "] {
+                    assert!(!text.contains(word), "{job} writes, and has `{word}`");
+                }
+                writing.push(job);
+            }
+        }
+    }
+    assert_eq!(measuring, ["assay-nightly.yaml: run", "assay-run.yaml: run", "assay-simple.yaml: gate", "assay.yaml: gate"]);
+    let of_ours: Vec<&String> = writing.iter().filter(|job| !job.starts_with("assay-release")).collect();
+    assert_eq!(of_ours, ["assay-gate.yaml: post", "assay-nightly.yaml: push", "assay-nightly.yaml: tell"]);
 }
 
 /// What others know of the forge's workflows: contexts, expressions and shell by actionlint, and ways to attack them by zizmor.
@@ -102,6 +145,11 @@ struct Machine<'a> {
 
 impl<'a> Machine<'a> {
     fn new(fixture: &'a Fixture, name: &str, workflow: &str, branch: &str) -> Self {
+        Self::of_file(fixture, name, &format!(".github/workflows/{workflow}"), branch)
+    }
+
+    /// A machine that runs a file of the repository, on a branch.
+    fn of_file(fixture: &'a Fixture, name: &str, file: &str, branch: &str) -> Self {
         let [checkout, temp] = ["checkout", "temp"].map(|part| fixture.root().join(format!("{name}.{part}")));
         for folder in [&checkout, &temp] {
             let _ = fs::remove_dir_all(folder);
@@ -109,8 +157,7 @@ impl<'a> Machine<'a> {
         fs::create_dir_all(&temp).expect("a folder");
         let origin = fixture.root().join("origin.git").display().to_string();
         fixture.git(&["clone", "--quiet", "--branch", branch, &origin, &checkout.display().to_string()]);
-        let text =
-            fs::read_to_string(fixture.repo().join(".github/workflows").join(workflow)).expect("the workflow that init wrote");
+        let text = fs::read_to_string(fixture.repo().join(file)).expect("the workflow that init wrote");
         let temp_name = temp.display().to_string();
         let variables = [
             ("RUNNER_TEMP", temp_name.clone()),
@@ -137,6 +184,14 @@ impl<'a> Machine<'a> {
             ("GITHUB_REPOSITORY", "example/assay".to_owned()),
         ];
         Self { fixture, checkout, temp, variables: variables.into(), steps: steps(&text) }
+    }
+
+    /// Merges a branch into what is checked out, as a forge does for a pull request.
+    fn merged_with(self, branch: &str) -> Self {
+        let (folder, branch) = (self.checkout.display().to_string(), format!("origin/{branch}"));
+        let identity = ["-c", "user.name=forge", "-c", "user.email=forge@example.org"];
+        self.fixture.git(&[&["-C", &folder], &identity[..], &["merge", "--quiet", "--no-ff", "--no-edit", &branch]].concat());
+        self
     }
 
     fn with(mut self, variables: &[(&'static str, &str)]) -> Self {
@@ -247,6 +302,121 @@ fn a_slower_pull_request_is_measured_judged_and_told_so() {
     assert_eq!(comments.len(), 1);
     assert!(comments[0].1.contains("Regressed") && comments[0].1.contains("not established"), "{}", comments[0].1);
     assert_eq!((forge.checks().len(), &forge.checks()[0]["conclusion"]), (1, &json!("failure")));
+    assert_eq!(fixture.leftovers(), [""; 0]);
+}
+
+/// Where a release would be, for those who install none.
+pub(crate) const NO_RELEASE: &str = "https://example.org/assay";
+
+/// A repository whose gate is judged by one workflow of a forge, with a pull request in the branch `change` of `origin.git`. Returns its commit.
+pub(crate) fn gated_simply(fixture: &mut Fixture, pipelines: &[&str], init: &[&str]) -> String {
+    made_up(fixture, pipelines);
+    let shared = ["init", "--pipeline", "pipelines/slow.yaml"];
+    let init = fixture.assay(&[&shared[..], init].concat()).success();
+    assert_eq!(init.stdout.lines().filter(|line| line.starts_with("written")).count(), 1, "{}", init.stdout);
+    // A gate that lets nothing inconclusive pass, beside one that does.
+    if pipelines.contains(&"few") {
+        let text = fs::read_to_string(fixture.repo().join("pipelines/few.yaml")).expect("a pipeline");
+        let strict =
+            text.replace("name: few}", "name: strict}").replace("budget_pct: 5,", "budget_pct: 5, block_on_inconclusive: true,");
+        assert_ne!(strict, text.replace("name: few}", "name: strict}"), "{text}");
+        fixture.write("pipelines/strict.yaml", &strict);
+    }
+    fixture.commit("gated");
+    fixture.git(&["clone", "--quiet", "--bare", ".", "../origin.git"]);
+    fixture.git(&["checkout", "--quiet", "-b", "change"]);
+    fixture.write("changed", "by a pull request");
+    let commit = fixture.commit("a change");
+    fixture.git(&["push", "--quiet", "../origin.git", "change"]);
+    fixture.unset("ASSAY_CONFIG");
+    commit
+}
+
+#[test]
+fn one_job_without_rights_measures_judges_and_says_so() {
+    let mut fixture = Fixture::bare();
+    gated_simply(&mut fixture, &["same", "slow", "few"], &["--simple", "--releases", NO_RELEASE]);
+    // The rules are those of the branch that is merged into, so a pull request that lets more pass is judged by what was there before.
+    let text = fs::read_to_string(fixture.repo().join("pipelines/slow.yaml")).expect("a pipeline");
+    fixture.write("pipelines/slow.yaml", &text.replace("budget_pct: 5,", "budget_pct: 50,"));
+    fixture.commit("let everything pass");
+    fixture.git(&["push", "--quiet", "../origin.git", "change"]);
+    // The exit codes of the gate and of the job: a regression fails, what is inconclusive only where the rules say that it blocks.
+    for (pipeline, judged, ends, said) in [
+        ("same", "0", 0, "Unchanged"),
+        ("slow", "40", 40, "Regressed"),
+        ("few", "41", 0, "Inconclusive"),
+        ("strict", "41", 41, "Inconclusive"),
+    ] {
+        let file = format!("pipelines/{pipeline}.yaml");
+        let machine = Machine::of_file(&fixture, pipeline, ".github/workflows/assay.yaml", "main").merged_with("change");
+        let machine = machine.with(&[("RUN", "pr-1-1"), ("PULL", "17"), ("PIPELINE", &file)]);
+        machine.step("Build both sides").success();
+        assert!(machine.checkout.join("sut/after/changed").exists() && !machine.checkout.join("sut/before/changed").exists());
+        machine.step("Run").success();
+        machine.step("Judge").success();
+        assert_eq!(machine.output("exit"), judged, "{pipeline}");
+        machine.step("Show the verdict").success();
+        let summary = fs::read_to_string(machine.temp.join("summary")).expect("a summary");
+        assert!(summary.contains(said) && summary.contains("What this cannot prove"), "{pipeline}: {summary}");
+        assert!(summary.contains("not established"), "nobody vouches for keys that were made on the spot: {summary}");
+        machine.with(&[("EXIT", judged)]).step("End as the gate did").exits(ends);
+    }
+    assert_eq!(fixture.leftovers(), [""; 0]);
+}
+
+/// Gitea checks out no merge, so the workflow makes it; what is posted is a status and a comment.
+#[test]
+fn a_pull_request_of_gitea_is_judged_and_told_so() {
+    let mut fixture = Fixture::bare();
+    let commit = gated_simply(&mut fixture, &["slow"], &["--forge", "gitea", "--releases", NO_RELEASE]);
+    let file = ".gitea/workflows/assay.yaml";
+    let forge = StandIn::start_as(Flavor::Gitea, Identity::User("assay-bot"));
+    forge.accept_only(TOKEN);
+    let pull = forge.pull_at(AUTHOR, &commit);
+    let (url, number) = (forge.url(), pull.to_string());
+    let machine = Machine::of_file(&fixture, "gate", file, "change").with(&[
+        ("BASE", "main"),
+        ("HEAD_SHA", &commit),
+        ("PULL", &number),
+        ("RUN", "pr-1-1"),
+    ]);
+    machine.step("Merge").success();
+    machine.step("Build both sides").success();
+    machine.step("Run").success();
+    machine.step("Judge").success();
+    assert_eq!(machine.output("exit"), "40");
+    machine.step("Show the verdict").success();
+    let machine = machine.with(&[("EXIT", "40")]);
+    machine.step("End as the gate did").exits(40);
+
+    let posting = Machine::of_file(&fixture, "post", file, "main").with(&[
+        ("HEAD_SHA", &commit),
+        ("PULL", &number),
+        ("GITHUB_API_URL", &url),
+        ("LOG", "https://forge.invalid/runs/1"),
+        ("ASSAY_FORGE_TOKEN", ""),
+    ]);
+    posting.step("Post the verdict").success();
+    assert!(forge.asked().is_empty(), "without a token nothing is posted");
+    let posting = posting.with(&[("ASSAY_FORGE_TOKEN", TOKEN)]);
+    posting.step("Post the verdict").exits(1);
+    copy_folder(&machine.temp.join("verdict"), &posting.temp.join("result/verdict"));
+    for said in ["created", "unchanged"] {
+        let _ = fs::remove_file(posting.temp.join("comment.md"));
+        let posted = posting.step("Post the verdict").success();
+        assert_eq!(
+            posted.stdout.lines().filter(|line| line.starts_with("check") && line.contains(said)).count(),
+            1,
+            "{}",
+            posted.stdout
+        );
+    }
+    let [status] = forge.statuses().try_into().expect("one status");
+    assert_eq!((&status["status"], &status["context"]), (&json!("failure"), &json!("assay gate: latency")));
+    assert_eq!(status["target_url"], "https://forge.invalid/runs/1");
+    let [(author, comment)] = forge.comments(pull).try_into().expect("one comment, edited in place");
+    assert!(author == "assay-bot" && comment.contains("Regressed"), "{comment}");
     assert_eq!(fixture.leftovers(), [""; 0]);
 }
 
@@ -386,7 +556,7 @@ fn a_release_is_packed_and_installed_by_its_digest() {
     assert!(refused.code != 0 && !path.exists(), "what is not what was pinned is not unpacked: {}", refused.stderr);
 }
 
-fn write_program(path: &Path, body: &str) {
+pub(crate) fn write_program(path: &Path, body: &str) {
     fs::write(path, script(body)).expect("written");
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("a program");
 }
@@ -436,13 +606,11 @@ fn a_night_is_run_pushed_looked_at_and_told() {
     let packed = Ran::of(fixture.command(Path::new("bash")).args(["-c", &pack]).output().expect("bash runs")).success().stdout;
     fixture.unset("ASSAY_CONFIG");
     let forge = StandIn::start(Identity::Workflow);
+    let store = fixture.root().join("bucket").display().to_string();
     let night = Machine::new(&fixture, "night", "assay-nightly.yaml", "main").with(&[
-        ("ASSAY_STORE", "evidence"),
+        ("ASSAY_STORE", &store),
         ("COSIGN_PASSWORD", ""),
         ("PIPELINE", "pipelines/nightly.yaml"),
-        ("TOKEN", "none"),
-        ("ASSAY_FORGE_TOKEN", TOKEN),
-        ("GITHUB_API_URL", &forge.url()),
     ]);
     let environment = night.temp.join("environment").display().to_string();
     let night = night.with(&[("GITHUB_ENV", &environment), ("ASSAY_KEYS", &packed)]);
@@ -450,7 +618,17 @@ fn a_night_is_run_pushed_looked_at_and_told() {
     let told = fs::read_to_string(&environment).expect("what later steps have");
     let keys = told.trim().strip_prefix("ASSAY_CONFIG=").expect("where the keys are").to_owned();
     let mut night = night.with(&[("ASSAY_CONFIG", &keys)]);
-    let issue = night.temp.join("issue.md");
+    // What writes has no key: it gets the evidence, and the list of those who signed it.
+    let without_keys = |name: &str| {
+        let nothing = fixture.root().join(format!("{name}.nothing")).display().to_string();
+        let machine = Machine::new(&fixture, name, "assay-nightly.yaml", "main");
+        fs::create_dir_all(machine.temp.join("trust")).expect("a folder");
+        fs::copy(Path::new(&keys).join("trust.yaml"), machine.temp.join("trust/trust.yaml")).expect("copied");
+        machine.with(&[("ASSAY_STORE", &store), ("ASSAY_CONFIG", &nothing)])
+    };
+    let mut pushing = without_keys("push").with(&[("TOKEN", "none")]);
+    let telling = without_keys("tell").with(&[("ASSAY_FORGE_TOKEN", TOKEN), ("GITHUB_API_URL", &forge.url())]);
+    let issue = telling.temp.join("issue.md");
     for number in 1..=10 {
         if number == 7 {
             fs::write(&slowness, "--slow-factor 1.1").expect("written");
@@ -458,18 +636,19 @@ fn a_night_is_run_pushed_looked_at_and_told() {
         night = night.with(&[("RUN", &format!("nightly-{number}-1"))]);
         night.step("Run").success();
         if number == 1 {
-            night.step("Push the numbers").success();
+            pushing = pushing.with(&[("RUN", "nightly-1-1")]);
+            pushing.step("Push the numbers").success();
             assert!(fixture.git(&["--git-dir", "../origin.git", "branch", "--list", "published"]).contains("published"));
         }
         if [1, 6].contains(&number) {
-            night.step("Look at the history").success();
+            telling.step("Look at the history").success();
             assert!(!issue.exists(), "{number} nights of one level are no news");
         }
     }
-    night.step("Look at the history").success();
-    assert_eq!(night.output("changed"), "true");
+    telling.step("Look at the history").success();
+    assert_eq!(telling.output("changed"), "true");
     for said in ["created", "unchanged"] {
-        let posted = night.step("Open or update the issue").success();
+        let posted = telling.step("Open or update the issue").success();
         assert!(posted.stdout.contains(said), "{}", posted.stdout);
     }
     let issues = forge.issues();
@@ -478,9 +657,39 @@ fn a_night_is_run_pushed_looked_at_and_told() {
     assert!(body.contains("`ttft_ms_p50`") && body.contains("from nightly-7-1"), "{body}");
     let night = night.with(&[("RUN", "nightly-11-1")]);
     night.step("Run").success();
-    night.step("Look at the history").success();
-    night.step("Open or update the issue").success();
+    telling.step("Look at the history").success();
+    telling.step("Open or update the issue").success();
+    assert!(!Path::new(&telling.variables["ASSAY_CONFIG"]).exists(), "nobody has made keys where something is written");
     assert_eq!(forge.issues().len(), 1, "what has just been told is told where it was");
+}
+
+/// Each forge has its own files, and its own way to make them decide.
+#[test]
+fn init_writes_what_a_forge_needs() {
+    for (flags, file, next) in [
+        (vec!["--simple"], ".github/workflows/assay.yaml", "then require the job `gate`"),
+        (vec!["--forge", "gitlab"], ".gitlab/assay.gitlab-ci.yml", "include: [{local: .gitlab/assay.gitlab-ci.yml}]"),
+        (vec!["--forge", "gitea"], ".gitea/workflows/assay.yaml", "read:user, write:issue and write:repository"),
+    ] {
+        let fixture = Fixture::bare();
+        fixture.commit("empty");
+        let init = |more: &[&str]| fixture.assay(&[&["init", "--pipeline", "pipelines/mine.yaml"], &flags[..], more].concat());
+        let first = init(&[]).success();
+        assert_eq!(first.stdout, format!("written    {file}\n"));
+        assert!(first.stderr.contains(next) && first.stderr.contains("docs/forges.md"), "{}", first.stderr);
+        assert!(!first.stderr.contains("assay-gate") && !first.stderr.contains("nightly"), "{}", first.stderr);
+        let again = format!("assay init {} --releases URL", flags.join(" "));
+        assert!(first.stderr.contains(&again) && first.stderr.contains(&format!("both sides into `{file}`")), "{}", first.stderr);
+        assert_eq!(init(&[]).success().stdout, format!("unchanged  {file}\n"));
+        let archive = format!("sha256:{}", "a".repeat(64));
+        init(&["--releases", "https://example.org/assay", "--archive", &archive]).success();
+        let text = fs::read_to_string(fixture.repo().join(file)).expect("the file");
+        for said in ["PIPELINE: pipelines/mine.yaml", "ASSAY_RELEASES: https://example.org/assay", &"a".repeat(64)] {
+            assert!(text.contains(said), "{file}: {said}");
+        }
+        init(&[]).refuses(2, "file_differs");
+    }
+    Fixture::bare().assay(&["init", "--forge", "bitbucket"]).exits(2);
 }
 
 #[test]

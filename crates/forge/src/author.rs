@@ -27,6 +27,13 @@ pub(crate) struct App {
     slug: Option<String>,
 }
 
+impl Account {
+    /// An account of a forge that does not say which kind it is.
+    pub(crate) fn named(login: String) -> Self {
+        Self { login, kind: None }
+    }
+}
+
 impl Author {
     pub(crate) fn of(login: &str) -> Self {
         Self(login.to_owned())

@@ -4,8 +4,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::author::App;
-use crate::client::{About, Forge};
+use crate::client::{About, Call, Forge};
 use crate::comment::within;
+use crate::dialect::Right;
 use crate::settle::Decision;
 use crate::{CommitSha, ForgeError, Posted, Repository, text};
 
@@ -135,28 +136,38 @@ struct Change {
 }
 
 impl Forge {
-    /// Makes the check, or changes the newest that is ours.
-    ///
-    /// Annotations cannot be taken back. Where one is there that is no longer wanted, a new check of the same name is made, and the
-    /// forge shows the newest.
+    /// Makes the check, or changes the newest that is ours. A forge without checks gets a commit status, whose one line is the title.
     pub fn check(&self, check: &Check) -> Result<Posted, ForgeError> {
         check.fits()?;
-        let about = check.about();
+        match self.dialect().statuses() {
+            Some(statuses) => self.status(check, statuses),
+            None => self.check_run(check),
+        }
+    }
+
+    /// Annotations cannot be taken back. Where one is there that is no longer wanted, a new check of the same name is made, and the
+    /// forge shows the newest.
+    fn check_run(&self, check: &Check) -> Result<Posted, ForgeError> {
+        let about = check.about(self);
+        let path = format!("{}/check-runs", self.place(&check.repository)?.path);
         let look = || match self.newest(check, &about)? {
             Some(run) => Ok(decide(&run, self.annotations(check, &run, &about)?, check)),
             None => Ok(Decision::Create),
         };
         let create = || {
-            let path = format!("/repos/{}/check-runs", check.repository);
             let mut wanted = check.wanted(&check.annotations);
             wanted["head_sha"] = json!(check.commit.to_string());
-            self.post::<Run>(&path, &wanted, &about).map(Run::page)
+            self.write_run(Call::Post(wanted), &path, &about)
         };
         let update = |change: &Change| {
-            let path = format!("/repos/{}/check-runs/{}", check.repository, change.id);
-            self.patch::<Run>(&path, &check.wanted(&change.missing), &about).map(Run::page)
+            self.write_run(Call::Patch(check.wanted(&change.missing)), &format!("{path}/{}", change.id), &about)
         };
         self.settle(look, create, update)
+    }
+
+    fn write_run(&self, call: Call, path: &str, about: &About) -> Result<String, ForgeError> {
+        let response = self.write(call, path, about)?;
+        self.parsed::<Run>(&response, about).map(Run::page)
     }
 
     fn newest(&self, check: &Check, about: &About) -> Result<Option<Run>, ForgeError> {
@@ -165,11 +176,16 @@ impl Forge {
         let path =
             format!("/repos/{}/commits/{}/check-runs?check_name={name}&filter=all&per_page=100", check.repository, check.commit);
         let mut newest: Option<Run> = None;
-        self.search(&path, about, |page: Page| {
-            let ours = page.check_runs.into_iter().filter(|run| run.is_like(check) && author.is_app(run.app.as_ref()));
-            newest = ours.chain(newest.take()).max_by_key(|run| run.id);
-            None::<()>
-        })?;
+        self.search(
+            &path,
+            about,
+            |page| serde_json::from_slice(page),
+            |page: Page| {
+                let ours = page.check_runs.into_iter().filter(|run| run.is_like(check) && author.is_app(run.app.as_ref()));
+                newest = ours.chain(newest.take()).max_by_key(|run| run.id);
+                None::<()>
+            },
+        )?;
         let of = newest.as_ref().and_then(|run| run.external_id.as_deref()).filter(|of| *of != check.external_id);
         match of.map(text::shown) {
             Some(of) => Err(ForgeError::CheckOfAnother { name: check.name.clone(), commit: check.commit.to_string(), of }),
@@ -181,18 +197,23 @@ impl Forge {
         let mut there = Vec::new();
         if run.output.annotations_count > 0 {
             let path = format!("/repos/{}/check-runs/{}/annotations?per_page=100", check.repository, run.id);
-            self.search(&path, about, |page: Vec<Annotation>| {
-                there.extend(page);
-                None::<()>
-            })?;
+            self.search(
+                &path,
+                about,
+                |page| serde_json::from_slice(page),
+                |page: Vec<Annotation>| {
+                    there.extend(page);
+                    None::<()>
+                },
+            )?;
         }
         Ok(there)
     }
 }
 
 impl Check {
-    fn about(&self) -> About {
-        About { what: format!("the list of checks of {} in `{}`", self.commit, self.repository), permission: "checks: write" }
+    pub(crate) fn about(&self, forge: &Forge) -> About {
+        forge.about(format!("the list of checks of {} in `{}`", self.commit, self.repository), Right::Checks)
     }
 
     /// Refuses what the forge would refuse or cut.
@@ -201,7 +222,7 @@ impl Check {
         within(&self.summary, MAX_OUTPUT_CHARS, "summary of the check")?;
         within(self.text.as_deref().unwrap_or_default(), MAX_OUTPUT_CHARS, "text of the check")?;
         match self.annotations.len() {
-            found if found > MAX_ANNOTATIONS => Err(ForgeError::TooManyAnnotations { found }),
+            found if found > MAX_ANNOTATIONS => Err(ForgeError::TooManyAnnotations { found, most: MAX_ANNOTATIONS }),
             _ => Ok(()),
         }
     }
@@ -253,7 +274,8 @@ impl Run {
     }
 }
 
-fn kind(external_id: &str) -> &str {
+/// What an `external_id` begins with.
+pub(crate) fn kind(external_id: &str) -> &str {
     external_id.split_once(':').map_or(external_id, |(kind, _)| kind)
 }
 

@@ -5,15 +5,15 @@ use std::io::Read as _;
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::Value;
 use ureq::http::{HeaderMap, Request, Response};
 use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body};
 
-use crate::author::{Account, Author};
-use crate::{Api, ForgeError, Token, text};
+use crate::author::Author;
+use crate::dialect::{Dialect, Parsed, Place, Right};
+use crate::{Api, ForgeError, Kind, Repository, Token, text};
 
 /// One question, from looking up the host to the last byte of the answer.
 pub const REQUEST_TIME: Duration = Duration::from_secs(30);
@@ -42,6 +42,7 @@ type Pause = Box<dyn Fn(Duration) + Send + Sync>;
 /// A forge, and who we are there.
 pub struct Forge {
     agent: Agent,
+    kind: Kind,
     api: Api,
     token: Token,
     author: OnceLock<Author>,
@@ -50,16 +51,20 @@ pub struct Forge {
 
 impl fmt::Debug for Forge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Forge").field("api", &self.api).field("author", &self.author).finish_non_exhaustive()
+        f.debug_struct("Forge")
+            .field("kind", &self.kind)
+            .field("api", &self.api)
+            .field("author", &self.author)
+            .finish_non_exhaustive()
     }
 }
 
 impl Forge {
-    /// Speaks to the forge at `api` with this token. Whom the machine trusts is trusted (`SSL_CERT_FILE` is heeded), and proxies of
+    /// Speaks to the forge of this kind at `api`, with this token. Whom the machine trusts is trusted (`SSL_CERT_FILE` is heeded), and proxies of
     /// the environment are used, unless the connection stays on this machine.
-    pub fn new(api: Api, token: Token) -> Self {
+    pub fn new(kind: Kind, api: Api, token: Token) -> Self {
         let agent = agent(&api);
-        Self { agent, api, token, author: OnceLock::new(), pause: Box::new(std::thread::sleep) }
+        Self { agent, kind, api, token, author: OnceLock::new(), pause: Box::new(std::thread::sleep) }
     }
 
     /// Takes `login` for the token's account, such as `my-app[bot]`, instead of asking the forge.
@@ -78,6 +83,20 @@ impl Forge {
         &self.api
     }
 
+    pub(crate) fn dialect(&self) -> &'static dyn Dialect {
+        self.kind.dialect()
+    }
+
+    /// A repository of this forge; refused where it is none of this kind of forge.
+    pub(crate) fn place<'a>(&'a self, repository: &'a Repository) -> Result<Place<'a>, ForgeError> {
+        Ok(Place { api: &self.api, repository, path: self.dialect().repository(repository)? })
+    }
+
+    /// What a question is about, and what the token must be allowed to for it.
+    pub(crate) fn about(&self, what: String, right: Right) -> About {
+        About { what, permission: self.dialect().permission(right) }
+    }
+
     pub(crate) fn pause(&self, time: Duration) {
         (self.pause)(time);
     }
@@ -87,46 +106,23 @@ impl Forge {
         if let Some(author) = self.author.get() {
             return Ok(author);
         }
-        let asked = self.ask_author()?;
+        let asked = self.dialect().author(self)?;
         Ok(self.author.get_or_init(|| asked))
-    }
-
-    /// A person's token may ask for its account. The token of an app may not, and is asked for in GraphQL; where that is refused as
-    /// well, or not there, it is taken for a workflow's.
-    fn ask_author(&self) -> Result<Author, ForgeError> {
-        let about = About { what: "the account of the token".to_owned(), permission: "read:user" };
-        match self.get(&self.api.at("/user"), &about) {
-            Ok(answer) => return Ok(Author::of(&self.parsed::<Account>(&answer, &about)?.login)),
-            Err(error) if is_refused(&error) => {}
-            Err(error) => return Err(error),
-        }
-        let viewer =
-            Question { call: Call::Ask(json!({ "query": "{ viewer { login } }" })), url: self.api.graphql(), about: &about };
-        match self.ask(&viewer) {
-            Ok(answer) => Ok(viewer_of(&answer.body).map_or_else(Author::of_a_workflow, |login| Author::of(&login))),
-            Err(error) if is_refused(&error) => Ok(Author::of_a_workflow()),
-            Err(error) => Err(error),
-        }
     }
 
     /// What is at an address of the forge.
     pub(crate) fn get(&self, url: &str, about: &About) -> Result<Answer, ForgeError> {
-        self.ask(&Question { call: Call::Get, url: url.to_owned(), about })
+        self.call(Call::Get, url.to_owned(), about)
     }
 
-    /// Makes something at a path. It is sent once.
-    pub(crate) fn post<T: DeserializeOwned>(&self, path: &str, what: &Value, about: &About) -> Result<T, ForgeError> {
-        self.write(Call::Post(what.clone()), path, about)
+    /// Makes or changes something at a path. It is sent once.
+    pub(crate) fn write(&self, call: Call, path: &str, about: &About) -> Result<Answer, ForgeError> {
+        self.call(call, self.api.at(path), about)
     }
 
-    /// Changes what is at a path. It is sent once.
-    pub(crate) fn patch<T: DeserializeOwned>(&self, path: &str, what: &Value, about: &About) -> Result<T, ForgeError> {
-        self.write(Call::Patch(what.clone()), path, about)
-    }
-
-    fn write<T: DeserializeOwned>(&self, call: Call, path: &str, about: &About) -> Result<T, ForgeError> {
-        let answer = self.ask(&Question { call, url: self.api.at(path), about })?;
-        self.parsed(&answer, about)
+    /// Asks a question, at an address of the forge.
+    pub(crate) fn call(&self, call: Call, url: String, about: &About) -> Result<Answer, ForgeError> {
+        self.ask(&Question { call, url, about })
     }
 
     /// The good answer to a question. Where the forge has too many questions, it is put again after the time that the forge says;
@@ -152,11 +148,10 @@ impl Forge {
         let request = Request::builder()
             .method(question.call.method())
             .uri(&question.url)
-            .header("authorization", self.token.header())
-            .header("accept", "application/vnd.github+json")
-            .header("x-github-api-version", "2022-11-28")
             // A connection of its own for each question: one that was kept may be gone just when something is written to it.
             .header("connection", "close");
+        let headers = self.dialect().headers(&self.token)?.into_iter();
+        let request = headers.fold(request, |request, (name, value)| request.header(name, value));
         let sent = match question.call.body() {
             None => request.body(()).map(|request| self.agent.run(request)),
             Some(body) => request
@@ -197,9 +192,9 @@ impl Forge {
             401 => Err(ForgeError::BadToken),
             429 => Err(ForgeError::RateLimited { wait: answer.wait }),
             403 if answer.wait.is_some() || said().contains("rate limit") => Err(ForgeError::RateLimited { wait: answer.wait }),
-            403 => Err(ForgeError::Forbidden { permission: about.permission, said: said() }),
+            403 => Err(ForgeError::Forbidden { permission: about.permission, kind: self.kind, said: said() }),
             404 => Err(ForgeError::NotFound { what: about.what.clone() }),
-            422 => Err(ForgeError::Invalid { said: said() }),
+            400 | 422 => Err(ForgeError::Invalid { said: said() }),
             status @ 500.. => Err(ForgeError::Failed { status }),
             status => Err(ForgeError::Refused { status, said: said() }),
         }
@@ -207,7 +202,17 @@ impl Forge {
 
     /// An answer read as JSON. What is wrong with it may repeat parts of it, so that is masked as well.
     pub(crate) fn parsed<T: DeserializeOwned>(&self, answer: &Answer, about: &About) -> Result<T, ForgeError> {
-        serde_json::from_slice(&answer.body).map_err(|error| self.bad(about, &error.to_string()))
+        self.parsed_by(answer, about, |body| serde_json::from_slice(body))
+    }
+
+    /// An answer as `parse` reads it.
+    pub(crate) fn parsed_by<T>(
+        &self,
+        answer: &Answer,
+        about: &About,
+        parse: impl Fn(&[u8]) -> Parsed<T>,
+    ) -> Result<T, ForgeError> {
+        parse(&answer.body).map_err(|error| self.bad(about, &error.to_string()))
     }
 
     pub(crate) fn bad(&self, about: &About, why: &str) -> ForgeError {
@@ -238,12 +243,14 @@ struct Question<'a> {
     about: &'a About,
 }
 
-enum Call {
+/// A method, with what is sent.
+pub(crate) enum Call {
     Get,
     /// A question with a body, which changes nothing.
     Ask(Value),
     Post(Value),
     Patch(Value),
+    Put(Value),
 }
 
 impl Call {
@@ -252,13 +259,14 @@ impl Call {
             Self::Get => "GET",
             Self::Ask(_) | Self::Post(_) => "POST",
             Self::Patch(_) => "PATCH",
+            Self::Put(_) => "PUT",
         }
     }
 
     fn body(&self) -> Option<&Value> {
         match self {
             Self::Get => None,
-            Self::Ask(body) | Self::Post(body) | Self::Patch(body) => Some(body),
+            Self::Ask(body) | Self::Post(body) | Self::Patch(body) | Self::Put(body) => Some(body),
         }
     }
 
@@ -274,6 +282,12 @@ pub(crate) struct Answer {
     location: Option<String>,
     wait: Option<Duration>,
     body: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn body(&self) -> &[u8] {
+        &self.body
+    }
 }
 
 /// The pause before a repetition, by how many came before it.
@@ -297,29 +311,17 @@ fn agent(api: &Api) -> Agent {
     config.build().into()
 }
 
-/// Whether the forge does not let this token, or any, ask a question.
-fn is_refused(error: &ForgeError) -> bool {
-    matches!(
-        error,
-        ForgeError::Forbidden { .. } | ForgeError::NotFound { .. } | ForgeError::Invalid { .. } | ForgeError::Refused { .. }
-    )
-}
-
-fn viewer_of(body: &[u8]) -> Option<String> {
-    let answer: Value = serde_json::from_slice(body).ok()?;
-    answer.pointer("/data/viewer/login")?.as_str().map(str::to_owned)
-}
-
 fn header(headers: &HeaderMap, name: &str) -> Option<String> {
     headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
 }
 
-/// For how long the forge wants not to be asked: `retry-after` in seconds, or until `x-ratelimit-reset`, in seconds since 1970, where
-/// nothing remains. It may have a clock of its own, so its second is waited for to the end.
+/// For how long the forge wants not to be asked: `retry-after` in seconds, or until `x-ratelimit-reset` (`ratelimit-reset` on GitLab), in
+/// seconds since 1970, where nothing remains. It may have a clock of its own, so its second is waited for to the end.
 fn wait(headers: &HeaderMap, now_s: u64) -> Option<Duration> {
-    let number = |name| header(headers, name)?.trim().parse::<u64>().ok();
+    let number = |name: &str| header(headers, name)?.trim().parse::<u64>().ok();
     let after = number("retry-after");
-    let reset = number("x-ratelimit-reset").filter(|_| number("x-ratelimit-remaining") == Some(0));
+    let either = |name| number(name).or_else(|| number(&format!("x-{name}")));
+    let reset = either("ratelimit-reset").filter(|_| either("ratelimit-remaining") == Some(0));
     after.or(reset.map(|at| at.saturating_sub(now_s).saturating_add(1))).map(Duration::from_secs)
 }
 
@@ -328,21 +330,28 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// How GitHub words an error.
-#[derive(Deserialize)]
-struct Said {
-    message: String,
-    #[serde(default)]
-    errors: Value,
+/// What the forge said of its refusal, or that it said nothing that can be read. GitHub and Gitea give a `message` and a list of `errors`;
+/// GitLab a `message` that may hold fields, or an `error` and its `error_description`.
+fn said(body: &[u8]) -> String {
+    let said: Value = serde_json::from_slice(body).unwrap_or_default();
+    let main = ["message", "error", "error_description"].iter().filter_map(|name| in_words(said.get(name)?));
+    let details = said.get("errors").and_then(Value::as_array).into_iter().flatten().filter_map(detail).take(MAX_DETAILS);
+    let parts: Vec<String> = main.chain(details).collect();
+    if parts.is_empty() { "no reason that can be read".to_owned() } else { parts.join("; ") }
 }
 
-/// What the forge said of its refusal, or that it said nothing that can be read.
-fn said(body: &[u8]) -> String {
-    let Ok(Said { message, errors }) = serde_json::from_slice::<Said>(body) else {
-        return "no reason that can be read".to_owned();
-    };
-    let details = errors.as_array().into_iter().flatten().filter_map(detail).take(MAX_DETAILS);
-    [message].into_iter().chain(details).collect::<Vec<_>>().join("; ")
+/// A text, several, or those of fields.
+fn in_words(said: &Value) -> Option<String> {
+    let join = |parts: Vec<String>| (!parts.is_empty()).then(|| parts.join(", "));
+    match said {
+        Value::String(text) => Some(text.clone()),
+        Value::Array(several) => join(several.iter().filter_map(in_words).take(MAX_DETAILS).collect()),
+        Value::Object(fields) => {
+            let field = |(name, value): (&String, &Value)| Some(format!("{name}: {}", in_words(value)?));
+            join(fields.iter().filter_map(field).take(MAX_DETAILS).collect())
+        }
+        _ => None,
+    }
 }
 
 /// One of its errors: a text, or a resource's field and what is wrong with it.
@@ -371,6 +380,7 @@ mod tests {
         assert_eq!(waited(&[("x-ratelimit-remaining", "12"), ("x-ratelimit-reset", "1030")]), None, "some questions remain");
         assert_eq!(waited(&[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", &u64::MAX.to_string())]), Some(u64::MAX - 999));
         assert_eq!(waited(&[("retry-after", "Wed, 21 Oct 2015 07:28:00 GMT")]), None);
+        assert_eq!(waited(&[("ratelimit-remaining", "0"), ("ratelimit-reset", "1030")]), Some(31), "GitLab's names");
         assert_eq!(waited(&[("retry-after", "-1")]), None);
         assert_eq!(waited(&[]), None);
     }
@@ -380,19 +390,22 @@ mod tests {
         let invalid = br#"{"message": "Validation Failed", "errors": [{"field": "body", "code": "missing"}, {"message": "is long"}, "x", {}, 1]}"#;
         assert_eq!(said(invalid), "Validation Failed; body: missing; is long; x");
         assert_eq!(said(br#"{"message": "Not Found"}"#), "Not Found");
-        assert_eq!(said(b"<html>"), "no reason that can be read");
+        assert_eq!(
+            said(br#"{"message": {"body": ["is too long", "is blank"], "title": "is missing"}}"#),
+            "body: is too long, is blank, title: is missing"
+        );
+        assert_eq!(
+            said(br#"{"error": "insufficient_scope", "error_description": "needs more"}"#),
+            "insufficient_scope; needs more"
+        );
+        for unread in ["<html>", "[]", "1", r#"{"message": null}"#, r#"{"message": {"x": []}}"#] {
+            assert_eq!(said(unread.as_bytes()), "no reason that can be read");
+        }
     }
 
     #[test]
     fn pauses_grow_and_end() {
         assert_eq!([0, 1, 2].map(|repeats| pause_before(repeats).as_millis()), [500, 1000, 2000]);
         assert_eq!(pause_before(u32::MAX), pause_before(MAX_REPEATS));
-    }
-
-    #[test]
-    fn the_viewer_is_who_the_token_is() {
-        assert_eq!(viewer_of(br#"{"data": {"viewer": {"login": "my-app[bot]"}}}"#).as_deref(), Some("my-app[bot]"));
-        assert_eq!(viewer_of(br#"{"data": null, "errors": []}"#), None);
-        assert_eq!(viewer_of(b"<html>"), None);
     }
 }

@@ -1,11 +1,10 @@
 //! The comment of a pull request that stays one.
 
-use serde::Deserialize;
-use serde::de::IgnoredAny;
 use serde_json::json;
 
 use crate::author::{Account, App, Author};
-use crate::client::{About, Forge};
+use crate::client::{About, Call, Forge};
+use crate::dialect::{Place, Right, Thread};
 use crate::settle::Decision;
 use crate::{ForgeError, Posted, Repository, Tag, text};
 
@@ -38,28 +37,26 @@ pub enum IfAbsent {
 }
 
 /// A comment, or an issue with its head, as the forge lists it.
-#[derive(Debug, Deserialize)]
+#[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) id: u64,
     /// An issue's number, and 0 of a comment.
-    #[serde(default)]
     pub(crate) number: u64,
-    pub(crate) html_url: String,
+    /// Its page.
+    pub(crate) url: String,
     pub(crate) body: Option<String>,
-    user: Option<Account>,
-    performed_via_github_app: Option<App>,
-    /// A forge lists pull requests among the issues.
-    pull_request: Option<IgnoredAny>,
+    /// Whoever wrote it, unless the account is gone.
+    pub(crate) account: Option<Account>,
+    /// The app by which it was written, where the forge says so.
+    pub(crate) app: Option<App>,
+    /// Some forges list pull requests among the issues.
+    pub(crate) is_pull_request: bool,
 }
 
 impl Entry {
     /// Whether this carries our tag and we wrote it. The tag alone says nothing: everybody can copy it.
     pub(crate) fn is_ours(&self, tag: &Tag, author: &Author) -> bool {
-        tag.is_on(self.text()) && author.is(self.user.as_ref(), self.performed_via_github_app.as_ref())
-    }
-
-    pub(crate) fn is_pull_request(&self) -> bool {
-        self.pull_request.is_some()
+        tag.is_on(self.text()) && author.is(self.account.as_ref(), self.app.as_ref())
     }
 
     pub(crate) fn text(&self) -> &str {
@@ -67,58 +64,66 @@ impl Entry {
     }
 }
 
-/// The page of what was written.
-#[derive(Debug, Deserialize)]
-struct Written {
-    html_url: String,
-}
-
 impl Forge {
     /// Writes or edits our comment. One that carries our tag and is somebody else's is left alone, as if it were not there.
     pub fn comment(&self, comment: &Comment) -> Result<Posted, ForgeError> {
         let body = tagged(&comment.tag, &comment.text, "comment")?;
-        let about = comment.about();
+        let (about, place, thread) = (comment.about(self), self.place(&comment.repository)?, Thread::Pull(comment.pull));
         let look = || {
-            let ours = self.find_comment(comment, &about)?;
+            let ours = self.find_comment(comment, &place, &about)?;
             Ok(decide(ours, &body, comment.if_absent))
         };
-        let create = || self.write_comment(&comment.repository, comment.pull, &body, &about);
+        let create = || self.write_comment(&place, thread, &body, &about);
         let update = |id: &u64| {
-            let path = format!("/repos/{}/issues/comments/{id}", comment.repository);
-            self.patch::<Written>(&path, &json!({ "body": body }), &about).map(|written| written.html_url)
+            let (call, path) = self.dialect().edit_comment(&place, thread, *id, &body);
+            self.written(call, &path, &place, thread, &about)
         };
         self.settle(look, create, update)
     }
 
     /// Our comment. Comments are listed from the oldest: the first that is ours is it, should there be several.
-    fn find_comment(&self, comment: &Comment, about: &About) -> Result<Option<Entry>, ForgeError> {
+    fn find_comment(&self, comment: &Comment, place: &Place<'_>, about: &About) -> Result<Option<Entry>, ForgeError> {
         let author = self.author()?;
-        let path = comments_of(&comment.repository, comment.pull);
-        self.search(&path, about, |page: Vec<Entry>| page.into_iter().find(|entry| entry.is_ours(&comment.tag, author)))
+        self.search_comments(place, Thread::Pull(comment.pull), about, |page| {
+            page.into_iter().find(|entry| entry.is_ours(&comment.tag, author))
+        })
+    }
+
+    /// Shows `see` one page of comments after another, from the oldest.
+    pub(crate) fn search_comments<T>(
+        &self,
+        place: &Place<'_>,
+        thread: Thread,
+        about: &About,
+        see: impl FnMut(Vec<Entry>) -> Option<T>,
+    ) -> Result<Option<T>, ForgeError> {
+        let dialect = self.dialect();
+        self.search(&dialect.comments(place, thread), about, |page| dialect.parse_comments(place, thread, page), see)
     }
 
     /// Writes another comment below a pull request or an issue.
     pub(crate) fn write_comment(
         &self,
-        repository: &Repository,
-        number: u64,
+        place: &Place<'_>,
+        thread: Thread,
         body: &str,
         about: &About,
     ) -> Result<String, ForgeError> {
-        let path = format!("/repos/{repository}/issues/{number}/comments");
-        self.post::<Written>(&path, &json!({ "body": body }), about).map(|written| written.html_url)
+        let path = self.dialect().new_comment(place, thread);
+        self.written(Call::Post(json!({ "body": body })), &path, place, thread, about)
+    }
+
+    /// Writes a comment, and returns its page.
+    fn written(&self, call: Call, path: &str, place: &Place<'_>, thread: Thread, about: &About) -> Result<String, ForgeError> {
+        let response = self.write(call, path, about)?;
+        self.parsed_by(&response, about, |bytes| self.dialect().parse_written(place, thread, bytes))
     }
 }
 
 impl Comment {
-    fn about(&self) -> About {
-        About { what: format!("pull request {} of `{}`", self.pull, self.repository), permission: "pull-requests: write" }
+    fn about(&self, forge: &Forge) -> About {
+        forge.about(format!("pull request {} of `{}`", self.pull, self.repository), Right::Comments)
     }
-}
-
-/// The list of comments below a pull request or an issue.
-pub(crate) fn comments_of(repository: &Repository, number: u64) -> String {
-    format!("/repos/{repository}/issues/{number}/comments?per_page=100")
 }
 
 /// A text with its tag, within the forge's limit: nothing is cut without a word.
@@ -136,7 +141,7 @@ pub(crate) fn within(text: &str, most: usize, what: &'static str) -> Result<(), 
 
 fn decide(ours: Option<Entry>, body: &str, if_absent: IfAbsent) -> Decision<u64> {
     match ours {
-        Some(entry) if text::same(entry.text(), body) => Decision::Keep { url: entry.html_url },
+        Some(entry) if text::same(entry.text(), body) => Decision::Keep { url: entry.url },
         Some(entry) => Decision::Update(entry.id),
         None if if_absent == IfAbsent::Skip => Decision::Skip,
         None => Decision::Create,
@@ -152,8 +157,8 @@ mod tests {
     }
 
     fn entry(body: &str) -> Entry {
-        let entry = json!({ "id": 3, "html_url": "https://x/3", "body": body, "user": { "login": "me", "type": "User" } });
-        serde_json::from_value(entry).expect("an entry")
+        let (url, account) = ("https://x/3".to_owned(), Some(Account::named("me".to_owned())));
+        Entry { id: 3, number: 0, url, body: Some(body.to_owned()), account, app: None, is_pull_request: false }
     }
 
     #[test]

@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use crate::issue::LABEL;
-use crate::{MAX_ANNOTATIONS, MAX_ANSWER_BYTES, MAX_PAGES};
+use crate::{Kind, MAX_ANSWER_BYTES, MAX_PAGES};
 
 /// Why something was not posted. What a forge said is cut, without control characters and without the token.
 #[derive(Debug, thiserror::Error)]
 pub enum ForgeError {
+    /// The kind of the forge is none that is known.
+    #[error("`{0}` is no kind of forge whose API is known")]
+    Kind(String),
     /// The name of the repository is none.
     #[error("`{0}` is no repository")]
     Repository(String),
@@ -34,19 +37,23 @@ pub enum ForgeError {
         most: usize,
     },
     /// A check has more annotations than the forge takes at once.
-    #[error("the check has {found} annotations, and the forge takes {MAX_ANNOTATIONS}")]
+    #[error("the check has {found} annotations, and the forge takes {most}")]
     TooManyAnnotations {
         /// How many there are.
         found: usize,
+        /// How many the forge takes: none where it has commit statuses in place of checks.
+        most: usize,
     },
     /// 401: the forge does not know the token.
     #[error("the forge does not accept the token")]
     BadToken,
     /// 403: the token may not do this.
-    #[error("the token may not do this, which needs `{permission}`: {said}")]
+    #[error("the token may not do this, which needs {}: {said}", quoted(.permission))]
     Forbidden {
-        /// The permission that is needed, as GitHub's workflows write it.
+        /// The permission that is needed, as the forge calls it.
         permission: &'static str,
+        /// The forge's kind, which says where permissions are given.
+        kind: Kind,
         /// What the forge said.
         said: String,
     },
@@ -56,7 +63,7 @@ pub enum ForgeError {
         /// What was asked for.
         what: String,
     },
-    /// 422: the forge does not take what was posted.
+    /// 400 or 422: the forge does not take what was posted.
     #[error("the forge refuses what was posted: {said}")]
     Invalid {
         /// What the forge said.
@@ -150,7 +157,8 @@ impl ForgeError {
     /// What to do about it.
     pub fn hint(&self) -> &'static str {
         match self {
-            Self::Repository(_) => "give the owner and the name, such as `example/project`",
+            Self::Kind(_) => "known are `github`, `gitlab` and `gitea`, which Forgejo speaks as well",
+            Self::Repository(_) => "give the owner and the name, such as `example/project`; only GitLab has groups within groups",
             Self::Tag(_) => "a tag has lower-case letters, digits and inner hyphens, at most 40 characters",
             Self::Commit(_) => "give the whole commit: 40 hexadecimal digits",
             Self::Api(_) => "give https://HOST/PATH without a password; http is for this machine alone",
@@ -158,9 +166,7 @@ impl ForgeError {
             Self::TooLong { .. } => "post a shorter text that links to the whole report",
             Self::TooManyAnnotations { .. } => "annotate the worst, and say in the summary how many there are",
             Self::BadToken => "the token may have expired, or be one of another forge: make a new one",
-            Self::Forbidden { .. } => {
-                "in GitHub Actions, name it under `permissions:` of the job; a pull request from a fork has a token that only reads"
-            }
+            Self::Forbidden { kind, .. } => kind.dialect().hint(),
             Self::NotFound { .. } => "check the names and the number, and that the token is for this repository",
             Self::Invalid { .. } | Self::Refused { .. } => "the forge's own words say what it does not take",
             Self::RateLimited { .. } => "wait as long as the forge says, then post again: what is there already is not repeated",
@@ -187,7 +193,8 @@ impl ForgeError {
     pub fn is_usage(&self) -> bool {
         matches!(
             self,
-            Self::Repository(_)
+            Self::Kind(_)
+                | Self::Repository(_)
                 | Self::Tag(_)
                 | Self::Commit(_)
                 | Self::Api(_)
@@ -197,10 +204,20 @@ impl ForgeError {
         )
     }
 
+    /// Whether the forge does not let this token, or any, ask a question.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Forbidden { .. } | Self::NotFound { .. } | Self::Invalid { .. } | Self::Refused { .. })
+    }
+
     /// Whether the next try may go better, and the forge may have done what was asked all the same.
     pub(crate) fn is_lost(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::Failed { .. })
     }
+}
+
+/// A permission's name in quotes, unless it is said in words that quote what they name.
+fn quoted(permission: &str) -> String {
+    if permission.contains('`') { permission.to_owned() } else { format!("`{permission}`") }
 }
 
 fn waiting(wait: Option<Duration>) -> String {

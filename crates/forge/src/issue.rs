@@ -1,11 +1,9 @@
 //! The issue that is open as long as there is something to look at.
 
-use serde::Deserialize;
-use serde_json::json;
-
 use crate::check::MAX_TITLE_CHARS;
-use crate::client::{About, Forge};
-use crate::comment::{Entry, comments_of, tagged, within};
+use crate::client::{About, Call, Forge};
+use crate::comment::{Entry, tagged, within};
+use crate::dialect::{Place, Right, Thread};
 use crate::settle::Decision;
 use crate::{ForgeError, Posted, Repository, Tag, text};
 
@@ -29,16 +27,11 @@ pub struct Issue {
 }
 
 /// An issue that was just opened.
-#[derive(Debug, Deserialize)]
-struct Opened {
-    html_url: String,
-    #[serde(default)]
-    labels: Vec<Label>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Label {
-    name: String,
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) url: String,
+    /// Whether it has our label.
+    pub(crate) is_labelled: bool,
 }
 
 impl Forge {
@@ -46,54 +39,51 @@ impl Forge {
     pub fn issue(&self, issue: &Issue) -> Result<Posted, ForgeError> {
         let body = tagged(&issue.tag, &issue.text, "issue")?;
         within(&issue.title, MAX_TITLE_CHARS, "title of the issue")?;
-        let about = issue.about();
-        let look = || match self.find_issue(issue, &about)? {
-            Some(open) => Ok(decide(&open, self.last_comment(issue, open.number, &about)?.as_ref(), &body)),
+        let (about, place) = (issue.about(self), self.place(&issue.repository)?);
+        let look = || match self.find_issue(issue, &place, &about)? {
+            Some(open) => Ok(decide(&open, self.last_comment(issue, &place, open.number, &about)?.as_ref(), &body)),
             None => Ok(Decision::Create),
         };
-        let create = || self.open(issue, &body, &about);
-        let update = |number: &u64| self.write_comment(&issue.repository, *number, &body, &about);
+        let create = || self.open(issue, &place, &body, &about);
+        let update = |number: &u64| self.write_comment(&place, Thread::Issue(*number), &body, &about);
         self.settle(look, create, update)
     }
 
-    fn find_issue(&self, issue: &Issue, about: &About) -> Result<Option<Entry>, ForgeError> {
-        let author = self.author()?;
-        let path = format!("/repos/{}/issues?state=open&labels={LABEL}&per_page=100", issue.repository);
-        let is_wanted = |entry: &Entry| !entry.is_pull_request() && entry.is_ours(&issue.tag, author);
-        self.search(&path, about, |page: Vec<Entry>| page.into_iter().find(is_wanted))
+    fn find_issue(&self, issue: &Issue, place: &Place<'_>, about: &About) -> Result<Option<Entry>, ForgeError> {
+        let (author, dialect) = (self.author()?, self.dialect());
+        let is_wanted = |entry: &Entry| !entry.is_pull_request && entry.is_ours(&issue.tag, author);
+        let see = |page: Vec<Entry>| page.into_iter().find(is_wanted);
+        self.search(&dialect.issues(place), about, |page| dialect.parse_issues(page), see)
     }
 
     /// What we said last below the issue, where we have said more than its head.
-    fn last_comment(&self, issue: &Issue, number: u64, about: &About) -> Result<Option<Entry>, ForgeError> {
+    fn last_comment(&self, issue: &Issue, place: &Place<'_>, number: u64, about: &About) -> Result<Option<Entry>, ForgeError> {
         let author = self.author()?;
         let mut last = None;
-        self.search(&comments_of(&issue.repository, number), about, |page: Vec<Entry>| {
+        self.search_comments(place, Thread::Issue(number), about, |page| {
             last = page.into_iter().rfind(|entry| entry.is_ours(&issue.tag, author)).or(last.take());
             None::<()>
         })?;
         Ok(last)
     }
 
-    fn open(&self, issue: &Issue, body: &str, about: &About) -> Result<String, ForgeError> {
-        let path = format!("/repos/{}/issues", issue.repository);
-        let opened: Opened = self.post(&path, &json!({ "title": issue.title, "body": body, "labels": [LABEL] }), about)?;
+    fn open(&self, issue: &Issue, place: &Place<'_>, body: &str, about: &About) -> Result<String, ForgeError> {
+        let wanted = self.dialect().new_issue(self, place, issue, body)?;
+        let response = self.write(Call::Post(wanted), &format!("{}/issues", place.path), about)?;
+        let opened = self.parsed_by(&response, about, |bytes| self.dialect().parse_opened(bytes))?;
         // GitHub leaves labels away without a word where the token may not set them; the next call would not find the issue.
-        if opened.labels.iter().any(|label| label.name == LABEL) {
-            Ok(opened.html_url)
-        } else {
-            Err(ForgeError::Unlabelled { url: self.shown(&opened.html_url) })
-        }
+        if opened.is_labelled { Ok(opened.url) } else { Err(ForgeError::Unlabelled { url: self.shown(&opened.url) }) }
     }
 }
 
 impl Issue {
-    fn about(&self) -> About {
-        About { what: format!("the list of issues of `{}`", self.repository), permission: "issues: write" }
+    fn about(&self, forge: &Forge) -> About {
+        forge.about(format!("the list of issues of `{}`", self.repository), Right::Issues)
     }
 }
 
 /// Compares with what we said last: the issue's head, where there is no comment of ours.
 fn decide(open: &Entry, last: Option<&Entry>, body: &str) -> Decision<u64> {
     let said = last.unwrap_or(open);
-    if text::same(said.text(), body) { Decision::Keep { url: said.html_url.clone() } } else { Decision::Update(open.number) }
+    if text::same(said.text(), body) { Decision::Keep { url: said.url.clone() } } else { Decision::Update(open.number) }
 }

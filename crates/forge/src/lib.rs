@@ -1,4 +1,4 @@
-//! Posts results to a forge: GitHub's REST API, and what is compatible with it.
+//! Posts results to a forge: GitHub, GitLab, and Gitea or Forgejo ([`Kind`]).
 //!
 //! Three things are posted: a [`Comment`] of a pull request that stays one and is edited in place, a [`Check`] of a commit, and an
 //! [`Issue`] that stays open while there is something to look at. Each is found again by a hidden tag or by its names, so that the
@@ -6,18 +6,22 @@
 //!
 //! Whoever may comment may copy our tag. So only what the token's own account wrote is ever edited ([`Forge::comment`]).
 //!
-//! Every call looks, decides and writes. The decisions are pure functions over what the forge lists; only `client` speaks to it.
+//! Every call looks, decides and writes. The decisions are pure functions over what the forge lists; only `client` speaks to it, and only
+//! `dialect` knows in what the forges differ. A forge without checks gets a commit status in their place.
 
 mod author;
 mod check;
 mod client;
 mod comment;
+mod dialect;
 mod error;
 mod issue;
+mod kind;
 mod names;
 mod page;
 mod pull;
 mod settle;
+mod status;
 mod text;
 mod token;
 
@@ -26,8 +30,10 @@ pub use client::{Forge, MAX_ANSWER_BYTES, MAX_REPEATS, MAX_WAIT, MAX_WAITS, REQU
 pub use comment::{Comment, IfAbsent, MAX_BODY_CHARS};
 pub use error::ForgeError;
 pub use issue::{Issue, LABEL};
+pub use kind::Kind;
 pub use names::{Api, CommitSha, Repository, Tag};
 pub use page::MAX_PAGES;
 pub use pull::{HeadBranch, Sought};
 pub use settle::Posted;
+pub use status::MAX_DESCRIPTION_CHARS;
 pub use token::Token;

@@ -15,11 +15,21 @@ const MAX_REPOSITORY_PART: usize = 100;
 /// The longest tag, which is a name as Assay's definitions have them.
 const MAX_TAG: usize = 40;
 
-/// A repository by its owner and name, such as `example/project`.
+/// The most groups that hold each other: GitLab's limit is twenty below the first.
+const MAX_OWNERS: usize = 21;
+
+/// A repository by its owner and name, such as `example/project`; on GitLab, the owner may be several groups that hold each other, such as
+/// `example/tools/project`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repository {
-    owner: String,
+    owners: Vec<String>,
     name: String,
+}
+
+impl Repository {
+    pub(crate) fn has_one_owner(&self) -> bool {
+        self.owners.len() == 1
+    }
 }
 
 impl FromStr for Repository {
@@ -27,17 +37,18 @@ impl FromStr for Repository {
 
     fn from_str(text: &str) -> Result<Self, ForgeError> {
         let refused = || ForgeError::Repository(text::shown(text));
-        let (owner, name) = text.split_once('/').ok_or_else(refused)?;
-        if !is_owner(owner) || !is_repository_name(name) {
+        let (owners, name) = text.rsplit_once('/').ok_or_else(refused)?;
+        let owners: Vec<String> = owners.split('/').map(ToOwned::to_owned).collect();
+        if owners.len() > MAX_OWNERS || !owners.iter().all(|owner| is_owner(owner)) || !is_repository_name(name) {
             return Err(refused());
         }
-        Ok(Self { owner: owner.to_owned(), name: name.to_owned() })
+        Ok(Self { owners, name: name.to_owned() })
     }
 }
 
 impl fmt::Display for Repository {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.owner, self.name)
+        write!(f, "{}/{}", self.owners.join("/"), self.name)
     }
 }
 
@@ -127,6 +138,16 @@ impl Api {
         format!("{}{path}", self.0)
     }
 
+    /// GitLab's own server.
+    pub(crate) fn gitlab() -> Self {
+        Self("https://gitlab.com/api/v4".to_owned())
+    }
+
+    /// Where the pages for people begin, on a server of GitLab.
+    pub(crate) fn web(&self) -> &str {
+        self.0.strip_suffix("/api/v4").unwrap_or(&self.0)
+    }
+
     /// Where questions in GraphQL go: a server of an enterprise has them beside `/api/v3`, not below.
     pub(crate) fn graphql(&self) -> String {
         match self.0.strip_suffix("/api/v3") {
@@ -202,16 +223,18 @@ mod tests {
 
     #[test]
     fn a_repository_is_an_owner_and_a_name() {
-        for good in ["example/project", "a/b", "A-1/x.y_z-", "a/.github", "a/..."] {
+        for good in ["example/project", "a/b", "A-1/x.y_z-", "a/.github", "a/...", "a/b/c"] {
             assert_eq!(good.parse::<Repository>().expect(good).to_string(), good);
         }
-        for bad in
-            ["", "a", "a/", "/b", "a/b/c", "a/..", "a/.", "../b", "a b/c", "a/b?c", "a/b#c", "a/b%2f", "ä/b", "a//b", "a/b\n"]
-        {
+        for bad in [
+            "", "a", "a/", "/b", "a/../c", "a//c", "a/.b/c", "a/..", "a/.", "../b", "a b/c", "a/b?c", "a/b#c", "a/b%2f", "ä/b",
+            "a//b", "a/b\n",
+        ] {
             assert!(!is::<Repository>(bad), "{bad}");
         }
         assert!(is::<Repository>(&format!("a/{}", "b".repeat(100))));
         assert!(!is::<Repository>(&format!("a/{}", "b".repeat(101))));
+        assert!(is::<Repository>(&("a/".repeat(MAX_OWNERS) + "b")) && !is::<Repository>(&("a/".repeat(MAX_OWNERS + 1) + "b")));
     }
 
     #[test]
@@ -272,6 +295,12 @@ mod tests {
             let error = bad.parse::<Api>().expect_err(bad);
             assert!(!format!("{error} {error:?}").contains("hidden"), "{error}");
         }
+    }
+
+    #[test]
+    fn pages_for_people_are_beside_the_api() {
+        assert_eq!(Api::gitlab().web(), "https://gitlab.com");
+        assert_eq!("https://x.example/git/api/v4/".parse::<Api>().expect("an address").web(), "https://x.example/git");
     }
 
     #[test]

@@ -1,25 +1,25 @@
 //! Lists that come in pages.
 
-use serde::de::DeserializeOwned;
-
 use crate::client::{About, Forge};
+use crate::dialect::Parsed;
 use crate::{Api, ForgeError, text};
 
 /// The most pages of one list: three thousand entries, which is longer than anybody reads a thread.
 pub const MAX_PAGES: usize = 30;
 
 impl Forge {
-    /// Shows `see` one page after another, until it has found what it looks for.
-    pub(crate) fn search<P: DeserializeOwned, T>(
+    /// Shows `see` one page after another, as `parse` reads it, until it has found what it looks for.
+    pub(crate) fn search<P, T>(
         &self,
         path: &str,
         about: &About,
+        parse: impl Fn(&[u8]) -> Parsed<P>,
         mut see: impl FnMut(P) -> Option<T>,
     ) -> Result<Option<T>, ForgeError> {
         let mut url = self.api().at(path);
         for _ in 0..MAX_PAGES {
             let answer = self.get(&url, about)?;
-            if let Some(found) = see(self.parsed(&answer, about)?) {
+            if let Some(found) = see(self.parsed_by(&answer, about, &parse)?) {
                 return Ok(Some(found));
             }
             match next(answer.link.as_deref(), self.api()) {

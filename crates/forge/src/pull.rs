@@ -1,8 +1,7 @@
 //! The pull request of a commit.
 
-use serde::Deserialize;
-
-use crate::client::{About, Forge};
+use crate::client::Forge;
+use crate::dialect::Right;
 use crate::{CommitSha, ForgeError, Repository};
 
 /// What is known of a pull request whose number is asked for. A forge has at most one open pull request from one branch to another.
@@ -26,43 +25,47 @@ pub struct HeadBranch {
 }
 
 /// A pull request as the forge lists it.
-#[derive(Debug, Deserialize)]
-struct Listed {
-    number: u64,
-    state: String,
-    head: End,
-    base: End,
+#[derive(Debug)]
+pub(crate) struct Listed {
+    pub(crate) number: u64,
+    pub(crate) is_open: bool,
+    /// Its newest commit.
+    pub(crate) commit: String,
+    /// The branch that it asks to merge.
+    pub(crate) branch: String,
+    /// The repository of that branch. Absent once a fork is deleted.
+    pub(crate) repository: Option<HeadRepository>,
+    /// The branch that it is to be merged into.
+    pub(crate) base: String,
 }
 
-/// One of the two branches of a pull request.
-#[derive(Debug, Deserialize)]
-struct End {
-    sha: String,
-    #[serde(rename = "ref")]
-    branch: String,
-    /// Absent once a fork is deleted.
-    repo: Option<Repo>,
+/// The repository that a pull request comes from, as the forge's list names it.
+#[derive(Clone, Debug)]
+pub(crate) enum HeadRepository {
+    Named(String),
+    Numbered(u64),
 }
 
-#[derive(Debug, Deserialize)]
-struct Repo {
-    full_name: String,
-}
-
-impl HeadBranch {
+impl HeadRepository {
     /// A forge keeps the case of a repository's name, and tells none apart by it.
-    fn is(&self, head: &End) -> bool {
-        let named = self.repository.to_string();
-        head.branch == self.branch && head.repo.as_ref().is_some_and(|repo| repo.full_name.eq_ignore_ascii_case(&named))
+    fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Named(one), Self::Named(other)) => one.eq_ignore_ascii_case(other),
+            (Self::Numbered(one), Self::Numbered(other)) => one == other,
+            _ => false,
+        }
     }
 }
 
 impl Sought {
-    fn is(&self, pull: &Listed) -> bool {
-        pull.state == "open"
-            && pull.head.sha == self.commit.to_string()
-            && self.head.as_ref().is_none_or(|head| head.is(&pull.head))
-            && self.base.as_ref().is_none_or(|base| *base == pull.base.branch)
+    /// Whether a pull request is this one; `repository` is that of the head as the forge names it, where one is sought.
+    fn is(&self, pull: &Listed, repository: Option<&HeadRepository>) -> bool {
+        let is_from = |wanted: &HeadRepository| pull.repository.as_ref().is_some_and(|from| from.is(wanted));
+        pull.is_open
+            && pull.commit == self.commit.to_string()
+            && self.head.as_ref().is_none_or(|head| head.branch == pull.branch)
+            && repository.is_none_or(is_from)
+            && self.base.as_ref().is_none_or(|base| *base == pull.base)
     }
 }
 
@@ -72,14 +75,21 @@ impl Forge {
     /// Who runs a workflow for a fork learns only commit and branch, and no number. Nothing that its author wrote is asked: the forge
     /// itself knows. By the commit alone, whoever pushes somebody else's to a fork leaves two to choose from.
     pub fn pull_of(&self, repository: &Repository, sought: &Sought) -> Result<u64, ForgeError> {
-        let about = About { what: format!("the pull request of `{}`", sought.commit), permission: "pull-requests: read" };
+        let (about, place) =
+            (self.about(format!("the pull request of `{}`", sought.commit), Right::Pulls), self.place(repository)?);
+        let (dialect, head) = (self.dialect(), sought.head.as_ref());
+        let from = head.map(|head| self.dialect().head_repository(self, &head.repository)).transpose()?;
         // The list by commit leaves out commits of forks, so all open ones are asked for theirs; in an order that nobody can change meanwhile.
-        let path = format!("/repos/{repository}/pulls?state=open&sort=created&direction=desc&per_page=100");
         let mut numbers = Vec::new();
-        self.search(&path, &about, |page: Vec<Listed>| {
-            numbers.extend(page.iter().filter(|pull| sought.is(pull)).map(|pull| pull.number));
-            None::<()>
-        })?;
+        self.search(
+            &dialect.pulls(&place),
+            &about,
+            |page| dialect.parse_pulls(page),
+            |page: Vec<Listed>| {
+                numbers.extend(page.iter().filter(|pull| sought.is(pull, from.as_ref())).map(|pull| pull.number));
+                None::<()>
+            },
+        )?;
         // Where one was opened between two pages, the second begins with what the first ended with.
         numbers.dedup();
         let commit = sought.commit.to_string();

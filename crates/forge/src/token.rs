@@ -13,7 +13,6 @@ const MAX_TOKEN_BYTES: usize = 8 << 10;
 #[derive(Clone)]
 pub struct Token {
     secret: String,
-    header: HeaderValue,
 }
 
 impl Token {
@@ -23,14 +22,14 @@ impl Token {
         if secret.is_empty() || secret.len() > MAX_TOKEN_BYTES || !secret.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(ForgeError::Token);
         }
-        let mut header = HeaderValue::try_from(format!("Bearer {secret}")).map_err(|_| ForgeError::Token)?;
-        header.set_sensitive(true);
-        Ok(Self { secret: secret.to_owned(), header })
+        Ok(Self { secret: secret.to_owned() })
     }
 
-    /// The value of the `authorization` header.
-    pub(crate) fn header(&self) -> HeaderValue {
-        self.header.clone()
+    /// The value of the header that holds the token, after what a forge wants before it.
+    pub(crate) fn header(&self, before: &str) -> Result<HeaderValue, ForgeError> {
+        let mut header = HeaderValue::try_from(format!("{before}{}", self.secret)).map_err(|_| ForgeError::Token)?;
+        header.set_sensitive(true);
+        Ok(header)
     }
 
     /// A text of the forge without the token, should it come back.
@@ -52,7 +51,7 @@ mod tests {
     #[test]
     fn nothing_prints_a_token() {
         let token = Token::new(" hunter22\n").expect("a token");
-        assert_eq!(format!("{token:?} {:?}", token.header()), "[secret] Sensitive");
+        assert_eq!(format!("{token:?} {:?}", token.header("Bearer ").expect("a header")), "[secret] Sensitive");
         assert_eq!(token.masked("a hunter22 b"), "a [secret] b");
     }
 

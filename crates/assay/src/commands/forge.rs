@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use assay_forge::{
-    Api, Check, Comment, CommitSha, Conclusion, Forge as Client, ForgeError, HeadBranch, IfAbsent, Issue, Posted, Repository,
-    Sought, Tag, Token,
+    Api, Check, Comment, CommitSha, Conclusion, Forge as Client, ForgeError, HeadBranch, IfAbsent, Issue, Kind, Posted,
+    Repository, Sought, Tag, Token,
 };
 use assay_stage::{Exit, Failure};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::Deserialize;
 
 use crate::files::read_plain;
@@ -18,7 +19,10 @@ const TOKEN: &str = "ASSAY_FORGE_TOKEN";
 /// The largest text that is posted, in bytes: four for each character that a forge takes.
 const MAX_TEXT_BYTES: u64 = 4 * 65_536;
 
-/// Post results to a forge: GitHub, or what speaks its API. The token is read from ASSAY_FORGE_TOKEN.
+/// The longest address of a page, in characters: what a browser takes.
+const MAX_PAGE_CHARS: usize = 2_000;
+
+/// Post results to a forge: GitHub, GitLab, or Gitea and Forgejo. The token is read from ASSAY_FORGE_TOKEN.
 #[derive(clap::Args)]
 pub(crate) struct Forge {
     #[command(subcommand)]
@@ -27,7 +31,8 @@ pub(crate) struct Forge {
 
 #[derive(clap::Subcommand)]
 enum ForgeCommand {
-    /// Post a comment, a check or an issue, each edited in place where it is there already
+    /// Post a comment, a check or an issue, each edited in place where it is there already. GitLab and Gitea have commit statuses in place of
+    /// checks: one line, the check's title
     Post(Box<Post>),
     /// Print the number of the open pull request whose head is a commit
     Pull(Pull),
@@ -36,12 +41,15 @@ enum ForgeCommand {
 /// Where the forge is.
 #[derive(clap::Args)]
 struct At {
-    /// The repository
+    /// The forge's kind, which says the API that it speaks; Forgejo speaks Gitea's
+    #[arg(long, value_name = "KIND", default_value_t, value_parser = PossibleValuesParser::new(Kind::NAMES).try_map(|name| name.parse::<Kind>()))]
+    kind: Kind,
+    /// The repository; on GitLab the whole path of the project
     #[arg(long, value_name = "OWNER/NAME")]
     repository: Repository,
-    /// The address of the forge's API
-    #[arg(long, value_name = "URL", default_value_t)]
-    api: Api,
+    /// The address of the forge's API; that of github.com or gitlab.com if left out. Gitea's ends with `/api/v1`
+    #[arg(long, value_name = "URL")]
+    api: Option<Api>,
 }
 
 #[derive(clap::Args)]
@@ -63,6 +71,9 @@ struct Post {
     /// The JSON file of the commit's check, as `assay gate --to` writes it
     #[arg(long, value_name = "FILE", requires = "commit")]
     check: Option<PathBuf>,
+    /// The page that the check links to, such as that of the job that judged
+    #[arg(long, value_name = "URL", requires = "check", value_parser = page)]
+    details_url: Option<String>,
     /// The Markdown file of an issue
     #[arg(long, value_name = "FILE", requires = "title")]
     issue: Option<PathBuf>,
@@ -129,7 +140,14 @@ impl At {
         let text = std::env::var(TOKEN).map_err(|_| {
             Failure::usage("no_token", format!("{TOKEN} is not set")).hint("put a token of the forge into that variable")
         })?;
-        Ok(Client::new(self.api.clone(), Token::new(&text).map_err(failure)?))
+        Ok(Client::new(self.kind, self.address()?, Token::new(&text).map_err(failure)?))
+    }
+
+    fn address(&self) -> Result<Api, Failure> {
+        self.api.clone().or_else(|| self.kind.api()).ok_or_else(|| {
+            Failure::usage("no_api", format!("nothing says where the API of this `{}` is", self.kind))
+                .hint("name it: `--api https://HOST/api/v1`")
+        })
     }
 }
 
@@ -147,7 +165,8 @@ impl Post {
             say("comment", &forge.comment(&comment).map_err(failure)?);
         }
         if let (Some(commit), Some(file)) = (&self.commit, &self.check) {
-            say("check", &forge.check(&check(file, repository, commit, self.pull)?).map_err(failure)?);
+            let check = Check { details_url: self.details_url.clone(), ..check(file, repository, commit, self.pull)? };
+            say("check", &forge.check(&check).map_err(failure)?);
         }
         if let (Some(title), Some(file)) = (&self.title, &self.issue) {
             let (repository, tag, text) = (repository.clone(), self.tag.clone(), text(file)?);
@@ -179,6 +198,13 @@ fn check(file: &Path, repository: &Repository, commit: &CommitSha, pull: Option<
         details_url: None,
         annotations: Vec::new(),
     })
+}
+
+/// An address that a forge shows as a link.
+fn page(text: &str) -> Result<String, String> {
+    let is_plain = text.chars().all(|character| character.is_ascii_graphic());
+    let accepted = (text.starts_with("https://") || text.starts_with("http://")) && is_plain && text.len() <= MAX_PAGE_CHARS;
+    if accepted { Ok(text.to_owned()) } else { Err("the address of a page: it begins with https:// or http://".to_owned()) }
 }
 
 fn say(what: &str, posted: &Posted) {

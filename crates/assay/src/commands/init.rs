@@ -2,31 +2,47 @@
 
 use std::path::{Path, PathBuf};
 
+use assay_forge::Kind;
 use assay_git::Repository;
 use assay_manifest::Digest;
 use assay_stage::{Exit, Failure};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use crate::output;
 
-/// Where workflows lie.
-const FOLDER: &str = ".github/workflows";
+/// A file as this version ships it, and where it goes.
+type Shipped = (&'static str, &'static str);
 
-/// The workflows as this version ships them.
-const WORKFLOWS: [(&str, &str); 4] = [
-    ("assay-plan.yaml", include_str!("../../../../ci/github/assay-plan.yaml")),
-    ("assay-run.yaml", include_str!("../../../../ci/github/assay-run.yaml")),
-    ("assay-gate.yaml", include_str!("../../../../ci/github/assay-gate.yaml")),
-    ("assay-nightly.yaml", include_str!("../../../../ci/github/assay-nightly.yaml")),
+/// Plans, measures, judges and posts, each with no more rights than it needs.
+const FULL: [Shipped; 4] = [
+    (".github/workflows/assay-plan.yaml", include_str!("../../../../ci/github/assay-plan.yaml")),
+    (RUN, include_str!("../../../../ci/github/assay-run.yaml")),
+    (".github/workflows/assay-gate.yaml", include_str!("../../../../ci/github/assay-gate.yaml")),
+    (NIGHT, include_str!("../../../../ci/github/assay-nightly.yaml")),
 ];
+const RUN: &str = ".github/workflows/assay-run.yaml";
+const NIGHT: &str = ".github/workflows/assay-nightly.yaml";
+
+/// Measures and judges in one job without any right.
+const SIMPLE: [Shipped; 1] = [(".github/workflows/assay.yaml", include_str!("../../../../ci/github/assay-simple.yaml"))];
+const GITLAB: [Shipped; 1] = [(".gitlab/assay.gitlab-ci.yml", include_str!("../../../../ci/gitlab/assay.gitlab-ci.yml"))];
+const GITEA: [Shipped; 1] = [(".gitea/workflows/assay.yaml", include_str!("../../../../ci/gitea/assay.yaml"))];
 
 /// What stands in them where somebody has to say more.
 const GATED: &str = "pipelines/gate.yaml";
 const NIGHTLY: &str = "pipelines/nightly.yaml";
 
-/// Write the workflows that plan, run and gate pull requests into this repository. A file that differs is never overwritten unless told to;
-/// with `--releases` and `--archive`, files that are there get these two filled in, and stay as they are otherwise.
+/// Write the workflows that gate pull requests into this repository. A file that differs is never overwritten unless told to; with
+/// `--releases` and `--archive`, files that are there get these two filled in, and stay as they are otherwise.
 #[derive(clap::Args)]
 pub(crate) struct Init {
+    /// The forge: its workflows differ. GitLab and Gitea (also Forgejo) get one file, as with `--simple`
+    #[arg(long, value_name = "KIND", default_value_t, value_parser = PossibleValuesParser::new(Kind::NAMES).try_map(|name| name.parse::<Kind>()))]
+    forge: Kind,
+    /// Write one workflow that measures and judges, without any secret or right to write. It finds accidents, and can be changed by whoever
+    /// it judges
+    #[arg(long, conflicts_with = "nightly")]
+    simple: bool,
     /// The pipeline whose comparison gates pull requests
     #[arg(long, value_name = "FILE", default_value = GATED, value_parser = plain_path)]
     pipeline: String,
@@ -49,13 +65,13 @@ impl Init {
         let root = repository_root()?;
         // What somebody has written into a file since is not lost where only an address is filled in.
         let is_filling = !self.force && (self.releases.is_some() || self.archive.is_some());
-        let file = |(name, shipped): &(&str, &str)| {
-            let path = root.join(FOLDER).join(name);
+        let file = |(path, shipped): &Shipped| {
+            let path = root.join(path);
             let there = std::fs::read_to_string(&path).ok().filter(|_| is_filling);
             let text = there.map_or_else(|| self.filled_in(shipped), |there| self.installing(&there, self.archive.is_some()));
             (path, text)
         };
-        let files: Vec<(PathBuf, String)> = WORKFLOWS.iter().map(file).collect();
+        let files: Vec<(PathBuf, String)> = self.shipped().iter().map(file).collect();
         if !self.force && !is_filling {
             refuse_others(&files)?;
         }
@@ -70,6 +86,29 @@ impl Init {
         }
         self.say_what_is_next(&root);
         Ok(Exit::Done)
+    }
+
+    fn shipped(&self) -> &'static [Shipped] {
+        match self.forge {
+            Kind::GitHub if self.simple => &SIMPLE,
+            Kind::GitHub => &FULL,
+            Kind::GitLab => &GITLAB,
+            Kind::Gitea => &GITEA,
+        }
+    }
+
+    /// The options that name this set of files again.
+    fn flags(&self) -> &'static str {
+        match self.forge {
+            Kind::GitHub if self.simple => " --simple",
+            Kind::GitHub => "",
+            Kind::GitLab => " --forge gitlab",
+            Kind::Gitea => " --forge gitea",
+        }
+    }
+
+    fn has(&self, path: &str) -> bool {
+        self.shipped().iter().any(|(shipped, _)| *shipped == path)
     }
 
     /// A workflow with what this repository says.
@@ -97,27 +136,55 @@ impl Init {
     }
 
     fn say_what_is_next(&self, root: &Path) {
+        output::talk("\nnext:");
+        for (number, step) in (1..).zip(self.next_steps(root)) {
+            output::talk(format!("  {number}. {step}"));
+        }
+        let page = if self.has(RUN) { "docs/gates.md" } else { "docs/forges.md" };
+        output::talk(format!("`{page}` of Assay's own repository says how, step by step"));
+    }
+
+    fn next_steps(&self, root: &Path) -> Vec<String> {
         let mut steps = Vec::new();
         if self.releases.is_none() || self.archive.is_none() {
-            steps.push(
-                "say which Assay they install: `assay init --releases URL --archive sha256:...`; until then they install nothing"
-                    .to_owned(),
-            );
+            let again = format!("assay init{} --releases URL --archive sha256:...", self.flags());
+            steps.push(format!("say which Assay is installed: `{again}`; until then nothing is"));
         }
         if !root.join(&self.pipeline).is_file() {
             steps.push(format!("write `{}`, with a `comparison` and `gates`", self.pipeline));
         }
-        if !root.join(&self.nightly).is_file() {
-            steps.push(format!("write `{}`, which runs every night, or delete `{FOLDER}/assay-nightly.yaml`", self.nightly));
+        if self.has(NIGHT) && !root.join(&self.nightly).is_file() {
+            steps.push(format!("write `{}`, which runs every night, or delete `{NIGHT}`", self.nightly));
         }
-        steps.push(format!("write the build of both sides into `{FOLDER}/assay-run.yaml`"));
-        steps.push("make the gate's key, and put it into the environment `assay-gate` of the repository".to_owned());
-        steps.push("merge all of it to the default branch, and require the gate's check".to_owned());
-        output::talk("\nnext:");
-        for (number, step) in (1..).zip(steps) {
-            output::talk(format!("  {number}. {step}"));
+        let [first, ..] = self.shipped() else { return steps };
+        steps.push(format!("write the build of both sides into `{}`", if self.has(RUN) { RUN } else { first.0 }));
+        steps.extend(self.last_steps(root, first.0));
+        steps
+    }
+
+    /// What a set of files asks for beyond a pipeline and a build.
+    fn last_steps(&self, root: &Path, file: &str) -> Vec<String> {
+        let merge = "merge all of it to the default branch: a change is judged by the rules that are there";
+        match self.forge {
+            Kind::GitHub if self.simple => {
+                let both = root.join(RUN).is_file().then(|| format!("delete `{RUN}` or `{file}`: both measure each pull request"));
+                both.into_iter().chain([format!("{merge}; then require the job `gate`")]).collect()
+            }
+            Kind::GitHub => vec![
+                "make the gate's key, and put it into the environment `assay-gate` of the repository".to_owned(),
+                "merge all of it to the default branch, and require the gate's check".to_owned(),
+            ],
+            Kind::GitLab => vec![
+                format!("include it in `.gitlab-ci.yml`: `include: [{{local: {file}}}]`"),
+                "to have verdicts posted, make the masked variable ASSAY_FORGE_TOKEN: an access token with the scope `api`".to_owned(),
+                format!("{merge}; then let merge requests ask for a pipeline that succeeded"),
+            ],
+            Kind::Gitea => vec![
+                "to have verdicts posted, make the secret ASSAY_FORGE_TOKEN: a token with read:user, write:issue and write:repository"
+                    .to_owned(),
+                format!("{merge}; then require the job `gate`"),
+            ],
         }
-        output::talk("`docs/gates.md` of Assay's own repository says how, step by step");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use assay_forge::{Api, Forge, ForgeError, MAX_REPEATS, MAX_WAIT, MAX_WAITS, Posted, Token};
+use assay_forge::{Api, Forge, ForgeError, Kind, MAX_REPEATS, MAX_WAIT, MAX_WAITS, Posted, Token};
 use serde_json::json;
 
 use super::{PULL, STRANGER, StandIn, TOKEN, comment, forge, forge_and_pauses, tagged};
@@ -145,7 +145,8 @@ fn a_failure_that_stays_is_told_after_a_bounded_number_of_questions() {
 #[test]
 fn nobody_there_is_unreachable() {
     let gone = StandIn::start(Identity::Workflow).url();
-    let forge = Forge::new(gone.parse().expect("an address"), Token::new(TOKEN).expect("a token")).pausing_by(|_| ());
+    let forge =
+        Forge::new(Kind::GitHub, gone.parse().expect("an address"), Token::new(TOKEN).expect("a token")).pausing_by(|_| ());
     let error = guarded(forge.comment(&comment("one")).expect_err("nobody is there"));
     assert!(matches!(error, ForgeError::Unreachable { .. }), "{error:?}");
     assert_eq!(error.to_string(), format!("`{gone}` gave no answer"));

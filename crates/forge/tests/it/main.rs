@@ -4,14 +4,15 @@ mod check;
 mod comment;
 mod failures;
 mod issue;
+mod others;
 mod pull;
 mod stand_in;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use assay_forge::{Comment, Forge, IfAbsent, Token};
-use stand_in::{Identity, REPOSITORY, StandIn};
+use assay_forge::{Comment, Forge, IfAbsent, Kind, Token};
+use stand_in::{Flavor, Identity, REPOSITORY, StandIn};
 
 const TOKEN: &str = "hunter22-is-secret";
 const PULL: u64 = 7;
@@ -33,7 +34,12 @@ fn forge(stand_in: &StandIn) -> Forge {
 fn forge_and_pauses(stand_in: &StandIn) -> (Forge, Pauses) {
     let pauses = Pauses::default();
     let kept = Arc::clone(&pauses);
-    let forge = Forge::new(stand_in.url().parse().expect("an address"), Token::new(TOKEN).expect("a token"));
+    let kind = match stand_in.flavor() {
+        Flavor::GitHub => Kind::GitHub,
+        Flavor::GitLab => Kind::GitLab,
+        Flavor::Gitea => Kind::Gitea,
+    };
+    let forge = Forge::new(kind, stand_in.url().parse().expect("an address"), Token::new(TOKEN).expect("a token"));
     (forge.pausing_by(move |time| kept.lock().expect("no panic").push(time)), pauses)
 }
 

@@ -1,4 +1,4 @@
-//! A stand-in of a forge: GitHub's REST API over real connections of this machine, for one repository, kept in memory.
+//! A stand-in of a forge: the REST API of GitHub, GitLab or Gitea over real connections of this machine, for one repository, kept in memory.
 //!
 //! It does what it is asked as the real one would, writes down every question, and fails where it is told to. It needs nothing but
 //! the standard library and serde_json, so that other tests can include this file by its path.
@@ -12,8 +12,41 @@ use std::thread::JoinHandle;
 
 use serde_json::{Map, Value, json};
 
+#[path = "stand_in/gitea.rs"]
+mod gitea;
+#[path = "stand_in/gitlab.rs"]
+mod gitlab;
+
 /// The only repository that there is.
 pub(crate) const REPOSITORY: &str = "example/project";
+
+/// Whose API it speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flavor {
+    GitHub,
+    GitLab,
+    Gitea,
+}
+
+impl Flavor {
+    /// Where its API begins, on its server.
+    fn path(self) -> &'static str {
+        match self {
+            Self::GitHub => "",
+            Self::GitLab => "/api/v4",
+            Self::Gitea => "/api/v1",
+        }
+    }
+
+    /// What a request carries that holds this token.
+    fn authorization(self, token: &str) -> (&'static str, String) {
+        match self {
+            Self::GitHub => ("authorization", format!("Bearer {token}")),
+            Self::GitLab => ("private-token", token.to_owned()),
+            Self::Gitea => ("authorization", format!("token {token}")),
+        }
+    }
+}
 
 /// Whom the token is of, and what the forge says about that.
 #[derive(Clone, Copy, Debug)]
@@ -102,6 +135,7 @@ struct Planned {
 
 /// What the forge holds.
 struct State {
+    flavor: Flavor,
     url: String,
     identity: Identity,
     /// The one token that is accepted; any, where there is none.
@@ -115,12 +149,17 @@ struct State {
     checks: Vec<Value>,
     /// Annotations, each with the id of its check.
     annotations: Vec<(u64, Value)>,
+    /// Statuses of commits, each with its commit.
+    statuses: Vec<(String, Value)>,
+    /// Names of labels, each with the number that is its place.
+    labels: Vec<String>,
     asked: Vec<Asked>,
     planned: Vec<Planned>,
 }
 
 /// A forge until it is dropped.
 pub(crate) struct StandIn {
+    flavor: Flavor,
     address: SocketAddr,
     state: Arc<Mutex<State>>,
     over: Arc<AtomicBool>,
@@ -128,11 +167,16 @@ pub(crate) struct StandIn {
 }
 
 impl StandIn {
-    /// An empty forge whose token is of `identity`.
+    /// An empty forge that speaks GitHub's API, whose token is of `identity`.
     pub(crate) fn start(identity: Identity) -> Self {
+        Self::start_as(Flavor::GitHub, identity)
+    }
+
+    /// An empty forge that speaks an API, whose token is of `identity`.
+    pub(crate) fn start_as(flavor: Flavor, identity: Identity) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
-        let state = Arc::new(Mutex::new(State::new(format!("http://{address}"), identity)));
+        let state = Arc::new(Mutex::new(State::new(flavor, format!("http://{address}"), identity)));
         let over = Arc::new(AtomicBool::new(false));
         let (held, stop) = (Arc::clone(&state), Arc::clone(&over));
         // One question after the other: each has a connection of its own and asks at once.
@@ -145,11 +189,21 @@ impl StandIn {
                 let _ = answer(stream, &held);
             }
         });
-        Self { address, state, over, thread: Some(thread) }
+        Self { flavor, address, state, over, thread: Some(thread) }
+    }
+
+    /// Whose API it speaks.
+    pub(crate) fn flavor(&self) -> Flavor {
+        self.flavor
     }
 
     /// Where its API begins.
     pub(crate) fn url(&self) -> String {
+        format!("http://{}{}", self.address, self.flavor.path())
+    }
+
+    /// Where its pages for people begin.
+    pub(crate) fn web(&self) -> String {
         format!("http://{}", self.address)
     }
 
@@ -193,6 +247,25 @@ impl StandIn {
         number
     }
 
+    /// Somebody says something by a status of a commit.
+    pub(crate) fn status_by(&self, identity: Identity, commit: &str, wanted: &Value) {
+        self.state().add_status(identity, commit, wanted);
+    }
+
+    /// All statuses, from the oldest.
+    pub(crate) fn statuses(&self) -> Vec<Value> {
+        self.state().statuses.iter().map(|(_, status)| status.clone()).collect()
+    }
+
+    /// A comment that came with the repository from another forge: in the name of whoever moved it, and written by somebody else.
+    pub(crate) fn moved_comment(&self, identity: Identity, number: u64, body: &str) {
+        let mut state = self.state();
+        state.add_comment(identity, number, body);
+        if let Some((_, comment)) = state.comments.last_mut() {
+            comment["original_author"] = json!("somebody-else");
+        }
+    }
+
     /// Somebody opens a pull request of the branch `change` of their fork, whose head is this commit.
     pub(crate) fn pull_at(&self, identity: Identity, commit: &str) -> u64 {
         let number = self.pull_by(identity, "a change");
@@ -226,8 +299,7 @@ impl StandIn {
 
     /// Authors and texts of the comments of an issue or a pull request, from the oldest.
     pub(crate) fn comments(&self, number: u64) -> Vec<(String, String)> {
-        let of_it =
-            |(of, comment): &(u64, Value)| (*of == number).then(|| (text(&comment["user"]["login"]), text(&comment["body"])));
+        let of_it = |(of, comment): &(u64, Value)| (*of == number).then(|| (author_of(comment), text(&comment["body"])));
         self.state().comments.iter().filter_map(of_it).collect()
     }
 
@@ -349,8 +421,9 @@ fn read(stream: &TcpStream) -> Option<Asked> {
 }
 
 impl State {
-    fn new(url: String, identity: Identity) -> Self {
+    fn new(flavor: Flavor, url: String, identity: Identity) -> Self {
         Self {
+            flavor,
             url,
             identity,
             token: None,
@@ -361,6 +434,8 @@ impl State {
             issues: Vec::new(),
             checks: Vec::new(),
             annotations: Vec::new(),
+            statuses: Vec::new(),
+            labels: Vec::new(),
             asked: Vec::new(),
             planned: Vec::new(),
         }
@@ -374,9 +449,25 @@ impl State {
     }
 
     fn reply(&mut self, asked: &Asked) -> Reply {
-        if self.token.as_ref().is_some_and(|token| asked.header("authorization") != Some(&format!("Bearer {token}"))) {
+        if !self.is_accepted(asked) {
             return Reply::refused(401, "Bad credentials");
         }
+        match self.flavor {
+            Flavor::GitHub => self.reply_as_github(asked),
+            Flavor::GitLab => gitlab::reply(self, asked),
+            Flavor::Gitea => gitea::reply(self, asked),
+        }
+    }
+
+    /// Whether a request carries the token, in the one header that the forge knows.
+    fn is_accepted(&self, asked: &Asked) -> bool {
+        self.token.as_ref().is_none_or(|token| {
+            let (name, value) = self.flavor.authorization(token);
+            asked.header(name) == Some(&value)
+        })
+    }
+
+    fn reply_as_github(&mut self, asked: &Asked) -> Reply {
         let path = asked.path.split('?').next().unwrap_or_default();
         let below = path.strip_prefix(&format!("/repos/{REPOSITORY}/")).unwrap_or_default();
         let parts: Vec<&str> = below.split('/').collect();
@@ -415,7 +506,8 @@ impl State {
     /// One page of a list, with the address of the next in its head; `under` is the field that holds it, where it is not bare.
     fn page(&self, asked: &Asked, all: &[Value], under: Option<&str>) -> Reply {
         let number = query(asked, "page").and_then(|page| page.parse().ok()).unwrap_or(1_usize);
-        let per_page = self.per_page.min(query(asked, "per_page").and_then(|most| most.parse().ok()).unwrap_or(30));
+        let most = query(asked, "per_page").or_else(|| query(asked, "limit")).and_then(|most| most.parse().ok());
+        let per_page = self.per_page.min(most.unwrap_or(20));
         let shown: Vec<Value> = all.iter().skip((number - 1) * per_page).take(per_page).cloned().collect();
         let is_last = number * per_page >= all.len();
         let place = asked.path.split("&page=").next().unwrap_or_default();
@@ -439,8 +531,15 @@ impl State {
     fn add_comment(&mut self, by: Identity, number: u64, body: &str) -> Value {
         let id = self.take_id();
         let url = format!("{}/{REPOSITORY}/issues/{number}#issuecomment-{id}", self.url);
-        let comment =
-            json!({ "id": id, "html_url": url, "body": body, "user": account(by), "performed_via_github_app": app(by) });
+        let comment = match self.flavor {
+            Flavor::GitLab => json!({ "id": id, "body": body, "author": { "username": by.login() }, "system": false }),
+            Flavor::Gitea => {
+                json!({ "id": id, "html_url": url, "body": body, "user": { "login": by.login() }, "original_author": "" })
+            }
+            Flavor::GitHub => {
+                json!({ "id": id, "html_url": url, "body": body, "user": account(by), "performed_via_github_app": app(by) })
+            }
+        };
         self.comments.push((number, comment.clone()));
         comment
     }
@@ -479,6 +578,27 @@ impl State {
         issue
     }
 
+    /// Adds a status, in the shape that the forge lists it.
+    fn add_status(&mut self, by: Identity, commit: &str, wanted: &Value) -> Value {
+        let id = self.take_id();
+        let mut status = json!({
+            "id": id, "status": wanted["state"], "description": wanted["description"], "target_url": wanted["target_url"],
+        });
+        let (name, author, login) = match self.flavor {
+            Flavor::GitLab => ("name", "author", "username"),
+            _ => ("context", "creator", "login"),
+        };
+        status[name] = wanted[name].clone();
+        status[author] = json!({ login: by.login() });
+        self.statuses.push((commit.to_owned(), status.clone()));
+        status
+    }
+
+    /// The statuses of a commit, from the oldest.
+    fn statuses_of(&self, commit: &str) -> Vec<Value> {
+        self.statuses.iter().filter(|(of, _)| of == commit).map(|(_, status)| status.clone()).collect()
+    }
+
     /// The checks of a commit under a name, the newest first.
     fn checks_of(&self, asked: &Asked, sha: &str) -> Vec<Value> {
         let name = query(asked, "check_name").unwrap_or_default().replace("%20", " ").replace("%2F", "/").replace("%3A", ":");
@@ -513,6 +633,11 @@ impl State {
     fn annotations_of(&self, check: u64) -> Vec<Value> {
         self.annotations.iter().filter(|(of, _)| *of == check).map(|(_, annotation)| annotation.clone()).collect()
     }
+}
+
+fn author_of(comment: &Value) -> String {
+    let login = text(&comment["user"]["login"]);
+    if login.is_empty() { text(&comment["author"]["username"]) } else { login }
 }
 
 fn account(by: Identity) -> Value {

@@ -1,0 +1,259 @@
+//! GitLab's REST API, version 4: projects, merge requests, notes, and commit statuses in place of checks.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use ureq::http::HeaderValue;
+
+use super::{Dialect, Parsed, Place, Right, Thread};
+use crate::author::{Account, Author};
+use crate::client::{Call, Forge};
+use crate::comment::Entry;
+use crate::issue::{Issue, LABEL, Opened};
+use crate::pull::{HeadRepository, Listed};
+use crate::status::{Status, Statuses};
+use crate::{CommitSha, Conclusion, ForgeError, Repository, Token, text};
+
+/// GitLab.
+pub(crate) struct GitLab;
+
+#[derive(Clone, Debug, Deserialize)]
+struct User {
+    username: String,
+}
+
+/// A comment of a merge request or an issue. It has no address of its own in the API.
+#[derive(Debug, Deserialize)]
+struct Note {
+    id: u64,
+    body: Option<String>,
+    author: Option<User>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Written {
+    id: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct ListedIssue {
+    id: u64,
+    iid: u64,
+    web_url: String,
+    description: Option<String>,
+    author: Option<User>,
+}
+
+#[derive(Debug, Deserialize)]
+struct New {
+    web_url: String,
+    #[serde(default)]
+    labels: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct MergeRequest {
+    iid: u64,
+    state: String,
+    /// Absent until GitLab has looked at the branch.
+    sha: Option<String>,
+    source_branch: String,
+    /// Absent once a fork is deleted.
+    source_project_id: Option<u64>,
+    target_branch: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Project {
+    id: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct ListedStatus {
+    id: u64,
+    name: String,
+    status: String,
+    description: Option<String>,
+    target_url: Option<String>,
+    author: Option<User>,
+}
+
+fn account(user: Option<User>) -> Option<Account> {
+    user.map(|user| Account::named(user.username))
+}
+
+impl From<ListedIssue> for Entry {
+    fn from(issue: ListedIssue) -> Self {
+        Self {
+            id: issue.id,
+            number: issue.iid,
+            url: issue.web_url,
+            body: issue.description,
+            account: account(issue.author),
+            app: None,
+            is_pull_request: false,
+        }
+    }
+}
+
+impl From<MergeRequest> for Listed {
+    fn from(request: MergeRequest) -> Self {
+        Self {
+            number: request.iid,
+            is_open: request.state == "opened",
+            commit: request.sha.unwrap_or_default(),
+            branch: request.source_branch,
+            repository: request.source_project_id.map(HeadRepository::Numbered),
+            base: request.target_branch,
+        }
+    }
+}
+
+impl From<ListedStatus> for Status {
+    fn from(status: ListedStatus) -> Self {
+        Self {
+            id: status.id,
+            name: status.name,
+            state: status.status,
+            description: status.description.unwrap_or_default(),
+            target_url: status.target_url.unwrap_or_default(),
+            account: account(status.author),
+        }
+    }
+}
+
+/// The path of a merge request or an issue.
+fn path(place: &Place<'_>, thread: Thread) -> String {
+    match thread {
+        Thread::Pull(number) => format!("{}/merge_requests/{number}", place.path),
+        Thread::Issue(number) => format!("{}/issues/{number}", place.path),
+    }
+}
+
+/// The page of a note, for people.
+fn page(place: &Place<'_>, thread: Thread, note: u64) -> String {
+    let kind = match thread {
+        Thread::Pull(_) => "merge_requests",
+        Thread::Issue(_) => "issues",
+    };
+    format!("{}/{}/-/{kind}/{}#note_{note}", place.api.web(), place.repository, thread.number())
+}
+
+impl Dialect for GitLab {
+    fn headers(&self, token: &Token) -> Result<Vec<(&'static str, HeaderValue)>, ForgeError> {
+        Ok(vec![("private-token", token.header("")?), ("accept", HeaderValue::from_static("application/json"))])
+    }
+
+    /// Groups may hold groups, so the whole path is one part of the address.
+    fn repository(&self, repository: &Repository) -> Result<String, ForgeError> {
+        Ok(format!("/projects/{}", text::encoded(&repository.to_string())))
+    }
+
+    fn permission(&self, right: Right) -> &'static str {
+        match right {
+            Right::Account => "the scope `read_user` or `api`",
+            Right::Comments | Right::Issues => "the scope `api` and the role Reporter",
+            Right::Checks => "the scope `api` and the role Developer",
+            Right::Pulls => "the scope `read_api`",
+        }
+    }
+
+    fn hint(&self) -> &'static str {
+        "make an access token of the project with that scope and role; the token of a job (`CI_JOB_TOKEN`) may write neither notes nor statuses"
+    }
+
+    fn author(&self, forge: &Forge) -> Result<Author, ForgeError> {
+        let about = forge.about("the account of the token".to_owned(), Right::Account);
+        let response = forge.get(&forge.api().at("/user"), &about)?;
+        Ok(Author::of(&forge.parsed::<User>(&response, &about)?.username))
+    }
+
+    fn comments(&self, place: &Place<'_>, thread: Thread) -> String {
+        format!("{}?order_by=created_at&sort=asc&per_page=100", self.new_comment(place, thread))
+    }
+
+    fn parse_comments(&self, place: &Place<'_>, thread: Thread, bytes: &[u8]) -> Parsed<Vec<Entry>> {
+        let entry = |note: Note| Entry {
+            id: note.id,
+            number: 0,
+            url: page(place, thread, note.id),
+            body: note.body,
+            account: account(note.author),
+            app: None,
+            is_pull_request: false,
+        };
+        Ok(serde_json::from_slice::<Vec<Note>>(bytes)?.into_iter().map(entry).collect())
+    }
+
+    fn new_comment(&self, place: &Place<'_>, thread: Thread) -> String {
+        format!("{}/notes", path(place, thread))
+    }
+
+    fn edit_comment(&self, place: &Place<'_>, thread: Thread, id: u64, body: &str) -> (Call, String) {
+        (Call::Put(json!({ "body": body })), format!("{}/{id}", self.new_comment(place, thread)))
+    }
+
+    fn parse_written(&self, place: &Place<'_>, thread: Thread, response: &[u8]) -> Parsed<String> {
+        serde_json::from_slice(response).map(|written: Written| page(place, thread, written.id))
+    }
+
+    fn issues(&self, place: &Place<'_>) -> String {
+        format!("{}/issues?state=opened&labels={LABEL}&order_by=created_at&sort=desc&per_page=100", place.path)
+    }
+
+    fn parse_issues(&self, page: &[u8]) -> Parsed<Vec<Entry>> {
+        Ok(serde_json::from_slice::<Vec<ListedIssue>>(page)?.into_iter().map(Entry::from).collect())
+    }
+
+    fn new_issue(&self, _: &Forge, _: &Place<'_>, issue: &Issue, body: &str) -> Result<Value, ForgeError> {
+        Ok(json!({ "title": issue.title, "description": body, "labels": LABEL }))
+    }
+
+    fn parse_opened(&self, response: &[u8]) -> Parsed<Opened> {
+        let new: New = serde_json::from_slice(response)?;
+        Ok(Opened { url: new.web_url, is_labelled: new.labels.iter().any(|label| label == LABEL) })
+    }
+
+    fn pulls(&self, place: &Place<'_>) -> String {
+        format!("{}/merge_requests?state=opened&order_by=created_at&sort=desc&per_page=100", place.path)
+    }
+
+    fn parse_pulls(&self, page: &[u8]) -> Parsed<Vec<Listed>> {
+        Ok(serde_json::from_slice::<Vec<MergeRequest>>(page)?.into_iter().map(Listed::from).collect())
+    }
+
+    /// Merge requests name the project that they come from by its number.
+    fn head_repository(&self, forge: &Forge, repository: &Repository) -> Result<HeadRepository, ForgeError> {
+        let about = forge.about(format!("the project `{repository}`"), Right::Pulls);
+        let response = forge.get(&forge.api().at(&self.repository(repository)?), &about)?;
+        Ok(HeadRepository::Numbered(forge.parsed::<Project>(&response, &about)?.id))
+    }
+
+    fn statuses(&self) -> Option<&dyn Statuses> {
+        Some(self)
+    }
+}
+
+impl Statuses for GitLab {
+    fn list(&self, place: &Place<'_>, commit: &CommitSha, name: &str) -> String {
+        let name = text::encoded(name);
+        format!("{}/repository/commits/{commit}/statuses?name={name}&all=true&per_page=100", place.path)
+    }
+
+    fn parse(&self, page: &[u8]) -> Parsed<Vec<Status>> {
+        Ok(serde_json::from_slice::<Vec<ListedStatus>>(page)?.into_iter().map(Status::from).collect())
+    }
+
+    fn name_field(&self) -> &'static str {
+        "name"
+    }
+
+    /// Of what says nothing, `skipped` is said: `success` would show as a green tick.
+    fn state(&self, conclusion: Conclusion) -> &'static str {
+        match conclusion {
+            Conclusion::Success => "success",
+            Conclusion::Failure | Conclusion::ActionRequired | Conclusion::TimedOut => "failed",
+            Conclusion::Neutral | Conclusion::Skipped => "skipped",
+            Conclusion::Cancelled => "canceled",
+        }
+    }
+}

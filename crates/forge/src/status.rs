@@ -1,0 +1,152 @@
+//! The statuses of commits, on forges that have no checks.
+//!
+//! A status is a state, a name, one line and an address. Statuses are never changed: another of the same name takes the place of the one
+//! before. What a check says in more than a line belongs into a comment.
+
+use serde_json::{Value, json};
+
+use crate::author::{Account, Author};
+use crate::check::kind;
+use crate::client::{About, Call, Forge};
+use crate::comment::within;
+use crate::dialect::{Parsed, Place};
+use crate::settle::Decision;
+use crate::{Check, CommitSha, Conclusion, ForgeError, Posted, text};
+
+/// The longest line of a status, in characters: GitLab's limit.
+pub const MAX_DESCRIPTION_CHARS: usize = 255;
+
+/// The statuses of a forge.
+pub(crate) trait Statuses: Sync {
+    /// The path of the list of a commit's statuses, also of those that others took the place of; those of `name` at least.
+    fn list(&self, place: &Place<'_>, commit: &CommitSha, name: &str) -> String;
+
+    /// The statuses of a page of that list.
+    fn parse(&self, page: &[u8]) -> Parsed<Vec<Status>>;
+
+    /// The field of a new status that holds its name.
+    fn name_field(&self) -> &'static str;
+
+    /// The state that says how a check ended.
+    fn state(&self, conclusion: Conclusion) -> &'static str;
+}
+
+/// A status as the forge lists it.
+#[derive(Clone, Debug)]
+pub(crate) struct Status {
+    pub(crate) id: u64,
+    pub(crate) name: String,
+    pub(crate) state: String,
+    pub(crate) description: String,
+    pub(crate) target_url: String,
+    pub(crate) account: Option<Account>,
+}
+
+/// A status as it is to be.
+struct Wanted<'a> {
+    check: &'a Check,
+    state: &'static str,
+    description: String,
+}
+
+impl Forge {
+    /// Says by a status how a check ended, unless the newest of its name says so already.
+    pub(crate) fn status(&self, check: &Check, statuses: &dyn Statuses) -> Result<Posted, ForgeError> {
+        let wanted = Wanted { check, state: statuses.state(check.conclusion), description: description(check)? };
+        let place = self.place(&check.repository)?;
+        let about = check.about(self);
+        let look = || decide(&self.statuses_of(check, statuses, &place, &about)?, self.author()?, &wanted);
+        let post = || {
+            let path = format!("{}/statuses/{}", place.path, check.commit);
+            self.write(Call::Post(wanted.body(statuses.name_field())), &path, &about)?;
+            Ok(check.details_url.clone().unwrap_or_default())
+        };
+        self.settle(look, post, |()| post())
+    }
+
+    /// All statuses of that name, whoever wrote them.
+    fn statuses_of(
+        &self,
+        check: &Check,
+        statuses: &dyn Statuses,
+        place: &Place<'_>,
+        about: &About,
+    ) -> Result<Vec<Status>, ForgeError> {
+        let mut found = Vec::new();
+        let path = statuses.list(place, &check.commit, &check.name);
+        self.search(
+            &path,
+            about,
+            |page| statuses.parse(page),
+            |page: Vec<Status>| {
+                found.extend(page.into_iter().filter(|status| status.name == check.name));
+                None::<()>
+            },
+        )?;
+        Ok(found)
+    }
+}
+
+impl Wanted<'_> {
+    fn body(&self, name_field: &str) -> Value {
+        let mut body = json!({ "state": self.state, "description": self.description, name_field: self.check.name });
+        if let Some(url) = &self.check.details_url {
+            body["target_url"] = json!(url);
+        }
+        body
+    }
+
+    fn is_said_by(&self, status: &Status) -> bool {
+        status.state == self.state
+            && text::same(&status.description, &self.description)
+            && self.check.details_url.as_deref().is_none_or(|url| text::same(&status.target_url, url))
+    }
+}
+
+/// The line of a status: the check's title, and what it is about, so that it is found again.
+fn description(check: &Check) -> Result<String, ForgeError> {
+    if let found @ 1.. = check.annotations.len() {
+        return Err(ForgeError::TooManyAnnotations { found, most: 0 });
+    }
+    let line = format!("{} [{}]", check.title, check.external_id);
+    within(&line, MAX_DESCRIPTION_CHARS, "line of the status")?;
+    Ok(line)
+}
+
+/// What a status of ours is about.
+fn about(description: &str) -> Option<&str> {
+    Some(description.trim_end().strip_suffix(']')?.rsplit_once(" [")?.1)
+}
+
+/// The newest status of a name is what the forge shows, whoever wrote it. So one of somebody else after ours is answered by another.
+fn decide(all: &[Status], author: &Author, wanted: &Wanted<'_>) -> Result<Decision<()>, ForgeError> {
+    let check = wanted.check;
+    let is_ours = |status: &&Status| {
+        author.is(status.account.as_ref(), None)
+            && about(&status.description).is_some_and(|id| kind(id) == kind(&check.external_id))
+    };
+    let newest = all.iter().map(|status| status.id).max();
+    let Some(ours) = all.iter().filter(is_ours).max_by_key(|status| status.id) else { return Ok(Decision::Create) };
+    if let Some(of) = about(&ours.description).filter(|of| *of != check.external_id) {
+        let (name, commit) = (check.name.clone(), check.commit.to_string());
+        return Err(ForgeError::CheckOfAnother { name, commit, of: text::shown(of) });
+    }
+    if newest == Some(ours.id) && wanted.is_said_by(ours) {
+        return Ok(Decision::Keep { url: ours.target_url.clone() });
+    }
+    Ok(Decision::Update(()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_status_is_about_stands_at_its_end() {
+        assert_eq!(about("Regressed: 1 of 2 metrics [pull:17]"), Some("pull:17"));
+        assert_eq!(about("a [b] c [pull:17] "), Some("pull:17"));
+        for other in ["", "Passed", "pull:17]", "[pull:17]", "Passed [pull:17"] {
+            assert_eq!(about(other), None, "{other}");
+        }
+    }
+}
