@@ -223,7 +223,8 @@ fn a_slower_pull_request_is_measured_judged_and_told_so() {
     let mut fixture = Fixture::bare();
     made_up(&fixture, &["slow"]);
     let init = fixture.assay(&["init", "--pipeline", "pipelines/slow.yaml", "--releases", "https://example.org/assay"]).success();
-    assert_eq!(init.stdout.lines().filter(|line| line.starts_with("written")).count(), 4);
+    // Its own pipeline stays as it is; of the nightly one there is none yet.
+    assert_eq!(init.stdout.lines().filter(|line| line.starts_with("written")).count(), 4 + 2, "{}", init.stdout);
     fixture.commit("gated");
     fixture.git(&["clone", "--quiet", "--bare", ".", "../origin.git"]);
     fixture.git(&["checkout", "--quiet", "-b", "change"]);
@@ -675,7 +676,9 @@ fn init_writes_what_a_forge_needs() {
         fixture.commit("empty");
         let init = |more: &[&str]| fixture.assay(&[&["init", "--pipeline", "pipelines/mine.yaml"], &flags[..], more].concat());
         let first = init(&[]).success();
-        assert_eq!(first.stdout, format!("written    {file}\n"));
+        let starter = "written    pipelines/mine.yaml\nwritten    workloads/example/workload.yaml\n";
+        assert_eq!(first.stdout, format!("written    {file}\n{starter}"));
+        assert!(first.stderr.contains("try `assay run pipelines/mine.yaml`"), "{}", first.stderr);
         assert!(first.stderr.contains(next) && first.stderr.contains("docs/forges.md"), "{}", first.stderr);
         assert!(!first.stderr.contains("assay-gate") && !first.stderr.contains("nightly"), "{}", first.stderr);
         let again = format!("assay init {} --releases URL", flags.join(" "));
@@ -690,6 +693,28 @@ fn init_writes_what_a_forge_needs() {
         init(&[]).refuses(2, "file_differs");
     }
     Fixture::bare().assay(&["init", "--forge", "bitbucket"]).exits(2);
+}
+
+/// What `assay init` writes runs as it stands.
+#[test]
+fn the_pipelines_to_begin_with_run_as_they_stand() {
+    let fixture = Fixture::new();
+    fixture.commit("empty");
+    let init = fixture.assay(&["init"]).success();
+    for path in ["pipelines/gate.yaml", "pipelines/nightly.yaml", "workloads/example/workload.yaml"] {
+        assert!(init.stdout.contains(&format!("written    {path}\n")), "{}", init.stdout);
+    }
+    fixture.assay(&["validate"]).success();
+    fixture.commit("as init wrote it");
+    fixture.assay(&["run", "pipelines/gate.yaml", "--run-id", "first"]).success();
+    // A program is compared with itself: the gate judges it, and how is up to the machine.
+    let judged = fixture.assay(&["gate", "first", "--baseline", "main"]);
+    assert!([0, 40, 41].contains(&judged.code) && judged.stdout.contains("cpu_time_ms"), "{judged:?}");
+    fixture.assay(&["run", "pipelines/nightly.yaml", "--run-id", "night", "--no-push"]).success();
+    // Whatever somebody has made of them stays.
+    fixture.write("pipelines/gate.yaml", "mine\n");
+    let again = fixture.assay(&["init"]).success();
+    assert!(!again.stdout.contains("pipelines/gate.yaml"), "{}", again.stdout);
 }
 
 #[test]

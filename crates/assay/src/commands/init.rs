@@ -1,4 +1,4 @@
-//! `assay init`: the workflows that gate a repository, written into it.
+//! `assay init`: the workflows that gate a repository, written into it, and pipelines to begin with.
 
 use std::path::{Path, PathBuf};
 
@@ -28,11 +28,20 @@ const SIMPLE: [Shipped; 1] = [(".github/workflows/assay.yaml", include_str!("../
 const GITLAB: [Shipped; 1] = [(".gitlab/assay.gitlab-ci.yml", include_str!("../../../../ci/gitlab/assay.gitlab-ci.yml"))];
 const GITEA: [Shipped; 1] = [(".gitea/workflows/assay.yaml", include_str!("../../../../ci/gitea/assay.yaml"))];
 
+/// Where the workload of the pipelines to begin with lies.
+const EXAMPLE: &str = "workloads/example/workload.yaml";
+
+/// Pipelines to begin with, and their workload.
+const STARTER_GATE: &str = include_str!("../../../../ci/starter/gate.yaml");
+const STARTER_NIGHT: &str = include_str!("../../../../ci/starter/nightly.yaml");
+const STARTER_WORKLOAD: &str = include_str!("../../../../ci/starter/workload.yaml");
+
 /// What stands in them where somebody has to say more.
 const GATED: &str = "pipelines/gate.yaml";
 const NIGHTLY: &str = "pipelines/nightly.yaml";
 
-/// Write the workflows that gate pull requests into this repository. A file that differs is never overwritten unless told to; with
+/// Write the workflows that gate pull requests into this repository and, where there is no pipeline yet, one that runs as it stands. A file
+/// that differs is never overwritten unless told to; with
 /// `--releases` and `--archive`, files that are there get these two filled in, and stay as they are otherwise.
 #[derive(clap::Args)]
 pub(crate) struct Init {
@@ -75,7 +84,7 @@ impl Init {
         if !self.force && !is_filling {
             refuse_others(&files)?;
         }
-        for (path, text) in &files {
+        for (path, text) in files.iter().chain(&self.starters(&root)) {
             let shown = path.strip_prefix(&root).unwrap_or(path).display();
             if std::fs::read_to_string(path).is_ok_and(|there| there == *text) {
                 output::line(format!("unchanged  {shown}"));
@@ -86,6 +95,22 @@ impl Init {
         }
         self.say_what_is_next(&root);
         Ok(Exit::Done)
+    }
+
+    /// Pipelines to begin with, where the workflows name none that is there. What is there is left alone.
+    fn starters(&self, root: &Path) -> Vec<(PathBuf, String)> {
+        let is_absent = |path: &str| !root.join(path).exists();
+        let mut starters = Vec::new();
+        if is_absent(&self.pipeline) {
+            starters.push((self.pipeline.as_str(), STARTER_GATE));
+        }
+        if self.has(NIGHT) && is_absent(&self.nightly) {
+            starters.push((self.nightly.as_str(), STARTER_NIGHT));
+        }
+        if !starters.is_empty() && is_absent(EXAMPLE) {
+            starters.push((EXAMPLE, STARTER_WORKLOAD));
+        }
+        starters.into_iter().map(|(path, text)| (root.join(path), text.to_owned())).collect()
     }
 
     fn shipped(&self) -> &'static [Shipped] {
@@ -150,11 +175,11 @@ impl Init {
             let again = format!("assay init{} --releases URL --archive sha256:...", self.flags());
             steps.push(format!("say which Assay is installed: `{again}`; until then nothing is"));
         }
-        if !root.join(&self.pipeline).is_file() {
-            steps.push(format!("write `{}`, with a `comparison` and `gates`", self.pipeline));
+        if is_starter(&root.join(EXAMPLE)) {
+            steps.push(format!("try `assay run {}`, then put your own program into `{EXAMPLE}`", self.pipeline));
         }
-        if self.has(NIGHT) && !root.join(&self.nightly).is_file() {
-            steps.push(format!("write `{}`, which runs every night, or delete `{NIGHT}`", self.nightly));
+        if self.has(NIGHT) && is_starter(&root.join(&self.nightly)) {
+            steps.push(format!("look at `{}`, which runs every night, or delete it and `{NIGHT}`", self.nightly));
         }
         let [first, ..] = self.shipped() else { return steps };
         steps.push(format!("write the build of both sides into `{}`", if self.has(RUN) { RUN } else { first.0 }));
@@ -186,6 +211,11 @@ impl Init {
             ],
         }
     }
+}
+
+/// Whether a file is one that this version wrote to begin with.
+fn is_starter(path: &Path) -> bool {
+    std::fs::read_to_string(path).is_ok_and(|text| [STARTER_NIGHT, STARTER_WORKLOAD].contains(&text.as_str()))
 }
 
 fn repository_root() -> Result<PathBuf, Failure> {
