@@ -67,7 +67,7 @@ impl Entry {
 impl Forge {
     /// Writes or edits our comment. One that carries our tag and is somebody else's is left alone, as if it were not there.
     pub fn comment(&self, comment: &Comment) -> Result<Posted, ForgeError> {
-        let body = tagged(&comment.tag, &comment.text, "comment")?;
+        let body = self.dialect().without_commands(tagged(&comment.tag, &comment.text, "comment")?);
         let (about, place, thread) = (comment.about(self), self.place(&comment.repository)?, Thread::Pull(comment.pull));
         let look = || {
             let ours = self.find_comment(comment, &place, &about)?;

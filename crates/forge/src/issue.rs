@@ -37,7 +37,7 @@ pub(crate) struct Opened {
 impl Forge {
     /// Opens the issue, or writes a comment below the open one where what it says has changed.
     pub fn issue(&self, issue: &Issue) -> Result<Posted, ForgeError> {
-        let body = tagged(&issue.tag, &issue.text, "issue")?;
+        let body = self.dialect().without_commands(tagged(&issue.tag, &issue.text, "issue")?);
         within(&issue.title, MAX_TITLE_CHARS, "title of the issue")?;
         let (about, place) = (issue.about(self), self.place(&issue.repository)?);
         let look = || match self.find_issue(issue, &place, &about)? {

@@ -167,6 +167,17 @@ impl Dialect for GitLab {
         Ok(Author::of(&forge.parsed::<User>(&response, &about)?.username))
     }
 
+    /// GitLab does what a line says that begins with a slash, such as `/merge`, in the name of whoever writes it. A backslash before it shows
+    /// the same text.
+    fn without_commands(&self, text: String) -> String {
+        let inert = |line: &str| {
+            let command = line.trim_start();
+            let indent = &line[..line.len() - command.len()];
+            if command.starts_with('/') { format!("{indent}\\{command}") } else { line.to_owned() }
+        };
+        text.split('\n').map(inert).collect::<Vec<_>>().join("\n")
+    }
+
     fn comments(&self, place: &Place<'_>, thread: Thread) -> String {
         format!("{}?order_by=created_at&sort=asc&per_page=100", self.new_comment(place, thread))
     }
@@ -247,7 +258,7 @@ impl Statuses for GitLab {
         "name"
     }
 
-    /// Of what says nothing, `skipped` is said: `success` would show as a green tick.
+    /// A check without a statement is `skipped`: `success` would show as a green tick.
     fn state(&self, conclusion: Conclusion) -> &'static str {
         match conclusion {
             Conclusion::Success => "success",
@@ -255,5 +266,21 @@ impl Statuses for GitLab {
             Conclusion::Neutral | Conclusion::Skipped => "skipped",
             Conclusion::Cancelled => "canceled",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_line_of_a_text_is_a_command() {
+        let inert = |text: &str| GitLab.without_commands(text.to_owned());
+        assert_eq!(inert("a\n/merge\n  /close now\nb / c\n"), "a\n\\/merge\n  \\/close now\nb / c\n");
+        for plain in ["", "\n", "a", "a/b\r\n", "`/merge`"] {
+            assert_eq!(inert(plain), plain);
+        }
+        let once = inert("/merge");
+        assert_eq!(inert(&once), once);
     }
 }

@@ -77,6 +77,11 @@ pub(crate) trait Dialect: Sync {
     /// The account of the token.
     fn author(&self, forge: &Forge) -> Result<Author, ForgeError>;
 
+    /// A text in which the forge takes no line for a command to it.
+    fn without_commands(&self, text: String) -> String {
+        text
+    }
+
     /// The path of the list of comments, from the oldest.
     fn comments(&self, place: &Place<'_>, thread: Thread) -> String;
 

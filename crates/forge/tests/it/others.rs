@@ -97,6 +97,15 @@ fn what_is_sent_is_what_each_forge_asks_for() {
     }
 }
 
+/// GitLab would do what the line says, in the name of the token's account.
+#[test]
+fn no_line_of_a_note_is_a_command() {
+    let stand_in = start(Flavor::GitLab);
+    said(&stand_in, "one\n/merge");
+    assert!(matches!(said(&stand_in, "one\n/merge"), Posted::Unchanged { .. }));
+    assert_eq!(texts(&stand_in, PULL), [tagged("one\n\\/merge")]);
+}
+
 /// Whoever moves a repository to Gitea gets all its comments under their own name.
 #[test]
 fn a_comment_that_came_with_the_repository_is_not_ours() {
@@ -157,7 +166,9 @@ fn each_conclusion_has_its_state() {
     ];
     let states = |flavor| {
         let stand_in = start(flavor);
-        conclusions.iter().for_each(|conclusion| drop(checked(&stand_in, &check(*conclusion))));
+        for conclusion in conclusions {
+            checked(&stand_in, &check(conclusion));
+        }
         stand_in.statuses().iter().map(|status| status["status"].as_str().expect("a state").to_owned()).collect::<Vec<_>>()
     };
     // Two in a row that have one state and one line are one status.

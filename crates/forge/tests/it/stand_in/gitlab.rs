@@ -26,7 +26,10 @@ pub(super) fn reply(state: &mut State, asked: &Asked) -> Reply {
             state.page(asked, &notes, None)
         }
         ("POST", ["merge_requests" | "issues", number, "notes"]) => {
-            Reply::made(state.add_comment(identity, id(number), &text(&body["body"])))
+            let body = text(&body["body"]);
+            // It is done, and so it is not kept.
+            let kept: Vec<&str> = body.split('\n').filter(|line| !line.trim_start().starts_with('/')).collect();
+            Reply::made(state.add_comment(identity, id(number), &kept.join("\n")))
         }
         ("PUT", ["merge_requests" | "issues", _, "notes", note]) => state.edit_comment(id(note), body),
         ("GET", ["merge_requests"]) => {
