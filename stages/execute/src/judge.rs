@@ -30,10 +30,10 @@ pub(crate) fn judge(left: &Left<'_>) -> (AttemptStatus, Vec<Reason>) {
     match status {
         AttemptStatus::Cancelled => reasons.push(Reason::new("cancelled", "the run was stopped in the middle of the attempt")),
         AttemptStatus::TimedOut => {
-            reasons.push(Reason::new("time_limit", format!("the {} ran into its time limit and was stopped", left.what)))
+            reasons.push(Reason::new("time_limit", format!("the {} ran into its time limit and was stopped", left.what)));
         }
         AttemptStatus::Failed => {
-            reasons.push(Reason::new("exit_code", format!("the {} ended with {}", left.what, left.ended.status)))
+            reasons.push(Reason::new("exit_code", format!("the {} ended with {}", left.what, left.ended.status)));
         }
         _ => {}
     }
