@@ -14,8 +14,8 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use assay_gate::learning::note_dependence;
 use assay_gate::rule::{
@@ -663,17 +663,15 @@ fn floors(learned: Option<&[Option<Learned>]>, rules: &Rules) -> Vec<Option<f64>
 
 /// A gate's metrics, each tested by itself: the same as the gate's rule for alarms, without what would have been found, which takes most of
 /// its time. What it raises is held against the gate itself.
-#[derive(Clone)]
 struct Family<'a> {
     rules: &'a Rules,
-    tested: Vec<Tested>,
+    tested: Vec<Arc<Tested>>,
     /// Whether earlier runs were looked at.
     is_taught: bool,
     /// Where another run begins.
     breaks: Vec<usize>,
 }
 
-#[derive(Clone)]
 struct Tested {
     differences: Differences,
     /// Of a change for the worse, doubled because either direction is looked for.
@@ -697,19 +695,22 @@ impl Tested {
 impl<'a> Family<'a> {
     fn of(logs: &Logs, learned: Option<&[Option<Learned>]>, rules: &'a Rules) -> Self {
         let floors = floors(learned, rules);
-        let tested = logs.iter().zip(floors).map(|(pairs, floor)| Tested::of(&differences(pairs), floor));
+        let tested = logs.iter().zip(floors).map(|(pairs, floor)| Arc::new(Tested::of(&differences(pairs), floor)));
         Self { rules, tested: tested.collect(), is_taught: learned.is_some(), breaks: Vec::new() }
     }
 
     /// The same with these metrics slower by twice the budget.
     fn changed(&self, is_changed: fn(usize) -> bool) -> Self {
-        let mut changed = self.clone();
-        for (_, tested) in changed.tested.iter_mut().enumerate().filter(|(metric, _)| is_changed(*metric)) {
+        let slower = |(metric, tested): (usize, &Arc<Tested>)| {
+            if !is_changed(metric) {
+                return Arc::clone(tested);
+            }
             let slower: Vec<f64> =
                 tested.differences.samples().observed().iter().map(|log| log + self.rules.must_find()).collect();
-            *tested = Tested::of(&slower, tested.floor);
-        }
-        changed
+            Arc::new(Tested::of(&slower, tested.floor))
+        };
+        let tested = self.tested.iter().enumerate().map(slower).collect();
+        Self { tested, breaks: self.breaks.clone(), ..*self }
     }
 
     /// Which metrics the gate would call regressed.
@@ -719,7 +720,7 @@ impl<'a> Family<'a> {
         let worse = judged.map(|(tested, adjusted)| adjusted <= self.rules.q && tested.is_beyond(self.rules.log_budget()));
         let worse: Vec<bool> = worse.collect();
         let of_pairs = |tested: &Tested| -> Vec<f64> { tested.differences.samples().observed().to_vec() };
-        let is_asked = |(tested, worse): (&Tested, &bool)| {
+        let is_asked = |(tested, worse): (&Arc<Tested>, &bool)| {
             *worse && may_be_a_stretch(&of_pairs(tested), Averages::of(&tested.differences).shift())
         };
         let asked: Vec<bool> = self.tested.iter().zip(&worse).map(is_asked).collect();
