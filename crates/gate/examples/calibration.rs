@@ -14,14 +14,13 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use assay_gate::learning::note_dependence;
-use assay_gate::rule::{
-    BOUND_ALPHA, Judged, Launches, Learned, Rules, Series, floor, judge, logs as logs_of, may_be_a_stretch, pairs_remember,
-};
+use assay_gate::rule::{BOUND_ALPHA, Judged, Launches, Learned, Rules, Series, floor, judge, logs as logs_of};
 use assay_gate::size;
+use assay_gate::stretch::{Pairs, stretches};
 use assay_manifest::{Better, Outcome, PairUnit};
 use assay_stats::{
     Alternative, Averages, Differences, Limits, Noise as Spread, Samples, Side, benjamini_hochberg, dependence, mann_whitney,
@@ -69,8 +68,8 @@ enum Shape {
     Autoregressive,
     /// One trial in fifty is ten times as slow.
     Spiky,
-    /// Each side has an autoregression of 0.8 of its own, from pair to pair: it remembers.
-    Memory,
+    /// Each side has an autoregression of its own, of so many percent, from pair to pair: it remembers.
+    Memory(u8),
     /// In whole spreads, so that many differences are alike.
     Ties,
     /// Six trials of ten have the very same value.
@@ -78,7 +77,7 @@ enum Shape {
 }
 
 impl Shape {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 15] = [
         Self::Normal,
         Self::Lognormal,
         Self::Heavy,
@@ -90,7 +89,8 @@ impl Shape {
         Self::Periodic(3),
         Self::Periodic(7),
         Self::Spiky,
-        Self::Memory,
+        Self::Memory(80),
+        Self::Memory(90),
         Self::Ties,
         Self::Zeros,
     ];
@@ -117,7 +117,8 @@ impl Shape {
             Self::Periodic(_) => "a period of 7 pairs",
             Self::Autoregressive => "AR(1), 0.6",
             Self::Spiky => "spikes, 2 % of trials x 10",
-            Self::Memory => "sides remember, 0.8 a pair",
+            Self::Memory(80) => "sides remember, 0.8 a pair",
+            Self::Memory(_) => "sides remember, 0.9 a pair",
             Self::Ties => "ties, whole spreads",
             Self::Zeros => "zeros, 60 % alike",
         }
@@ -131,10 +132,16 @@ enum Together {
     Alike,
     Blocks,
     Opposed,
+    Same,
 }
 
 impl Together {
-    const ALL: [Self; 4] = [Self::Apart, Self::Alike, Self::Blocks, Self::Opposed];
+    const ALL: [Self; 5] = [Self::Apart, Self::Alike, Self::Blocks, Self::Opposed, Self::Same];
+
+    /// The last is for sides that remember, beside what does not: the hardest case for a look at all metrics at once.
+    fn meets(self, shape: Shape) -> bool {
+        self != Self::Same || matches!(shape, Shape::Normal | Shape::Memory(_))
+    }
 
     fn name(self) -> &'static str {
         match self {
@@ -142,6 +149,7 @@ impl Together {
             Self::Alike => "0.9 alike",
             Self::Blocks => "ten blocks of 0.9",
             Self::Opposed => "half opposed",
+            Self::Same => "one and the same",
         }
     }
 
@@ -152,6 +160,7 @@ impl Together {
             Self::Alike => (0, 0.9, 1.0),
             Self::Blocks => (metric / 10, 0.9, 1.0),
             Self::Opposed => (0, 0.9, if metric.is_multiple_of(2) { 1.0 } else { -1.0 }),
+            Self::Same => (0, 1.0, 1.0),
         }
     }
 }
@@ -268,7 +277,7 @@ fn run(draw: &mut Draw, cell: &Cell, pairs: usize) -> Logs {
         for side in 0..2 {
             let trial = 2 * pair + usize::from((side == 0) != order[pair]);
             // What a side remembers it remembers whenever its turn comes.
-            let place = if shape == Shape::Memory { side * pairs + pair } else { trial };
+            let place = if matches!(shape, Shape::Memory(_)) { side * pairs + pair } else { trial };
             for metric in 0..METRICS {
                 let (part, weight, sign) = together.of(metric);
                 let noise = if matches!(shape, Shape::Spiky | Shape::Zeros) {
@@ -305,7 +314,10 @@ fn parts(draw: &mut Draw, shape: Shape, count: usize, trials: usize) -> Vec<Vec<
             last = match shape {
                 Shape::Autoregressive => 0.6 * last + 0.8 * new,
                 // The second half is the other side's.
-                Shape::Memory if trial != trials / 2 => 0.8 * last + 0.6 * new,
+                Shape::Memory(percent) if trial != trials / 2 => {
+                    let memory = f64::from(percent) / 100.0;
+                    memory * last + (1.0 - memory * memory).sqrt() * new
+                }
                 _ => new,
             };
             last
@@ -363,6 +375,8 @@ struct Tally {
     alarmed: u32,
     alarms: u32,
     inconclusive: u32,
+    /// Gates in which an alarm was refused because pairs remember.
+    refused: u32,
     /// Alarms for metrics that changed.
     found: u32,
     /// The sum over gates of the share of false ones among the alarms, and of its square.
@@ -370,7 +384,8 @@ struct Tally {
 }
 
 impl Tally {
-    fn count(&mut self, alarms: &[bool], changed: impl Fn(usize) -> bool) {
+    fn count(&mut self, Alarms { alarms, refused }: &Alarms, changed: impl Fn(usize) -> bool) {
+        self.refused += u32::from(*refused);
         let raised = alarms.iter().filter(|is| **is).count() as u32;
         let found = (0..METRICS).filter(|metric| alarms[*metric] && changed(*metric)).count() as u32;
         let wrong = f64::from(raised - found) / f64::from(raised.max(1));
@@ -444,12 +459,13 @@ with. `refused`: the histories by which the planner says beforehand that 60 pair
 of them, nothing is run at the planner's n. `told, known`: the pairs that it would take if it
 knew the noise, and those that the exact test takes under this very noise; what is planned beyond `told` is the cost of learning. At 5, 8, 12 and
 20 pairs the gate is used without a history where launches are drawn anew, and with one where they are not, without which it decides nothing; a cell
-there has: any false alarm; alarms given one; a lone 10 % found. Everything but `alarms given one` is in percent.
+there has: any false alarm; an alarm that was refused because pairs remember; alarms given one; a lone 10 % found, and refused for that reason. Everything but `alarms given one` is in percent.
 The last three columns are other rules on an eighth of the gates of 12 pairs: any alarm. In brackets are one-sided 99 % bounds: of Clopper and Pearson,
 and of a normal mean for the share of false ones among the alarms.
 `0.9 alike`: every two metrics correlate by 0.9; `half opposed`: the same, with the sign of every second one turned. `a period of 3 pairs`: two
 spreads more in three of every six trials, in one stretch, in step with the pairs. Every gate draws an order of its own, as every run does.
-`sides remember`: an autoregression of 0.8 from pair to pair, each side its own.
+`sides remember`: an autoregression of 0.8 or 0.9 from pair to pair, each side its own. `one and the same`: all metrics have the same values, so
+that 100 tell no more than one.
 ";
 
 const RIVALS: [&str; 3] = ["means differ by 5 %", "t-test, 0.05", "Mann-Whitney, BH"];
@@ -509,7 +525,8 @@ impl Cell {
         for unit in [PairUnit::Launch, PairUnit::Pair] {
             for launch in Launch::all() {
                 for shape in Shape::ALL.into_iter().filter(|shape| shape.meets(launch)) {
-                    cells.extend(Together::ALL.map(|together| Self { unit, launch, shape, together }));
+                    let together = Together::ALL.into_iter().filter(|together| together.meets(shape));
+                    cells.extend(together.map(|together| Self { unit, launch, shape, together }));
                 }
             }
         }
@@ -564,7 +581,9 @@ struct Fixed {
 
 impl Fixed {
     fn text(&self) -> String {
-        format!("{}; {}; {:.0}", self.null.text(), self.null.given_one(), self.lone.found(1))
+        let refused = |tally: &Tally| format!("{:.1}", tally.share(tally.refused));
+        let (null, lone) = (&self.null, &self.lone);
+        format!("{}; {}; {}; {:.0}; {}", null.text(), refused(null), null.given_one(), lone.found(1), refused(lone))
     }
 }
 
@@ -606,9 +625,9 @@ fn find(cell: Cell, gates: u32, seed: u64) -> Found {
             let judged = judge(&series(&logs, Some(&history.learned)), &rules);
             let family = Family::of(&logs, Some(&history.learned), &rules);
             let alarms = family.alarms();
-            assert_eq!(alarms, regressed(&judged), "an alarm is the gate's");
+            assert_eq!(alarms.alarms, regressed(&judged), "an alarm is the gate's");
             let is_inconclusive = judged.iter().any(|judged| judged.outcome == Outcome::Inconclusive);
-            found.null.inconclusive += u32::from(is_inconclusive && !alarms.contains(&true));
+            found.null.inconclusive += u32::from(is_inconclusive && !alarms.alarms.contains(&true));
             found.null.count(&alarms, |_| false);
             found.lone.count(&family.changed(is_lone).alarms(), is_lone);
             found.quarter.count(&family.changed(is_of_a_quarter).alarms(), is_of_a_quarter);
@@ -621,7 +640,7 @@ fn find(cell: Cell, gates: u32, seed: u64) -> Found {
             let family = Family::of(&logs, learned, &rules);
             let alarms = family.alarms();
             if gate < CHECKED {
-                assert_eq!(alarms, regressed(&judge(&series(&logs, learned), &rules)), "an alarm is the gate's");
+                assert_eq!(alarms.alarms, regressed(&judge(&series(&logs, learned), &rules)), "an alarm is the gate's");
             }
             fixed.null.count(&alarms, |_| false);
             fixed.lone.count(&family.changed(is_lone).alarms(), is_lone);
@@ -661,19 +680,25 @@ fn floors(learned: Option<&[Option<Learned>]>, rules: &Rules) -> Vec<Option<f64>
     (0..METRICS).map(|metric| floor(rules.unit, learned_of(metric), threshold).map(|floor| floor.log)).collect()
 }
 
+/// What a gate says of each metric.
+struct Alarms {
+    /// Those that it calls regressed.
+    alarms: Vec<bool>,
+    /// Whether any would be, if pairs did not remember.
+    refused: bool,
+}
+
 /// A gate's metrics, each tested by itself: the same as the gate's rule for alarms, without what would have been found, which takes most of
 /// its time. What it raises is held against the gate itself.
-#[derive(Clone)]
 struct Family<'a> {
     rules: &'a Rules,
-    tested: Vec<Tested>,
+    tested: Vec<Arc<Tested>>,
     /// Whether earlier runs were looked at.
     is_taught: bool,
     /// Where another run begins.
     breaks: Vec<usize>,
 }
 
-#[derive(Clone)]
 struct Tested {
     differences: Differences,
     /// Of a change for the worse, doubled because either direction is looked for.
@@ -697,36 +722,43 @@ impl Tested {
 impl<'a> Family<'a> {
     fn of(logs: &Logs, learned: Option<&[Option<Learned>]>, rules: &'a Rules) -> Self {
         let floors = floors(learned, rules);
-        let tested = logs.iter().zip(floors).map(|(pairs, floor)| Tested::of(&differences(pairs), floor));
+        let tested = logs.iter().zip(floors).map(|(pairs, floor)| Arc::new(Tested::of(&differences(pairs), floor)));
         Self { rules, tested: tested.collect(), is_taught: learned.is_some(), breaks: Vec::new() }
     }
 
     /// The same with these metrics slower by twice the budget.
     fn changed(&self, is_changed: fn(usize) -> bool) -> Self {
-        let mut changed = self.clone();
-        for (_, tested) in changed.tested.iter_mut().enumerate().filter(|(metric, _)| is_changed(*metric)) {
+        let slower = |(metric, tested): (usize, &Arc<Tested>)| {
+            if !is_changed(metric) {
+                return Arc::clone(tested);
+            }
             let slower: Vec<f64> =
                 tested.differences.samples().observed().iter().map(|log| log + self.rules.must_find()).collect();
-            *tested = Tested::of(&slower, tested.floor);
-        }
-        changed
+            Arc::new(Tested::of(&slower, tested.floor))
+        };
+        let tested = self.tested.iter().enumerate().map(slower).collect();
+        Self { tested, breaks: self.breaks.clone(), ..*self }
     }
 
     /// Which metrics the gate would call regressed.
-    fn alarms(&self) -> Vec<bool> {
+    fn alarms(&self) -> Alarms {
         let adjusted = benjamini_hochberg(&self.tested.iter().map(|tested| tested.p).collect::<Vec<_>>());
         let judged = self.tested.iter().zip(adjusted);
         let worse = judged.map(|(tested, adjusted)| adjusted <= self.rules.q && tested.is_beyond(self.rules.log_budget()));
         let worse: Vec<bool> = worse.collect();
-        let of_pairs = |tested: &Tested| -> Vec<f64> { tested.differences.samples().observed().to_vec() };
-        let is_asked = |(tested, worse): (&Tested, &bool)| {
-            *worse && may_be_a_stretch(&of_pairs(tested), Averages::of(&tested.differences).shift())
+        if !worse.contains(&true) {
+            return Alarms { alarms: worse, refused: false };
+        }
+        let pairs = |(tested, is_worse): (&Arc<Tested>, &bool)| Pairs {
+            differences: tested.differences.samples().observed().iter().copied().map(Some).collect(),
+            shift: if *is_worse { Averages::of(&tested.differences).shift() } else { 0.0 },
+            changed: is_worse.then_some(Side::Above),
+            is_known: self.is_taught,
         };
-        let asked: Vec<bool> = self.tested.iter().zip(&worse).map(is_asked).collect();
-        let orders = self.tested.iter().zip(&asked).filter(|(_, asked)| **asked);
-        let orders: Vec<Vec<Option<f64>>> = orders.map(|(tested, _)| of_pairs(tested).into_iter().map(Some).collect()).collect();
-        let remember = pairs_remember(&orders, &self.breaks, self.is_taught);
-        worse.into_iter().zip(asked).map(|(worse, asked)| worse && !(asked && remember)).collect()
+        let pairs: Vec<Pairs> = self.tested.iter().zip(&worse).map(pairs).collect();
+        let stretches = stretches(&pairs, &self.breaks);
+        let alarms = worse.into_iter().zip(&stretches).map(|(worse, is_stretch)| worse && !is_stretch).collect();
+        Alarms { alarms, refused: stretches.contains(&true) }
     }
 }
 
@@ -882,9 +914,9 @@ fn looks(cell: &Cell, gates: u32, seed: u64) -> [Tally; 3] {
             run(&mut draw, cell, LOOK_PAIRS).into_iter().zip(&mut all).for_each(|(more, pairs)| pairs.extend(more));
             let rules = Rules { q: Q * share, ..cell.rules() };
             let breaks = (1..all[0].len() / LOOK_PAIRS).map(|look| look * LOOK_PAIRS).collect();
-            let alarms = Family { breaks, ..Family::of(&all, None, &rules) }.alarms();
+            let Alarms { alarms, refused } = Family { breaks, ..Family::of(&all, None, &rules) }.alarms();
             seen.iter_mut().zip(alarms).for_each(|(seen, alarm)| *seen |= alarm);
-            tally.count(&seen, |_| false);
+            tally.count(&Alarms { alarms: seen.clone(), refused }, |_| false);
         }
     }
     tallies

@@ -6,9 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{Better, FloorSource, Outcome, PairUnit};
-use assay_stats::{Averages, Differences, Limits, Noise, PairError, Side, benjamini_hochberg, order_p, signed_rank, student};
+use assay_stats::{Averages, Differences, Limits, Noise, PairError, Side, benjamini_hochberg, signed_rank, student};
 
 use crate::curves::Curves;
+use crate::stretch::{Pairs, stretches};
 
 /// One minus the confidence of the one-sided bound that has to clear the floor: the ends of a two-sided interval of 95 %.
 pub const BOUND_ALPHA: f64 = 0.025;
@@ -184,64 +185,49 @@ pub(crate) fn judge_by(family: &[Series], rules: &Rules, curves: &mut Curves) ->
     let decided = family.iter().zip(&measured).zip(worse.into_iter().zip(better));
     let mut judged: Vec<Judged> =
         decided.map(|((series, measured), adjusted)| decide(series, measured.as_ref(), adjusted, rules, curves)).collect();
-    for changed in [Outcome::Regressed, Outcome::Improved] {
-        for metric in doubted(family, &measured, &judged, changed) {
-            if let Some(judged) = judged.get_mut(metric) {
-                (judged.outcome, judged.why) = (Outcome::Inconclusive, Some(Why::PairsRemember));
-            }
+    for metric in doubted(family, &measured, &judged) {
+        if let Some(judged) = judged.get_mut(metric) {
+            (judged.outcome, judged.why) = (Outcome::Inconclusive, Some(Why::PairsRemember));
         }
     }
     judged
 }
 
-/// The probability at which the order of eight pairs tells that they resemble each other, where nothing was learned of that. It falls with the
-/// square of the number of pairs: few tell it seldom, and a stretch of them that looks like a change is worth the price.
-const OWN_ORDER_ALPHA: f64 = 0.1;
-
-/// The most where earlier runs were looked at already.
-const KNOWN_ORDER_ALPHA: f64 = 0.01;
-
-/// A shift of more standard errors than this, taken as if pairs were independent, is beyond what a stretch of pairs that resemble each other
-/// makes: with a correlation of 0.9 at most one stretch of 8 to 40 pairs in thirty reaches it in one direction, and with 0.8 one in a hundred (a test counts).
-const BEYOND_STRETCHES: f64 = 13.0;
-
-/// The metrics that have changed in one direction and that a stretch of pairs may have made: pairs resemble those before them. Which metrics
-/// have changed does not depend on the order of the pairs, so that is asked of these alone, and of all of them together.
-fn doubted(family: &[Series], measured: &[Option<Measured>], judged: &[Judged], changed: Outcome) -> Vec<usize> {
-    let asked: Vec<(usize, &Series, &Measured)> = family
-        .iter()
-        .zip(measured)
-        .enumerate()
-        .filter(|(metric, _)| judged.get(*metric).is_some_and(|judged| judged.outcome == changed))
-        .filter_map(|(metric, (series, measured))| Some((metric, series, measured.as_ref()?)))
-        .filter(|(_, _, measured)| may_be_a_stretch(&measured.logs, measured.effect.shift))
-        .collect();
-    let places: BTreeSet<[u32; 2]> = asked.iter().flat_map(|(_, series, _)| &series.places).copied().collect();
+/// The metrics that have changed and that a stretch of pairs may have made: pairs resemble those before them.
+fn doubted(family: &[Series], measured: &[Option<Measured>], judged: &[Judged]) -> Vec<usize> {
+    if judged.iter().all(|judged| direction(judged.outcome).is_none()) {
+        return Vec::new();
+    }
+    let places: BTreeSet<[u32; 2]> = family.iter().flat_map(|series| &series.places).copied().collect();
     let places: Vec<[u32; 2]> = places.into_iter().collect();
-    let at_places = |(_, series, measured): &(usize, &Series, &Measured)| -> Vec<Option<f64>> {
+    let breaks: Vec<usize> = (1..places.len()).filter(|place| places[*place][0] != places[place - 1][0]).collect();
+    let by_place = |series: &Series, measured: &Measured| {
         let known: BTreeMap<_, _> = series.places.iter().zip(&measured.logs).collect();
         places.iter().map(|place| known.get(place).map(|log| **log)).collect()
     };
-    let metrics: Vec<Vec<Option<f64>>> = asked.iter().map(at_places).collect();
-    let breaks: Vec<usize> = (1..places.len()).filter(|place| places[*place][0] != places[place - 1][0]).collect();
-    let are_known = asked.iter().all(|(_, series, _)| series.learned.is_some());
-    if pairs_remember(&metrics, &breaks, are_known) { asked.into_iter().map(|(metric, ..)| metric).collect() } else { Vec::new() }
+    let numbered = family.iter().zip(measured).zip(judged).enumerate();
+    let (numbers, metrics): (Vec<usize>, Vec<Pairs>) = numbered
+        .filter_map(|(metric, ((series, measured), judged))| {
+            let measured = measured.as_ref()?;
+            let pairs = Pairs {
+                differences: by_place(series, measured),
+                shift: measured.effect.shift,
+                changed: direction(judged.outcome),
+                is_known: series.learned.is_some(),
+            };
+            Some((metric, pairs))
+        })
+        .unzip();
+    numbers.into_iter().zip(stretches(&metrics, &breaks)).filter_map(|(metric, is_one)| is_one.then_some(metric)).collect()
 }
 
-/// Whether pairs that resemble each other could make so large a shift of these differences.
-pub fn may_be_a_stretch(differences: &[f64], shift: f64) -> bool {
-    let n = differences.len() as f64;
-    let squares: f64 = differences.iter().map(|difference| (difference - shift) * (difference - shift)).sum();
-    let error = (squares / (n * (n - 1.0).max(1.0))).sqrt();
-    shift.abs() <= BEYOND_STRETCHES * error
-}
-
-/// Whether pairs resemble those before them, by the differences of metrics that have changed, one for each place of a pair; `breaks` are the
-/// places that begin another run. `are_known` where earlier runs have been looked at for it.
-pub fn pairs_remember(changed: &[Vec<Option<f64>>], breaks: &[usize], are_known: bool) -> bool {
-    let places = changed.first().map_or(1, Vec::len).max(1) as f64;
-    let alpha = OWN_ORDER_ALPHA * (64.0 / (places * places)).min(1.0);
-    order_p(changed, breaks) <= if are_known { alpha.min(KNOWN_ORDER_ALPHA) } else { alpha }
+/// The side of zero to which a metric has changed.
+fn direction(outcome: Outcome) -> Option<Side> {
+    match outcome {
+        Outcome::Regressed => Some(Side::Above),
+        Outcome::Improved => Some(Side::Below),
+        Outcome::Unchanged | Outcome::Inconclusive => None,
+    }
 }
 
 /// A metric's pairs, tested by themselves.
@@ -457,31 +443,6 @@ mod tests {
         assert_eq!(crept.effect, stayed.effect, "the same values in another order");
         let among = judge(&[in_order(Better::Lower, creeping), series(12, 1.0)], &RULES);
         assert_eq!(among[1].outcome, Outcome::Unchanged, "what has not changed keeps its word");
-    }
-
-    #[test]
-    fn stretches_of_pairs_that_remember_are_seldom_beyond() {
-        use rand_core::{RngCore, SeedableRng};
-        let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(1);
-        let mut normal = || assay_stats::normal::quantile((f64::from(rng.next_u32()) + 0.5) / 4_294_967_296.0);
-        let mut beyond = |correlation: f64, pairs: usize| {
-            let mut stretch = || {
-                let mut last = normal();
-                let mut next = || {
-                    last = correlation * last + (1.0 - correlation * correlation).sqrt() * normal();
-                    last
-                };
-                let differences: Vec<f64> = (0..pairs).map(|_| next()).collect();
-                let shift = Averages::of(&Differences::new(&differences).expect("numbers")).shift();
-                shift > 0.0 && !may_be_a_stretch(&differences, shift)
-            };
-            (0..3_000).filter(|_| stretch()).count()
-        };
-        for pairs in [8, 12, 20, 40] {
-            let (strong, weaker) = (beyond(0.9, pairs), beyond(0.8, pairs));
-            assert!(strong <= 100 && weaker <= 30, "{pairs} pairs: {strong} and {weaker} of 3000");
-        }
-        assert_eq!(beyond(0.0, 12), 0);
     }
 
     #[test]

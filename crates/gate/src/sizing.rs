@@ -155,10 +155,12 @@ fn needed(
         });
     }
     let limits = Limits { floor, budget: rules.log_budget() };
-    // Without its spikes noise is easier to picture.
-    let View { sd: noise, spikes } = learned.noise.without_spikes().upper_view();
-    let too_noisy = CannotDecide::TooNoisy { metric, noise, spikes, most, effect: 2.0 * rules.budget };
-    curves.fewest_for(effect, (fewest, most), learned.noise.upper_views(), &limits).ok_or(too_noisy).map(Some)
+    let too_noisy = || {
+        // Without its spikes noise is easier to picture.
+        let View { sd: noise, spikes } = learned.noise.without_spikes().upper_view();
+        CannotDecide::TooNoisy { metric, noise, spikes, most, effect: 2.0 * rules.budget }
+    };
+    curves.fewest_for(effect, (fewest, most), learned.noise.upper_views(), &limits).ok_or_else(too_noisy).map(Some)
 }
 
 /// What a design of so many pairs can find in a family of so many metrics, before anything is known of its noise.

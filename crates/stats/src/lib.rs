@@ -55,7 +55,7 @@ pub use bootstrap::{Bootstrap, Statistic, bootstrap};
 pub use change_point::{ChangePoint, change_points, newly_changed};
 pub use chi_squared::sd_upper_bound;
 pub use correlation::{batch_means, effective_sample_size};
-pub use dependence::{Dependence, dependence, order_p};
+pub use dependence::{Dependence, dependence, family_order_p, order_p};
 pub use estimate::{Estimate, estimate};
 pub use family::{benjamini_hochberg, fewest_pairs, lone_threshold};
 pub use hodges_lehmann::{NoShift, Shift, cliffs_delta};

@@ -607,6 +607,6 @@ fn two_hundred_gates_of_equal_endpoints_give_the_alarms_of_their_seeds() {
 #[test]
 fn two_hundred_gates_of_an_endpoint_that_is_a_tenth_slower_find_it() {
     let [improved, unchanged, _, regressed] = two_hundred(1.1, 0.05);
-    // The pairs of two happen to resemble those before them: at 20 pairs without a history that is the price of 1.6 % of what is found.
-    assert_eq!((improved, unchanged, regressed), (0, 0, 198));
+    // The pairs of eight happen to resemble those before them: at 20 pairs without a history that is the price of 3 % of what is found.
+    assert_eq!((improved, unchanged, regressed), (0, 0, 192));
 }

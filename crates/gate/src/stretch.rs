@@ -1,0 +1,237 @@
+//! Whether a change may be a stretch of pairs. Where a side remembers from pair to pair (a cache, a heap, a file layout that lasts), a lucky
+//! stretch looks like a change, and the test of pairs, which takes them as independent, cannot see it. Two tests of the order of pairs do.
+//!
+//! - *Of all metrics of the gate* about whose memory nothing was learned. What remembers touches many metrics, and their evidence together tells
+//!   what none tells alone. It costs few real changes, because a hundredth or two is level enough.
+//! - *Of the metrics that have changed*, in case it is they alone that remember, or all metrics are as good as one. Few pairs tell little by their
+//!   order, so that costs more real changes, the fewer pairs there are the more.
+//!
+//! The order of independent pairs says nothing about their values, so what a level says is what it costs: the share of real changes that
+//! are called inconclusive.
+
+use assay_stats::{Side, family_order_p, order_p};
+
+/// The level of the test of all metrics.
+const FAMILY_ALPHA: f64 = 0.02;
+
+/// The level of the test of those that have changed, of eight pairs. It falls with the square of the number of pairs: the more there are, the
+/// fewer stretches look like a change, and the more of those their order tells.
+const OWN_ALPHA: f64 = 0.14;
+
+/// The highest level of that test, of seven pairs and fewer: a fifth of real changes is what can be paid.
+const HIGHEST_OWN_ALPHA: f64 = 0.2;
+
+/// The highest level where earlier runs were looked at already.
+const KNOWN_ALPHA: f64 = 0.01;
+
+/// A shift of more standard errors than this, taken as if pairs were independent, is a change, though all metrics together tell that pairs
+/// resemble each other: a stretch of eight pairs or more with an autocorrelation of 0.9 hardly ever comes to as many.
+const BEYOND_ANY_STRETCH: f64 = 50.0;
+
+/// The same where nothing but the metrics that have changed tells: with an autocorrelation of 0.9 one stretch in fifty of twenty pairs comes to as many.
+const BEYOND_STRETCHES: f64 = 13.0;
+
+/// Few pairs lie close together by chance: of fewer than fifteen it takes so many standard errors over the number of pairs.
+const BEYOND_FEW: f64 = 200.0;
+
+/// The pairs of a metric.
+#[derive(Clone, Debug)]
+pub struct Pairs {
+    /// A difference for each place of a pair, absent where it has none.
+    pub differences: Vec<Option<f64>>,
+    /// Their shift.
+    pub shift: f64,
+    /// The side to which the metric has changed, if it has.
+    pub changed: Option<Side>,
+    /// Whether earlier runs were looked at for memory.
+    pub is_known: bool,
+}
+
+impl Pairs {
+    fn count(&self) -> usize {
+        self.differences.iter().flatten().count()
+    }
+
+    /// Whether the metric has changed, and by no more standard errors than these.
+    fn is_within(&self, most: f64) -> bool {
+        self.changed.is_some() && self.standard_errors() <= most
+    }
+
+    /// The standard errors beyond which its own order is not asked.
+    fn beyond_stretches(&self) -> f64 {
+        BEYOND_STRETCHES.max(BEYOND_FEW / self.count() as f64)
+    }
+
+    /// The shift in standard errors, taken as if pairs were independent.
+    fn standard_errors(&self) -> f64 {
+        let squares: Vec<f64> =
+            self.differences.iter().flatten().map(|value| (value - self.shift) * (value - self.shift)).collect();
+        let n = squares.len() as f64;
+        let error = (squares.iter().sum::<f64>() / (n * (n - 1.0).max(1.0))).sqrt();
+        if self.shift == 0.0 { 0.0 } else { self.shift.abs() / error }
+    }
+}
+
+/// For each metric whether it has changed by no more than a stretch of pairs may have made. All are of one number of places, and `breaks` are
+/// the places that begin another run.
+pub fn stretches(metrics: &[Pairs], breaks: &[usize]) -> Vec<bool> {
+    let is_of_family: Vec<bool> = metrics.iter().map(|pairs| !pairs.is_known && pairs.is_within(BEYOND_ANY_STRETCH)).collect();
+    let family_remembers = is_of_family.contains(&true) && {
+        let unknown = Orders::of(metrics, breaks, |pairs| !pairs.is_known);
+        family_order_p(&unknown.metrics, &unknown.breaks) <= FAMILY_ALPHA
+    };
+    let [worse_remember, better_remember] = [Side::Above, Side::Below].map(|side| own_remember(metrics, breaks, side));
+    let is_stretch = |(pairs, is_of_family): (&Pairs, bool)| {
+        let own_remember = match pairs.changed {
+            Some(Side::Above) => worse_remember,
+            Some(Side::Below) => better_remember,
+            None => false,
+        };
+        is_of_family && family_remembers || own_remember && pairs.is_within(pairs.beyond_stretches())
+    };
+    metrics.iter().zip(is_of_family).map(is_stretch).collect()
+}
+
+/// Whether the metrics that have changed to one side tell by themselves that pairs resemble those before them.
+fn own_remember(metrics: &[Pairs], breaks: &[usize], side: Side) -> bool {
+    let is_asked = |pairs: &Pairs| pairs.changed == Some(side) && pairs.is_within(pairs.beyond_stretches());
+    let Some(pairs) = metrics.iter().filter(|pairs| is_asked(pairs)).map(Pairs::count).max() else { return false };
+    let are_known = metrics.iter().filter(|pairs| is_asked(pairs)).all(|pairs| pairs.is_known);
+    let asked = Orders::of(metrics, breaks, is_asked);
+    order_p(&asked.metrics, &asked.breaks) <= own_alpha(pairs, are_known)
+}
+
+/// The level of the test of those that have changed, of so many pairs.
+fn own_alpha(pairs: usize, are_known: bool) -> f64 {
+    let of_eight = 8.0 / pairs as f64;
+    let alpha = (OWN_ALPHA * of_eight * of_eight).min(HIGHEST_OWN_ALPHA);
+    if are_known { alpha.min(KNOWN_ALPHA) } else { alpha }
+}
+
+/// The differences of some metrics at the places at which any of them has one.
+struct Orders {
+    metrics: Vec<Vec<Option<f64>>>,
+    breaks: Vec<usize>,
+}
+
+impl Orders {
+    fn of(metrics: &[Pairs], breaks: &[usize], is_chosen: impl Fn(&Pairs) -> bool) -> Self {
+        let chosen: Vec<&Pairs> = metrics.iter().filter(|pairs| is_chosen(pairs)).collect();
+        let places = chosen.first().map_or(0, |pairs| pairs.differences.len());
+        let has_any = |place: &usize| chosen.iter().any(|pairs| pairs.differences.get(*place).is_some_and(Option::is_some));
+        let there: Vec<usize> = (0..places).filter(has_any).collect();
+        let at_places = |pairs: &&Pairs| there.iter().map(|place| pairs.differences.get(*place).copied().flatten()).collect();
+        // Of a run whose first pairs are missing, the first that is there begins it.
+        let breaks = breaks.iter().map(|begin| there.partition_point(|place| place < begin)).collect();
+        Self { metrics: chosen.iter().map(at_places).collect(), breaks }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use assay_stats::{Averages, Differences, normal, signed_rank};
+    use rand_chacha::ChaCha8Rng;
+    use rand_core::{RngCore, SeedableRng};
+
+    use super::*;
+
+    struct Draw(ChaCha8Rng);
+
+    impl Draw {
+        fn new(seed: u64) -> Self {
+            Self(ChaCha8Rng::seed_from_u64(seed))
+        }
+
+        /// So many pairs with this lag-1 correlation.
+        fn run(&mut self, pairs: usize, correlation: f64) -> Vec<f64> {
+            let mut normal = || normal::quantile((f64::from(self.0.next_u32()) + 0.5) / 4_294_967_296.0);
+            let mut last = normal();
+            let mut next = || {
+                last = correlation * last + (1.0 - correlation * correlation).sqrt() * normal();
+                last
+            };
+            (0..pairs).map(|_| next()).collect()
+        }
+    }
+
+    fn changed(differences: &[f64], changed: Option<Side>) -> Pairs {
+        let shift = Averages::of(&Differences::new(differences).expect("numbers")).shift();
+        Pairs { differences: differences.iter().copied().map(Some).collect(), shift, changed, is_known: false }
+    }
+
+    /// In how many of 10,000 unchanged runs a lone metric is taken for worse: by the test of pairs at 2.5 %, by more than 1.15 standard
+    /// deviations of a difference (5 % where a trial has a spread of 3 %), and by its order.
+    fn taken_for_worse(correlation: f64, pairs: usize) -> usize {
+        let mut draw = Draw::new(1);
+        let mut is_taken = || {
+            let run = draw.run(pairs, correlation);
+            let metric = changed(&run, Some(Side::Above));
+            let is_worse = signed_rank(&Differences::new(&run).expect("numbers"), Side::Above).p <= 0.025 && metric.shift > 1.15;
+            is_worse && stretches(&[metric], &[]) == [false]
+        };
+        (0..10_000).filter(|_| is_taken()).count()
+    }
+
+    #[test]
+    fn stretches_that_remember_are_seldom_taken_for_changes() {
+        for (pairs, most) in [(6, 420), (8, 350), (12, 300), (20, 220)] {
+            let (strong, weaker) = (taken_for_worse(0.9, pairs), taken_for_worse(0.8, pairs));
+            assert!(strong <= most && weaker <= most, "{pairs} pairs: {strong} and {weaker} of 10,000");
+        }
+    }
+
+    #[test]
+    fn a_change_that_is_there_costs_what_the_levels_say() {
+        let refused = |pairs: usize| {
+            let mut draw = Draw::new(2);
+            let mut change = || {
+                let mut metrics: Vec<Pairs> = (0..20).map(|_| changed(&draw.run(pairs, 0.0), None)).collect();
+                let differences: Vec<f64> = draw.run(pairs, 0.0).iter().map(|value| value + 2.5).collect();
+                metrics.push(changed(&differences, Some(Side::Above)));
+                stretches(&metrics, &[]).pop() == Some(true)
+            };
+            (0..1_000).filter(|_| change()).count()
+        };
+        let (of_eight, of_twelve, of_twenty) = (refused(8), refused(12), refused(20));
+        assert!((90..=180).contains(&of_eight) && of_twelve <= 110 && of_twenty <= 70, "{of_eight} {of_twelve} {of_twenty}");
+    }
+
+    #[test]
+    fn many_metrics_tell_what_a_lone_one_does_not() {
+        let mut draw = Draw::new(3);
+        let mut refused = || {
+            let mut metrics: Vec<Pairs> = (0..20).map(|_| changed(&draw.run(8, 0.8), None)).collect();
+            // Twenty standard errors: beyond what is asked of a lone metric.
+            let close: Vec<f64> = draw.run(8, 0.8).iter().map(|value| 7.0 + value).collect();
+            metrics.push(changed(&close, Some(Side::Above)));
+            stretches(&metrics, &[]).pop() == Some(true)
+        };
+        let refused = (0..200).filter(|_| refused()).count();
+        assert!(refused > 150, "{refused} of 200");
+    }
+
+    #[test]
+    fn what_is_far_beyond_stands_and_what_has_not_changed_is_not_asked() {
+        let creeping: Vec<f64> = (0..12).map(|pair| f64::from(pair) * 0.01).collect();
+        let at = |level: f64| creeping.iter().map(|value| value + level).collect::<Vec<f64>>();
+        let judged = |level: f64| stretches(&[changed(&at(level), Some(Side::Above)), changed(&at(0.0), None)], &[]);
+        assert_eq!((judged(0.1), judged(10.0)), (vec![true, false], vec![false, false]));
+    }
+
+    #[test]
+    fn what_earlier_runs_were_looked_at_for_is_asked_at_a_finer_level() {
+        // One in forty-eight orders of these is as even.
+        let differences = [1.0, 1.1, 1.2, 1.4, 1.3, 1.5];
+        let with = |is_known: bool| stretches(&[Pairs { is_known, ..changed(&differences, Some(Side::Above)) }], &[]);
+        assert_eq!((with(false), with(true)), (vec![true], vec![false]));
+    }
+
+    #[test]
+    fn places_that_no_metric_has_part_nobody() {
+        let rising: Vec<Option<f64>> = (0..16).map(|place| (place % 2 == 0).then(|| 1.0 + 0.1 * f64::from(place))).collect();
+        let pairs = Pairs { differences: rising, shift: 1.7, changed: Some(Side::Above), is_known: false };
+        assert_eq!(stretches(std::slice::from_ref(&pairs), &[]), [true]);
+        let all_apart: Vec<usize> = (1..16).collect();
+        assert_eq!(stretches(&[pairs], &all_apart), [false]);
+    }
+}
