@@ -10,7 +10,7 @@ import subprocess
 SCALE = float(os.environ.get("ASSAY_BENCH_SCALE", "1"))
 # So often are two equal sides measured and judged.
 SAME = max(1, round(5 * SCALE))
-PAIRS = 10
+PAIRS = 12
 BUDGET_PCT = 5
 PLANTED = 1.1
 # What one invocation is to take, and the most that a decision may.
