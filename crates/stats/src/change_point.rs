@@ -2,7 +2,7 @@
 //! the memory of the machine.
 //!
 //! The method is E-divisive means (Matteson and James, "A nonparametric approach for multiple change point analysis of multivariate
-//! data", JASA 109, 2014) with three things put right that its use in performance work leaves open:
+//! data", JASA 109, 2014) with four things put right that its use in performance work leaves open:
 //!
 //! - *The search.* A split is judged by the distribution of the highest energy divergence over all splits, not as if it had
 //!   been chosen before looking. `p = (1 + extreme) / (1 + permutations)`, never 0.
@@ -10,6 +10,8 @@
 //!   lag-1 autocorrelation before it is permuted, in blocks where dependence is left, and coloured again.
 //! - *The place.* The split of highest divergence is a poor guess of the place under autocorrelation. Where a split is significant, the
 //!   place is the one most likely to lie within five points of the change.
+//! - *The waves.* Of a series that remembers much, a step takes the largest wave with it, and what is left remembers little. So a significant
+//!   step has to explain such a series better than memory alone does; else it is said that nothing can be told.
 //!
 //! Values beyond 3.5 robust standard deviations of a segment's median are pulled in to there first, so that one wild night is no step.
 //!
@@ -46,7 +48,7 @@ pub const MIN_SIDE: usize = 3;
 pub const MAX_POINTS: usize = 20_000;
 
 /// The default of [`Rule::level`], by the field's convention. Measured at 100 points: 3.4 % of independent series raise a point, 5.8 % with
-/// autocorrelation 0.6 (and up to 14 % of those with 12 to 20 or 500 points: see `docs/statistics.md`).
+/// autocorrelation 0.6 (and up to 12 % of those with 12 to 50 or 500 points: see `docs/statistics.md`).
 pub const DEFAULT_LEVEL: f64 = 0.05;
 
 /// Fewest permutations of a test, so that a p-value near the default level is known to within a few thousandths.
