@@ -447,7 +447,7 @@ impl Tally {
     }
 }
 
-/// What the page says before its tables.
+/// The text of the page before its tables.
 const HEAD: &str = "# How often the gate errs
 
 Printed by `ci/bench calibration`, seeded: equal arguments print equal tables. What they come to is in [statistics](statistics.md#how-often-it-errs).
@@ -839,6 +839,12 @@ impl Found {
         self.planned.iter().sum::<usize>() as f64 / self.planned.len().max(1) as f64
     }
 
+    /// The gates with nothing changed, by their pairs.
+    fn unchanged(&self) -> Vec<Tally> {
+        let all = std::iter::once(self.null).chain(self.fixed.iter().map(|fixed| fixed.null));
+        all.filter(|tally| tally.gates > 0).collect()
+    }
+
     /// Which bars are missed, in words.
     fn missed(&self) -> Vec<String> {
         let mut missed = Vec::new();
@@ -965,6 +971,43 @@ fn worst(all: &[Found]) -> String {
     out
 }
 
+/// Whether false alarms keep their bar, of each design: cells of pairs that are independent beside those of sides that remember.
+fn bar(all: &[Found]) -> String {
+    let columns = [
+        "design",
+        "sides",
+        "noises",
+        "false alarms, highest bound",
+        "beyond 5 %",
+        "refused because pairs remember, most",
+        "histories refused, most",
+    ];
+    let mut out = format!("| {} |\n|{}\n", columns.join(" | "), " --- |".repeat(columns.len()));
+    for design in all.chunk_by(|one, next| one.cell.title() == next.cell.title()) {
+        for (remember, sides) in [(false, "forget"), (true, "remember")] {
+            let is_of = |found: &&Found| matches!(found.cell.shape, Shape::Memory(_)) == remember;
+            let cells: Vec<&Found> = design.iter().filter(is_of).collect();
+            if cells.is_empty() {
+                continue;
+            }
+            let most = |of: &dyn Fn(&Found) -> f64| cells.iter().map(|found| of(found)).fold(0.0, f64::max);
+            let of_tallies = |of: &dyn Fn(&Tally) -> f64| most(&|found| found.unchanged().iter().map(of).fold(0.0, f64::max));
+            let beyond = cells.iter().filter(|found| found.unchanged().iter().any(|tally| tally.bound() > 5.0)).count();
+            let row = [
+                design[0].cell.title(),
+                sides.to_owned(),
+                cells.len().to_string(),
+                format!("{:.2}", of_tallies(&Tally::bound)),
+                beyond.to_string(),
+                format!("{:.1}", of_tallies(&|tally| tally.share(tally.refused))),
+                format!("{:.0}", most(&|found| (100 * (HISTORIES - found.planned.len()) / HISTORIES) as f64)),
+            ];
+            let _ = writeln!(out, "| {} |", row.join(" | "));
+        }
+    }
+    out
+}
+
 /// Does every job on as many threads as there are processors, and gives the answers on in order.
 fn in_order<T: Send>(jobs: usize, work: impl Fn(usize) -> T + Sync, mut then: impl FnMut(usize, T)) {
     let next = AtomicUsize::new(0);
@@ -1049,6 +1092,10 @@ fn main() {
         },
     );
     print(&format!("\n### The worst of each design\n\n{}", worst(&all)));
+    print(&format!(
+        "\n### The bar of false alarms\n\nAt the planner's n and at 5, 8, 12 and 20 pairs, percent.\n\n{}",
+        bar(&all)
+    ));
     print_missed(&missed, cells.len() + extreme.len());
 }
 

@@ -2,7 +2,7 @@
 //! the memory of the machine.
 //!
 //! The method is E-divisive means (Matteson and James, "A nonparametric approach for multiple change point analysis of multivariate
-//! data", JASA 109, 2014) with three things put right that its use in performance work leaves open:
+//! data", JASA 109, 2014) with four things put right that its use in performance work leaves open:
 //!
 //! - *The search.* A split is judged by the distribution of the highest energy divergence over all splits, not as if it had
 //!   been chosen before looking. `p = (1 + extreme) / (1 + permutations)`, never 0.
@@ -10,6 +10,8 @@
 //!   lag-1 autocorrelation before it is permuted, in blocks where dependence is left, and coloured again.
 //! - *The place.* The split of highest divergence is a poor guess of the place under autocorrelation. Where a split is significant, the
 //!   place is the one most likely to lie within five points of the change.
+//! - *The waves.* Of a series that remembers much, a step takes the largest wave with it, and what is left remembers little. So a significant
+//!   step has to explain such a series better than memory alone does; else it is said that nothing can be told.
 //!
 //! Values beyond 3.5 robust standard deviations of a segment's median are pulled in to there first, so that one wild night is no step.
 //!
@@ -24,6 +26,7 @@
 mod energy;
 mod noise;
 mod place;
+mod wave;
 
 use std::num::NonZeroU32;
 use std::ops::Range;
@@ -45,7 +48,7 @@ pub const MIN_SIDE: usize = 3;
 pub const MAX_POINTS: usize = 20_000;
 
 /// The default of [`Rule::level`], by the field's convention. Measured at 100 points: 3.4 % of independent series raise a point, 5.8 % with
-/// autocorrelation 0.6 (and up to 14 % of those with 12 to 20 or 500 points: see `docs/statistics.md`).
+/// autocorrelation 0.6 (and up to 12 % of those with 12 to 50 or 500 points: see `docs/statistics.md`).
 pub const DEFAULT_LEVEL: f64 = 0.05;
 
 /// Fewest permutations of a test, so that a p-value near the default level is known to within a few thousandths.
@@ -175,6 +178,14 @@ pub enum ChangePointError {
         /// The level of a single test.
         level: f64,
     },
+    /// What looks like a change may be the memory of the series.
+    #[error(
+        "cannot tell whether the level moved: neighbouring values resemble each other so much (lag-1 autocorrelation {memory:.2}) that what looks like a change may be a slow wave"
+    )]
+    Remembers {
+        /// The lag-1 autocorrelation, if there is no change.
+        memory: f64,
+    },
     /// The last known change lies outside the history.
     #[error("the last known change point is at {known}, but the history has {n} values")]
     Known {
@@ -185,17 +196,50 @@ pub enum ChangePointError {
     },
 }
 
-/// The change points of a whole history, ascending; the same bytes for the same values, rule and seed, on every machine.
+/// The change points of a whole history, ascending; the same bytes for the same values, rule and seed, on every machine. A part in which a
+/// change cannot be told from memory has none; [`search`] says where that is.
 ///
 /// # Errors
 /// [`ChangePointError`] for values that are not finite (or not positive on the log scale), for too few or too many of them, and for a
-/// level outside 0 to 1 or beyond the reach of permutations. A constant history has no change points and is no error.
+/// level outside 0 to 1 or beyond the reach of permutations; [`ChangePointError::Remembers`] if nothing was found but what may be memory. A
+/// constant history has no change points and is no error.
 pub fn change_points(history: &[f64], rule: Rule, seed: [u8; 32]) -> Result<Vec<ChangePoint>, ChangePointError> {
+    let Searched { points, untold } = search(history, rule, seed)?;
+    match untold.first() {
+        Some(untold) if points.is_empty() => Err(ChangePointError::Remembers { memory: untold.memory }),
+        _ => Ok(points),
+    }
+}
+
+/// What a search of a history found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Searched {
+    /// The change points, ascending.
+    pub points: Vec<ChangePoint>,
+    /// The parts in which a change cannot be told from memory, in the order in which they were looked at.
+    pub untold: Vec<Untold>,
+}
+
+/// A part of a history in which something looks like a change, and neighbouring values resemble each other so much that it may be a wave.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Untold {
+    /// The indices of the part.
+    pub part: Range<usize>,
+    /// Its lag-1 autocorrelation, if there is no change.
+    pub memory: f64,
+}
+
+/// As [`change_points`], with the parts in which nothing can be told.
+///
+/// # Errors
+/// As for [`change_points`], but for [`ChangePointError::Remembers`].
+pub fn search(history: &[f64], rule: Rule, seed: [u8; 32]) -> Result<Searched, ChangePointError> {
     let series = Series::new(history, rule.scale)?;
     let windows = windows(history.len());
-    let test = Test::new(rule.level, windows, rule.permutations.get(), seed)?;
-    let found = series.search(&test);
-    Ok(series.describe(&found, 0..history.len(), windows))
+    let test = Test::new(rule.level, windows, windows, rule.permutations.get(), seed)?;
+    let mut untold = Vec::new();
+    let found = series.search(&test, &mut untold);
+    Ok(Searched { points: series.describe(&found, 0..history.len(), windows), untold })
 }
 
 /// Whether the level has moved since `known`, the index of the last change point that was reported: what a nightly asks after each
@@ -212,14 +256,17 @@ pub fn newly_changed(
 ) -> Result<Option<ChangePoint>, ChangePointError> {
     let n = history.len();
     let series = Series::new(history, scale)?;
-    let test = Test::new(budget.level, budget.appends.get() as usize, MIN_PERMUTATIONS, seed)?;
+    let test = Test::new(budget.level, budget.appends.get() as usize, 1, MIN_PERMUTATIONS, seed)?;
     let known = known.unwrap_or(0);
     if known > n {
         return Err(ChangePointError::Known { known, n });
     }
     let recent = known.max(n.saturating_sub(WINDOW))..n;
-    let found: Vec<Found> = test.split(&series.scaled, recent.clone()).into_iter().collect();
-    Ok(series.describe(&found, recent, 1).first().copied())
+    match test.split(&series.scaled, recent.clone()) {
+        Split::Nothing => Ok(None),
+        Split::Untold { memory } => Err(ChangePointError::Remembers { memory }),
+        Split::Found(found) => Ok(series.describe(&[found], recent, 1).first().copied()),
+    }
 }
 
 /// What somebody who asked [`newly_changed`] after each append was told, and when.
@@ -232,10 +279,11 @@ pub struct Report {
 }
 
 /// Everything that [`newly_changed`] would have told whoever asked it after each append from the value at `from` on, each change once,
-/// oldest first. Asking begins with the first history that is long enough.
+/// oldest first. Asking begins with the first history that is long enough. After an append at which a change cannot be told from memory
+/// nothing is told.
 ///
 /// # Errors
-/// As for [`newly_changed`].
+/// As for [`newly_changed`], but for [`ChangePointError::Remembers`].
 pub fn reports(
     history: &[f64],
     from: usize,
@@ -246,7 +294,11 @@ pub fn reports(
     let (mut known, mut told) = (None, Vec::new());
     for after in (2 * MIN_SIDE).max(from + 1)..=history.len() {
         let so_far = history.get(..after).unwrap_or_default();
-        if let Some(change) = newly_changed(so_far, known, scale, budget, seed)? {
+        let changed = match newly_changed(so_far, known, scale, budget, seed) {
+            Err(ChangePointError::Remembers { .. }) => None,
+            changed => changed?,
+        };
+        if let Some(change) = changed {
             known = Some(change.index);
             told.push(Report { after, change });
         }
@@ -257,6 +309,16 @@ pub fn reports(
 /// How many windows an unchanged history of `n` values is read in; changes only make them fewer.
 fn windows(n: usize) -> usize {
     1 + n.saturating_sub(WINDOW).div_ceil(WINDOW / 2)
+}
+
+/// What a test of a segment came to.
+enum Split {
+    /// No split is significant.
+    Nothing,
+    /// One is, and the noise has too much memory to tell.
+    Untold { memory: f64 },
+    /// One is.
+    Found(Found),
 }
 
 /// A split that was significant, with its uncorrected p-value.
@@ -291,11 +353,11 @@ impl<'a> Series<'a> {
     }
 
     /// Reads the windows one after the other; the next begins half a window on, or at the last change point if that is later.
-    fn search(&self, test: &Test) -> Vec<Found> {
+    fn search(&self, test: &Test, untold: &mut Vec<Untold>) -> Vec<Found> {
         let (n, mut start, mut found) = (self.scaled.len(), 0, Vec::new());
         loop {
             let end = (start + WINDOW).min(n);
-            test.divide(&self.scaled, start..end, &mut found);
+            test.divide(&self.scaled, start..end, &mut found, untold);
             if end == n {
                 return self.placed_anew(found);
             }
@@ -361,13 +423,15 @@ fn logarithm((index, &value): (usize, &f64)) -> Result<f64, ChangePointError> {
 /// One significance test of a segment, as it is repeated over segments.
 struct Test {
     level: f64,
+    /// The windows of the history.
+    windows: usize,
     permutations: u32,
     seed: [u8; 32],
 }
 
 impl Test {
-    /// A test whose level is `level` over `family`.
-    fn new(level: f64, family: usize, permutations: u32, seed: [u8; 32]) -> Result<Self, ChangePointError> {
+    /// A test whose level is `level` over `family`, of a history of so many windows.
+    fn new(level: f64, family: usize, windows: usize, permutations: u32, seed: [u8; 32]) -> Result<Self, ChangePointError> {
         if !(level > 0.0 && level < 1.0) {
             return Err(ChangePointError::Level { level });
         }
@@ -377,18 +441,22 @@ impl Test {
         if needed > f64::from(MAX_PERMUTATIONS) {
             return Err(ChangePointError::TooFine { level });
         }
-        Ok(Self { level, permutations: permutations.clamp(needed as u32, MAX_PERMUTATIONS), seed })
+        Ok(Self { level, windows, permutations: permutations.clamp(needed as u32, MAX_PERMUTATIONS), seed })
     }
 
     /// Splits a segment for as long as a split is significant; points are added in ascending order.
-    fn divide(&self, scaled: &[f64], window: Range<usize>, found: &mut Vec<Found>) {
+    fn divide(&self, scaled: &[f64], window: Range<usize>, found: &mut Vec<Found>, untold: &mut Vec<Untold>) {
         let mut points = Vec::new();
         let mut waiting = vec![window];
         while let Some(segment) = waiting.pop() {
-            if let Some(point) = self.split(scaled, segment.clone()) {
-                waiting.push(point.index..segment.end);
-                waiting.push(segment.start..point.index);
-                points.push(point);
+            match self.split(scaled, segment.clone()) {
+                Split::Nothing => {}
+                Split::Untold { memory } => untold.push(Untold { part: segment, memory }),
+                Split::Found(point) => {
+                    waiting.push(point.index..segment.end);
+                    waiting.push(segment.start..point.index);
+                    points.push(point);
+                }
             }
         }
         points.sort_unstable_by_key(|point: &Found| point.index);
@@ -396,14 +464,16 @@ impl Test {
     }
 
     /// The one split of a segment, where it is significant.
-    fn split(&self, scaled: &[f64], segment: Range<usize>) -> Option<Found> {
+    fn split(&self, scaled: &[f64], segment: Range<usize>) -> Split {
         if segment.len() < 2 * MIN_SIDE {
-            return None;
+            return Split::Nothing;
         }
         let values = winsorised(part(scaled, &segment));
-        let p = self.p(&values, &segment)?;
-        let index = segment.start + place::most_likely(&values);
-        Some(Found { index, p })
+        let Some(p) = self.p(&values, &segment) else { return Split::Nothing };
+        match wave::instead_of_step(&values, self.windows) {
+            Some(memory) => Split::Untold { memory },
+            None => Split::Found(Found { index: segment.start + place::most_likely(&values), p }),
+        }
     }
 
     /// The p-value of the highest divergence, where it is within the level. Permuting stops as soon as it cannot be any more.

@@ -238,7 +238,7 @@ fn unit(direction: &[f64]) -> Vec<f64> {
 fn standardised(metric: &[Option<f64>]) -> Option<Vec<f64>> {
     let there: Vec<f64> = metric.iter().flatten().copied().collect();
     let first = there.first()?;
-    if there.iter().all(|value| value == first) {
+    if there.iter().all(|value| value.total_cmp(first).is_eq()) {
         return None;
     }
     let mean = sum::pairwise(&there, |x| x) / there.len() as f64;

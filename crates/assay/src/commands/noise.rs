@@ -16,7 +16,7 @@ use assay_stats::Usual;
 use assay_store::Store;
 
 use crate::commands::gate::evidence::Evidence;
-use crate::commands::gate::sequence::{regressed_summaries, with_own};
+use crate::commands::gate::sequence::{RegressedRuns, regressed_runs, with_own};
 use crate::commands::opened::Where;
 use crate::commands::runs::published_runs;
 use crate::output;
@@ -102,21 +102,25 @@ impl NoiseOf {
         let published = published_runs(&store, pipeline)?;
         enough(pipeline, published.len(), "of commits to learn from")?;
         let own = gate_signers(&Config::find()?)?;
-        let (mut teachers, mut left_out, mut regressed) = (Vec::new(), Vec::new(), None);
-        for run in published.iter().rev() {
-            if teachers.len() == self.newest {
-                break;
-            }
-            let evidence = open(run)?;
-            if regressed.is_none() {
-                regressed = Some(regressed_summaries(&store, &with_own(&evidence.opened().trust, &own))?);
-            }
-            let summary = evidence.summary()?.manifest;
-            if regressed.as_ref().is_some_and(|regressed| regressed.contains(&summary)) {
+        let mut newest_first = published.iter().rev().map(|run| open(run).map(|evidence| (run, evidence))).peekable();
+        let regressed = match newest_first.peek() {
+            Some(Ok((_, evidence))) => regressed_runs(&store, &with_own(&evidence.opened().trust, &own))?,
+            _ => RegressedRuns::default(),
+        };
+        let (mut teachers, mut left_out) = (Vec::new(), Vec::new());
+        for opened in newest_first {
+            let (run, evidence) = opened?;
+            if regressed.summaries.contains(&evidence.summary()?.manifest) {
                 left_out.push(run.to_string());
             } else {
                 teachers.push(evidence);
             }
+            if teachers.len() == self.newest {
+                break;
+            }
+        }
+        if regressed.unread > 0 {
+            output::talk(unread(regressed.unread));
         }
         if !left_out.is_empty() {
             let runs = counted(left_out.len() as u64, "run");
@@ -126,6 +130,14 @@ impl NoiseOf {
         teachers.reverse();
         Ok(teachers)
     }
+}
+
+/// What is said of verdicts that could not be read.
+fn unread(verdicts: usize) -> String {
+    let verdicts = counted(verdicts as u64, "verdict");
+    format!(
+        "{verdicts} could not be read, being damaged or signed by no trusted gate: a run that regressed may be among the teachers"
+    )
 }
 
 /// Refuses fewer runs than teach anything; `of` says which were counted.

@@ -1,8 +1,8 @@
 //! How often change points are false, how often true ones are found, and Apache Otava 0.8.0's rule on the same series.
 //!
-//!     cargo run --release -p assay-stats --example change_points_bench [SERIES]
+//!     cargo run --release -p assay-stats --example change_points_bench -- [memory | steps | seconds] [SERIES]
 //!
-//! prints the tables of `docs/statistics.md`, with SERIES series a cell (2,000 unless said otherwise). Everything is seeded, so equal
+//! prints the tables of `docs/statistics.md`, or one of them, with SERIES series a cell (2,000 unless said otherwise). Everything is seeded, so equal
 //! arguments print equal tables, but for the seconds in the last one. Bounds are Wilson's score interval at 99 % (Wilson, JASA 22, 1927).
 //!
 //! Otava's rule was compared with the package `apache-otava` 0.8.0 from PyPI (Python 3, NumPy 2.2): 604 series of 2 to 159 points (normal
@@ -17,7 +17,7 @@ mod series;
 use std::num::NonZeroU32;
 use std::time::Instant;
 
-use assay_stats::change_point::{Budget, DEFAULT_LEVEL, Rule, Scale, change_points, reports};
+use assay_stats::change_point::{Budget, DEFAULT_LEVEL, Rule, Scale, Searched, change_points, reports, search};
 use assay_stats::steady::{self, steady};
 use assay_stats::{Samples, normal};
 use series::{Generator, Noise};
@@ -34,17 +34,24 @@ const OTAVA_CURVE: [f64; 6] = [1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-8];
 const OUR_CURVE: [f64; 10] = [0.003, 0.01, 0.03, 0.07, 0.1, 0.2, 0.35, 0.6, 0.8, 0.97];
 
 fn main() {
-    if std::env::args().nth(1).as_deref() == Some("seconds") {
-        seconds();
-        return;
+    let mut args = std::env::args().skip(1);
+    let mut next = args.next();
+    let table = next.take_if(|word| matches!(word.as_str(), "seconds" | "memory" | "steps"));
+    let series = if table.is_some() { args.next() } else { next };
+    let series = series.map_or(Ok(2_000), |count| count.parse()).unwrap_or(0);
+    match (table.as_deref(), series) {
+        (_, 0) => println!("usage: change_points_bench [memory | steps | seconds] [SERIES], a number of series from 1 on"),
+        (Some("seconds"), _) => seconds(),
+        (Some("memory"), _) => memory(series),
+        (Some(_), _) => steps(series),
+        (None, _) => all(series),
     }
-    let series = std::env::args().nth(1).map_or(Ok(2_000), |count| count.parse()).unwrap_or(0);
-    if series == 0 {
-        println!("usage: change_points_bench [SERIES | seconds], a number of series from 1 on");
-        return;
-    }
+}
+
+fn all(series: u64) {
     unchanged(series);
     lengths(series);
+    memory(series);
     steps(series);
     curve(series);
     appends(series.div_ceil(4));
@@ -151,6 +158,29 @@ fn lengths(series: u64) {
             Share::count(&numbers, raises).to_string()
         };
         println!("| {} | {} |", noise.name(), [12, 20, 50, 200, 500].map(cell).join(" | "));
+    }
+    println!();
+}
+
+/// Autocorrelations of unchanged series, and their lengths.
+const MEMORIES: [f64; 7] = [0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95];
+const LENGTHS: [usize; 6] = [12, 20, 50, LENGTH, 200, 500];
+
+/// Of how many series any point is raised, and of how many it is said that a change cannot be told from memory.
+fn memory(series: u64) {
+    println!(
+        "Unchanged AR(1) series that raise any point, percent (upper 99 % bound), and those of which it is said that nothing can be told, {series} series a cell:\n"
+    );
+    println!("| autocorrelation | {} |\n| --- |{}", LENGTHS.map(|n| n.to_string()).join(" | "), " --- |".repeat(LENGTHS.len()));
+    for phi in MEMORIES {
+        let cell = |n: usize| {
+            let search = |number| search(&Generator::new(number).autoregressive(n, phi), Rule::new(Scale::Raw), seed(number));
+            let all: Vec<Searched> = (0..series).filter_map(|number| search(number).ok()).collect();
+            let raised = Share::count(&all, |searched| !searched.points.is_empty());
+            let refused = Share::count(&all, |searched| searched.points.is_empty() && !searched.untold.is_empty());
+            format!("{:.1} ({:.1}); {:.1}", raised.value() * 100.0, raised.bounds()[1] * 100.0, refused.value() * 100.0)
+        };
+        println!("| {phi} | {} |", LENGTHS.map(cell).join(" | "));
     }
     println!();
 }

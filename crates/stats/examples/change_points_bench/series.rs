@@ -65,7 +65,8 @@ impl Generator {
         (values, at)
     }
 
-    fn autoregressive(&mut self, n: usize, phi: f64) -> Vec<f64> {
+    /// `n` values without a change, autoregressive of order 1.
+    pub(crate) fn autoregressive(&mut self, n: usize, phi: f64) -> Vec<f64> {
         let spread = (1.0 - phi * phi).sqrt();
         let mut state = self.normal();
         let mut next = || {

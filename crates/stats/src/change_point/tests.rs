@@ -103,6 +103,44 @@ fn only_recent_values_are_asked_about() {
     assert_eq!(ask(Some(150)), None);
 }
 
+/// A series without a change whose neighbours are so far correlated.
+fn remembering(number: u64, n: usize, correlation: f64) -> Vec<f64> {
+    use rand_core::{RngCore, SeedableRng};
+    let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(number);
+    let mut normal = || normal::quantile((f64::from(rng.next_u32()) + 0.5) / 4_294_967_296.0);
+    let mut last = normal();
+    let mut next = || {
+        last = correlation * last + (1.0 - correlation * correlation).sqrt() * normal();
+        100.0 + last
+    };
+    (0..n).map(|_| next()).collect()
+}
+
+#[test]
+fn slow_waves_are_refused_and_seldom_taken_for_changes() {
+    let searched: Vec<_> =
+        (0..60).map(|number| change_points(&remembering(number, 100, 0.9), Rule::new(Scale::Raw), SEED)).collect();
+    let raised = searched.iter().filter(|found| found.as_ref().is_ok_and(|points| !points.is_empty())).count();
+    let refused = searched.iter().filter(|found| matches!(found, Err(ChangePointError::Remembers { .. }))).count();
+    // Of 60 without this, 16 are expected to raise a point.
+    assert!(raised <= 8 && refused >= 6, "{raised} raised, {refused} refused");
+    let refused = searched.into_iter().find_map(Result::err).expect("one that is refused").to_string();
+    assert!(refused.starts_with("cannot tell whether the level moved"), "{refused}");
+}
+
+#[test]
+fn what_cannot_be_told_in_one_part_hides_no_change_in_another() {
+    let wave: Vec<f64> = (0..100_u32).map(|place| 20.0 * libm::sin(f64::from(place) / 16.0) + wobble(place as usize)).collect();
+    assert!(matches!(change_points(&wave, Rule::new(Scale::Raw), SEED), Err(ChangePointError::Remembers { .. })));
+    let history: Vec<f64> = levels(&[(60, 0.0), (90, 200.0)]).into_iter().chain(wave.iter().map(|value| value + 200.0)).collect();
+    let found = search(&history, Rule::new(Scale::Raw), SEED).expect("searched");
+    assert_eq!(found.points.first().map(|point| point.index), Some(60), "{found:?}");
+    assert!(
+        found.untold.iter().all(|untold| untold.part.end > 100 && untold.memory > 0.8) && !found.untold.is_empty(),
+        "{found:?}"
+    );
+}
+
 fn refusal(history: &[f64], rule: Rule) -> String {
     change_points(history, rule, SEED).expect_err("refused").to_string()
 }

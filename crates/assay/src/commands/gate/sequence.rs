@@ -74,19 +74,31 @@ fn in_their_places(known: &[Known], subject: &Name) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The Summaries of runs in which a verdict of the store has found a metric that regressed, accepted or not. A verdict of somebody who is not
-/// trusted says nothing.
-pub(crate) fn regressed_summaries(store: &Store, trust: &Trust) -> Result<BTreeSet<Digest>, Failure> {
-    let mut summaries = BTreeSet::new();
+/// The runs of a store in which a gate has found a regression.
+#[derive(Default)]
+pub(crate) struct RegressedRuns {
+    /// Their Summaries.
+    pub(crate) summaries: BTreeSet<Digest>,
+    /// Verdicts that say nothing: damaged, or signed by no trusted gate.
+    pub(crate) unread: usize,
+}
+
+/// The runs in which a verdict of the store has found a metric that regressed, accepted or not. A verdict that does not verify says nothing, and is
+/// counted.
+pub(crate) fn regressed_runs(store: &Store, trust: &Trust) -> Result<RegressedRuns, Failure> {
+    let mut regressed = RegressedRuns::default();
     for path in store.list(Layout::VERDICTS)? {
         let Some(accepted) = Accepted::read(store, &path)? else { continue };
-        let Ok(known) = load(store, accepted.as_input(Kind::Verdict), 0, trust) else { continue };
+        let Ok(known) = load(store, accepted.as_input(Kind::Verdict), 0, trust) else {
+            regressed.unread += 1;
+            continue;
+        };
         let verdict = known.verdict();
         if verdict.metrics.iter().any(|metric| metric.primary && metric.outcome == Outcome::Regressed) {
-            summaries.extend(verdict.runs.iter().map(|run| run.summary.manifest));
+            regressed.summaries.extend(verdict.runs.iter().map(|run| run.summary.manifest));
         }
     }
-    Ok(summaries)
+    Ok(regressed)
 }
 
 /// A verdict by the digest of its manifest, wherever in the store it is.
@@ -130,4 +142,22 @@ fn load(store: &Store, reference: InputRef, number: u32, trust: &Trust) -> Resul
 
 fn absent(path: &str) -> Failure {
     Failure::verification("verdict_missing", format!("the pointer `{path}` is not there any more"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verdicts_that_do_not_verify_are_counted() {
+        let store = Store::open("memory:").expect("a store");
+        let trust = Trust::None { candidates: Vec::new() };
+        let regressed = |store: &Store| regressed_runs(store, &trust).expect("looked at");
+        assert_eq!(regressed(&store).unread, 0);
+        let [manifest, bundle] = ["no manifest", "no bundle"].map(|text| store.put(text.as_bytes()).expect("stored"));
+        let subject: Name = "pr-17".parse().expect("a name");
+        assert!(append(&store, &subject, 1, InputRef { kind: Kind::Verdict, manifest, bundle }).expect("appended"));
+        let found = regressed(&store);
+        assert_eq!((found.unread, found.summaries.len()), (1, 0));
+    }
 }
