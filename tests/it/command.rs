@@ -3,9 +3,12 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::sync::OnceLock;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::by_hand::Bench;
+use crate::forgery::{Forgery, replace_artifact};
 use crate::pipeline::{list, text};
 use crate::support::{Fixture, PIPELINE, Ran};
 
@@ -150,7 +153,7 @@ fn a_program_that_is_absent_or_fails_is_named() {
     assert_eq!(failing.len(), 2, "{failed:?}");
     for attempt in failing {
         assert_eq!(attempt["validity"]["reasons"][0]["detail"], "the program ended with exit code 3");
-        assert_eq!(measured(&fixture, &attempt)["@result"]["cpu_time_ms"], serde_json::json!([]), "no time of what failed");
+        assert_eq!(measured(&fixture, &attempt)["@result"]["cpu_time_ms"], json!([]), "no time of what failed");
     }
 }
 
@@ -192,4 +195,44 @@ fn instructions_are_counted_where_there_is_a_counter() {
             assert_eq!(attempt["validity"]["reasons"][0]["code"], "instructions_not_counted");
         }
     }
+}
+
+/// A run `one` of a command.
+fn honest() -> &'static Fixture {
+    static HONEST: OnceLock<Fixture> = OnceLock::new();
+    HONEST.get_or_init(|| {
+        let fixture = Fixture::shared();
+        two_sides(&fixture, "run: [./words, '0.01']", "count: 2");
+        sides(&fixture, 1.0);
+        fixture.commit("a command");
+        fixture.run("one").success();
+        fixture
+    })
+}
+
+/// Whoever has the key of execute says it twice, in two places that have to agree: what each invocation took, and what the attempt used.
+#[test]
+fn times_that_the_attempt_does_not_know_are_refused() {
+    let attempt = attempts(honest(), "one").remove(0);
+    let mut names = list(&attempt["evidence"]).iter().map(|artifact| text(&artifact["name"]));
+    let name = names.find(|name| name.ends_with("/measured")).expect("it is kept");
+    let falsified = |edit: &dyn Fn(&mut Value)| {
+        let edit = |bytes: Vec<u8>| {
+            let mut document: Value = serde_json::from_slice(&bytes).expect("JSON");
+            edit(&mut document["@result"]);
+            document.to_string().into_bytes()
+        };
+        let replace = |bench: &Bench, manifest: &mut Value| replace_artifact(bench, manifest, name, edit);
+        Forgery::of_bench(Bench::with_runs_of(honest()), "execute", replace, |_| {}).caught(4)
+    };
+    assert_eq!(falsified(&|result| result["cpu_time_ms"][0] = json!(1.5)), "reduce: measured_differs");
+    assert_eq!(falsified(&|result| result["max_rss_kib"][0] = json!(1)), "reduce: measured_differs");
+    let without = |_: &Bench, manifest: &mut Value| {
+        for attempt in manifest["body"]["attempts"].as_array_mut().expect("attempts") {
+            let evidence = attempt["evidence"].as_array_mut().expect("evidence");
+            evidence.retain(|artifact| !text(&artifact["name"]).ends_with("/measured"));
+        }
+    };
+    let caught = Forgery::of_bench(Bench::with_runs_of(honest()), "execute", without, |_| {}).caught(4);
+    assert!(caught.ends_with("attempt_differs"), "{caught}");
 }

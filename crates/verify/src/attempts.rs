@@ -154,7 +154,18 @@ fn check_planned(plan: &Plan, attempt: &Attempt) -> Result<(), Failure> {
     let case = plan.cases.iter().find(|case| case.case_id == attempt.case_id);
     let Some(workload) = case.and_then(|case| plan.workload(&case.workload)) else { return Ok(()) };
     let is_script_of_plan = attempt.indicator.as_ref().is_none_or(|outcome| is_script_of(workload, outcome.script_sha256));
-    ensure(is_script_of_plan, attempt, "ran another script than the plan pins")
+    ensure(is_script_of_plan, attempt, "ran another script than the plan pins")?;
+    ensure(
+        is_measured_as_planned(workload, attempt),
+        attempt,
+        "has times of a command, and the plan has a script, or the other way round",
+    )
+}
+
+/// The times of a command are kept for every attempt that ran one, and for no other.
+fn is_measured_as_planned(workload: &FrozenWorkload, attempt: &Attempt) -> bool {
+    let has_command = workload.indicator.as_ref().is_some_and(|work| work.command.is_some());
+    attempt.measured().is_some() == (has_command && attempt.indicator.is_some())
 }
 
 fn is_script_of(workload: &FrozenWorkload, ran: Option<Digest>) -> bool {

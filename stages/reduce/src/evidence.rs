@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use assay_claim::Counted;
 use assay_indicator::{Output, Value};
 use assay_manifest::{
-    Artifact, Attempt, Body, CaseId, CollectedAttempt, Collection, Digest, Document, ExecutionPart, Header, Kind,
-    MAX_MANIFEST_BYTES, Plan, PlannedTrial, PointId, Recording,
+    Artifact, Attempt, Body, CPU_TIME, CaseId, CollectedAttempt, Collection, Digest, Document, ExecutionPart, Header,
+    IndicatorOutcome, Kind, MAX_MANIFEST_BYTES, MAX_RSS, Plan, PlannedTrial, PointId, Recording,
 };
 use assay_stage::{Context, Exit, Failure};
 
@@ -127,7 +127,29 @@ pub(crate) fn read_output(ctx: &Context, attempt: &Attempt) -> Result<Option<Out
         Failure::verification("malformed", format!("`{}` is not the result that execute found in it", printed.name))
             .because(&error)
     })?;
+    if let Some(outcome) = attempt.indicator.as_ref().filter(|_| attempt.measured().is_some()) {
+        check_measured(outcome, &output).map_err(|what| {
+            let message = format!("`{}` says another {what} than the attempt that it is of", printed.name);
+            Failure::verification("measured_differs", message)
+        })?;
+    }
     Ok(Some(output))
+}
+
+/// What was measured of each invocation comes, over all of them, to what the attempt says of its processes. Which of the two is wrong, where they
+/// differ, nobody can tell. A process that failed is in the sum of the attempt alone.
+fn check_measured(outcome: &IndicatorOutcome, output: &Output) -> Result<(), &'static str> {
+    let of = |metric: &str| samples(output, metric).unwrap_or_default();
+    let used_ms = (outcome.usage.utime_us.0.saturating_add(outcome.usage.stime_us.0)) as f64 / 1e3;
+    let most_kib = of(MAX_RSS).iter().copied().fold(0.0, f64::max);
+    let ended_well = outcome.exit_code == Some(0);
+    let cpu_ms: f64 = of(CPU_TIME).iter().sum();
+    // Each is a whole number of microseconds: less than one is lost by adding them up as floating-point numbers.
+    let is_same = |said: f64, known: f64, least: f64| said <= known + least && (!ended_well || said >= known - least);
+    if !is_same(cpu_ms, used_ms, 1e-3) {
+        return Err(CPU_TIME);
+    }
+    if is_same(most_kib, outcome.usage.maxrss_kib.0 as f64, 0.5) { Ok(()) } else { Err(MAX_RSS) }
 }
 
 /// The samples of a metric in one output: a number is one sample, a list of numbers is the trial's samples.
@@ -150,6 +172,33 @@ mod tests {
     use super::*;
     use crate::fixture;
     use assay_manifest::Shard;
+
+    #[test]
+    fn what_was_measured_comes_to_what_the_attempt_used() {
+        let outcome = |exit_code: i32| -> IndicatorOutcome {
+            serde_json::from_value(serde_json::json!({
+                "exit_code": exit_code, "leftovers": 0, "parameters": {},
+                "usage": {
+                    "utime_us": "3000", "stime_us": "500", "maxrss_kib": "2048", "ixrss": "0", "idrss": "0", "isrss": "0", "minflt": "0",
+                    "majflt": "0", "nswap": "0", "inblock": "0", "oublock": "0", "msgsnd": "0", "msgrcv": "0", "nsignals": "0",
+                    "nvcsw": "0", "nivcsw": "0",
+                },
+            }))
+            .expect("an outcome")
+        };
+        let check = |exit_code: i32, cpu: &str, rss: &str| {
+            let document = format!(
+                r#"{{"name": "w", "@parameters": {{}}, "@result": {{"cpu_time_ms": {cpu}, "wall_time_ms": [9], "max_rss_kib": {rss}}}}}"#
+            );
+            check_measured(&outcome(exit_code), &assay_indicator::parse(document.as_bytes()).expect("a result"))
+        };
+        assert_eq!(check(0, "[1.5, 2.0]", "[2048, 1000]"), Ok(()));
+        assert_eq!(check(0, "[1.5, 1.9]", "[2048, 1000]"), Err("cpu_time_ms"), "less than was used");
+        assert_eq!(check(0, "[1.5, 2.1]", "[2048, 1000]"), Err("cpu_time_ms"), "more than was used");
+        assert_eq!(check(0, "[1.5, 2.0]", "[2047, 1000]"), Err("max_rss_kib"));
+        assert_eq!(check(3, "[1.5]", "[1000]"), Ok(()), "the invocation that failed has no time");
+        assert_eq!(check(3, "[1.5, 2.1]", "[1000]"), Err("cpu_time_ms"), "no more than all have used");
+    }
 
     #[test]
     fn every_shard_s_part_of_an_attempt_that_counts_is_looked_at() {

@@ -195,10 +195,18 @@ impl Attempt {
     /// The name of the document in which a command's times are kept, within the attempt's evidence.
     pub const MEASURED: &str = "measured";
 
+    /// The times of its command, where it ran one.
+    pub fn measured(&self) -> Option<&Artifact> {
+        self.named(Self::MEASURED)
+    }
+
     /// The raw output that an indicator's values were read from: what its script printed, or what was measured of its command.
     pub fn result(&self) -> Option<&Artifact> {
-        let named = |name: &str| self.evidence.iter().find(|artifact| artifact.name.rsplit('/').next() == Some(name));
-        named(Self::MEASURED).or_else(|| named("stdout"))
+        self.measured().or_else(|| self.named("stdout"))
+    }
+
+    fn named(&self, name: &str) -> Option<&Artifact> {
+        self.evidence.iter().find(|artifact| artifact.name.rsplit('/').next() == Some(name))
     }
 
     /// A try at a trial of which nothing is known but when it ran and how it ended.
