@@ -7,7 +7,7 @@
 use super::MIN_SIDE;
 
 /// Above this lag-1 autocorrelation of the series as it is, a step may be a wave. A step of two standard deviations in noise with 0.6 comes to
-/// 0.81 in the median, so what is lost of those is little: with 0.75 here one in ten that was found would not be told, with 0.85 one in fifty.
+/// 0.81 in the median, so what is lost of those is little: with 0.75 here one in ten that was found would not be told, with 0.85 one in forty.
 const MANY_WAVES: f64 = 0.85;
 
 /// The likeliest autocorrelation is too small by `(1 + 3 memory) / n`, because the level is estimated too (Kendall, "Note on bias in the estimation
