@@ -95,13 +95,12 @@ fn a_program_that_uses_more_cpu_time_is_regressed() {
     for attempt in attempts(&fixture, "slower") {
         let document = measured(&fixture, &attempt);
         let result = &document["@result"];
-        let [cpu, wall, rss] =
-            ["cpu_time_ms", "wall_time_ms", "max_rss_kib"].map(|metric| result[metric][0].as_f64().expect("a number"));
+        let [cpu, wall] = ["cpu_time_ms", "wall_time_ms"].map(|metric| result[metric][0].as_f64().expect("a number"));
         let used =
             ["utime_us", "stime_us"].map(|name| text(&attempt["indicator"]["usage"][name]).parse::<f64>().expect("a count"));
         assert!((used[0] + used[1] - cpu * 1000.0).abs() < 1.0, "the time is what the kernel says: {attempt}");
         let factor = if text(&attempt["case_id"]).contains("after") { 8.0 } else { 1.0 };
-        assert!(cpu >= 50.0 * factor && wall > 0.0 && rss > 1000.0, "{document}");
+        assert!(cpu >= 50.0 * factor && wall > 0.0, "{document}");
         assert_eq!(evidence(&fixture, &attempt, "stdout").expect("kept"), b"ran of the workload\n");
         assert!(attempt["indicator"].get("script_sha256").is_none(), "there is no script");
     }
@@ -109,12 +108,14 @@ fn a_program_that_uses_more_cpu_time_is_regressed() {
     let gate = fixture.assay(&["gate", "slower", "--baseline", "main", "--to", "verdicts"]).exits(40);
     assert!(gate.stdout.starts_with("Regressed, and it blocks: `cpu_time_ms` of words at default"), "{}", gate.stdout);
     let verdict = fs::read_to_string(fixture.repo().join("verdicts/speed/verdict.json")).expect("a verdict");
-    assert!(verdict.contains("the sides differ in program `script` ("), "{verdict}");
+    assert!(verdict.contains("the sides differ in program `words` ("), "{verdict}");
     let verified = fixture.assay(&["verify", "slower", "--recompute"]).success();
     assert!(verified.stdout.contains("level 4 (recomputed) of 4 reached"), "{}", verified.stdout);
     let run = fixture.assay(&["run", PIPELINE, "--run-id", "slower", "--json"]).success().json();
     let traced = fixture.assay(&["trace", text(&run["numbers"][0]["address"])]).success().stdout;
     assert!(traced.contains("command   ./words 0.05") && traced.contains("samples "), "{traced}");
+    assert!(traced.contains("    program sut/before/words sha256:"), "{traced}");
+    assert!(verified.stdout.contains("files that define the run"), "the program is in no commit: {}", verified.stdout);
 }
 
 #[test]
@@ -141,9 +142,12 @@ fn a_program_that_is_absent_or_fails_is_named() {
     let fixture = Fixture::new();
     two_sides(&fixture, "run: [./words, '0.01']", "count: 2");
     fixture.commit("nothing is built");
+    // One side is there: nothing is measured of it, since the other one is not.
+    let mark = fixture.root().join("measured");
+    build(&fixture, "sut/before/words", &format!("#!/bin/sh\ntouch {}\n", mark.display()));
     let absent = fixture.run("absent").refuses(30, "program_absent");
-    assert!(absent.stderr.contains("is not an executable file at `sut/"), "{}", absent.stderr);
-    assert!(absent.stderr.contains("build it before the run"), "{}", absent.stderr);
+    assert!(absent.stderr.contains("is not an executable file at `sut/after/words`"), "{}", absent.stderr);
+    assert!(absent.stderr.contains("build it before the run") && !mark.exists(), "{}", absent.stderr);
 
     build(&fixture, "sut/before/words", "#!/bin/sh\nexit 0\n");
     build(&fixture, "sut/after/words", "#!/bin/sh\necho broken >&2\nexit 3\n");
@@ -152,7 +156,8 @@ fn a_program_that_is_absent_or_fails_is_named() {
     let failing: Vec<Value> = attempts(&fixture, "failed").into_iter().filter(|attempt| attempt["status"] == "failed").collect();
     assert_eq!(failing.len(), 2, "{failed:?}");
     for attempt in failing {
-        assert_eq!(attempt["validity"]["reasons"][0]["detail"], "the program ended with exit code 3");
+        let reasons = list(&attempt["validity"]["reasons"]);
+        assert_eq!((reasons.len(), &reasons[0]["detail"]), (1, &json!("the program ended with exit code 3: broken")));
         assert_eq!(measured(&fixture, &attempt)["@result"]["cpu_time_ms"], json!([]), "no time of what failed");
     }
 }
@@ -197,6 +202,61 @@ fn instructions_are_counted_where_there_is_a_counter() {
     }
 }
 
+/// What one invocation leaves does not help the next one; a program that leaves its work to others has no time; and a resident set that is
+/// smaller than that of whoever measures is not known.
+#[test]
+fn work_that_was_not_measured_is_no_number() {
+    let fixture = Fixture::new();
+    two_sides(&fixture, "run: [./words], times: 3", "count: 1");
+    build(&fixture, "sut/before/words", "#!/bin/sh\n[ ! -e left ] || exit 9\ntouch left\n");
+    build(&fixture, "sut/after/words", "#!/bin/sh\nsleep 60 &\n");
+    fixture.commit("shortcuts");
+    let _ = fixture.run("shortcuts");
+    for attempt in attempts(&fixture, "shortcuts") {
+        let result = &measured(&fixture, &attempt)["@result"];
+        assert!(result.get("max_rss_kib").is_none(), "a shell is smaller: {result}");
+        if text(&attempt["case_id"]).contains("before") {
+            assert_eq!(attempt["validity"]["valid"], true, "{attempt}");
+        } else {
+            assert_eq!(attempt["validity"]["reasons"][0]["code"], "processes_left", "{attempt}");
+        }
+    }
+}
+
+/// A gate says what was executed: the same on both sides, or not the same from trial to trial.
+#[test]
+fn what_was_executed_is_judged_too() {
+    let fixture = Fixture::new();
+    two_sides(&fixture, "run: [./words]", "count: 6");
+    build(&fixture, "sut/before/words", "#!/bin/sh\n");
+    build(&fixture, "sut/after/words", "#!/bin/sh\n");
+    fixture.commit("nothing differs");
+    fixture.run("alike").success();
+    let alike = fixture.assay(&["gate", "alike", "--baseline", "main"]);
+    let said: String = alike.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("! Executed both sides executed the same program ("), "{}", alike.stdout);
+
+    // The baseline's third invocation puts another program into the candidate's place, between the attempts of that one.
+    let [count, after] =
+        [fixture.root().join("count"), fixture.repo().join("sut/after/words")].map(|path| path.display().to_string());
+    let replacing = format!(
+        "#!/bin/sh
+echo >>{count}
+[ \"$(wc -l <{count})\" -eq 3 ] || exit 0
+printf '#!/bin/sh\\n# another\\n' >{after}.new
+chmod +x {after}.new
+mv {after}.new {after}
+"
+    );
+    build(&fixture, "sut/before/words", &replacing);
+    fixture.write("changed", "another tree");
+    fixture.commit("another tree");
+    fixture.run("replaced").success();
+    let replaced = fixture.assay(&["gate", "replaced", "--baseline", "main"]).exits(41);
+    let said: String = replaced.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("`sut/after/words` was 2 different files in turn"), "{}", replaced.stdout);
+}
+
 /// A run `one` of a command.
 fn honest() -> &'static Fixture {
     static HONEST: OnceLock<Fixture> = OnceLock::new();
@@ -226,7 +286,7 @@ fn times_that_the_attempt_does_not_know_are_refused() {
         Forgery::of_bench(Bench::with_runs_of(honest()), "execute", replace, |_| {}).caught(4)
     };
     assert_eq!(falsified(&|result| result["cpu_time_ms"][0] = json!(1.5)), "reduce: measured_differs");
-    assert_eq!(falsified(&|result| result["max_rss_kib"][0] = json!(1)), "reduce: measured_differs");
+    assert_eq!(falsified(&|result| result["max_rss_kib"] = json!([1])), "reduce: measured_differs");
     let without = |_: &Bench, manifest: &mut Value| {
         for attempt in manifest["body"]["attempts"].as_array_mut().expect("attempts") {
             let evidence = attempt["evidence"].as_array_mut().expect("evidence");

@@ -110,7 +110,9 @@ fn blocking(name: &str, subject: &str, passed: bool, detail: String) -> Check {
 /// answered nothing, or gave no result, or none with the metrics that it has.
 fn is_own_fault(reason: &Reason) -> bool {
     let code = reason.code.as_str();
-    ["exit_code", "time_limit", "all_failed"].contains(&code) || code.starts_with("malformed_") || code.starts_with("metric_")
+    ["exit_code", "time_limit", "all_failed", "processes_left"].contains(&code)
+        || code.starts_with("malformed_")
+        || code.starts_with("metric_")
 }
 
 /// Whether the candidate failed more often than the baseline. A repeated attempt would hide that: it crashed, and only its good launches count.

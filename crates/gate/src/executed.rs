@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use assay_manifest::{Attempt, Case, Check, Comparison, Environment, Executable, Name, ProvisionedTarget, Side, TargetKind};
+use assay_manifest::{
+    Attempt, Case, Check, Comparison, Digest, Environment, Executable, ExecutableRole, Name, ProvisionedTarget, Side, TargetKind,
+};
 
 use crate::checks::weakening;
 use crate::evidence::Run;
@@ -13,6 +15,12 @@ const UNPINNED: &str = "unpinned_executable";
 
 /// The name of the list of what differs.
 const EXECUTABLES: &str = "executables";
+
+/// The name of the remark that two commands were one and the same program.
+const ALIKE: &str = "executables_alike";
+
+/// The name of the check that a side executed the same from its first trial to its last.
+const CHANGED: &str = "executable_changed";
 
 /// The most files that are named.
 const MAX_NAMED: usize = 8;
@@ -43,8 +51,45 @@ fn provisioned<'a>(environments: &[&'a Environment], target: &Name) -> impl Iter
 pub(crate) fn checks(run: &Run<'_>, comparison: &Comparison) -> Vec<Check> {
     let sides = [("baseline", &comparison.baseline), ("candidate", &comparison.candidate)];
     let mut checks: Vec<Check> = sides.into_iter().filter_map(|(name, side)| without_digest(run, name, side)).collect();
+    checks.extend(sides.into_iter().filter_map(|(name, side)| replaced(run, name, side)));
     checks.extend(differing(run, comparison));
+    checks.extend(alike(run, comparison));
     checks
+}
+
+/// A program, interpreter or artifact of a side that was not the same file in all of its trials. What was measured is then a mixture.
+fn replaced(run: &Run<'_>, name: &str, side: &Side) -> Option<Check> {
+    let stays = |executable: &&Executable| executable.role != ExecutableRole::Argument;
+    let mut digests: BTreeMap<(String, &str), BTreeSet<Digest>> = BTreeMap::new();
+    for attempt in attempts(run, side) {
+        for executable in attempt.indicator.iter().flat_map(|outcome| &outcome.executables).filter(stays) {
+            let of_case = (attempt.case_id.to_string(), executable.path.as_str());
+            digests.entry(of_case).or_default().extend(executable.digest);
+        }
+    }
+    let ((_, path), found) = digests.into_iter().find(|(_, digests)| digests.len() > 1)?;
+    let detail = format!("`{path}` was {} different files in turn: it was replaced while the run went on", found.len());
+    Some(weakening(CHANGED, &format!("the {name} in run {}", run.run_id), false, detail))
+}
+
+/// The programs of the commands of a side.
+fn programs(run: &Run<'_>, side: &Side) -> BTreeSet<Digest> {
+    let is_command = |attempt: &&Attempt| attempt.measured().is_some();
+    let outcomes = attempts(run, side).into_iter().filter(is_command).filter_map(|attempt| attempt.indicator.as_ref());
+    let executables = outcomes.flat_map(|outcome| &outcome.executables);
+    executables
+        .filter(|executable| executable.role == ExecutableRole::Program)
+        .filter_map(|executable| executable.digest)
+        .collect()
+}
+
+/// A remark where two commands are one and the same program. That may be so (a change of a comment alone), and may be a build that did not
+/// happen.
+fn alike(run: &Run<'_>, comparison: &Comparison) -> Option<Check> {
+    let (baseline, candidate) = (programs(run, &comparison.baseline), programs(run, &comparison.candidate));
+    let digests: Vec<String> = baseline.iter().map(Digest::short).collect();
+    let detail = format!("both sides executed the same program ({}): what was built did not change", digests.join(", "));
+    (!baseline.is_empty() && baseline == candidate).then(|| weakening(ALIKE, &format!("run {}", run.run_id), true, detail))
 }
 
 fn without_digest(run: &Run<'_>, name: &str, side: &Side) -> Option<Check> {

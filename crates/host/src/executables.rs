@@ -236,15 +236,16 @@ fn limited(path: &str) -> String {
     read.map(|_| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }
 
-/// What a script executes, as far as that can be known before it runs: itself, the interpreters that `#!` lines lead to, found in `search`
+/// What a script or program executes, as far as that can be known before it runs: itself, called `shown`, the interpreters that `#!` lines lead to, found in `search`
 /// as a shell would, and executable files that the values of its variables name.
 pub fn of_script<'a>(
     script: &Path,
+    shown: &str,
     search: &str,
     values: impl IntoIterator<Item = &'a str>,
     hashes: &mut Hashes,
 ) -> Vec<Executable> {
-    let mut found = vec![hashes.executable(ExecutableRole::Program, "script", script)];
+    let mut found = vec![hashes.executable(ExecutableRole::Program, shown, script)];
     let mut next = interpreters(script, search);
     for _ in 0..MAX_INTERPRETERS {
         let mut deeper = Vec::new();
@@ -389,7 +390,7 @@ mod tests {
         let script = folder.join("run.sh");
         let of = |text: &str, values: &[&str]| {
             write(&script, text, 0o755);
-            shown(&of_script(&script, &search, values.iter().copied(), &mut Hashes::default()))
+            shown(&of_script(&script, "script", &search, values.iter().copied(), &mut Hashes::default()))
         };
         let direct = format!("#!{}/shell -e\n", folder.display());
         assert_eq!(
@@ -420,7 +421,7 @@ mod tests {
         write(&shell, "one", 0o755);
         write(&script, &format!("#!{}\n", shell.display()), 0o755);
         let mut hashes = Hashes::default();
-        let found = of_script(&script, "", [], &mut hashes);
+        let found = of_script(&script, "script", "", [], &mut hashes);
         assert_eq!(changed(&found, &script, &mut hashes), None);
         write(&shell, "two", 0o755);
         assert_eq!(changed(&found, &script, &mut hashes).map(|found| found.role), Some(ExecutableRole::Interpreter));

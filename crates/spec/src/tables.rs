@@ -200,15 +200,15 @@ const MAX_RUNS: i64 = 10_000;
 
 static MEASURED_COMMAND: Table = Table {
     name: "command",
-    doc: "A program whose time is taken. Each trial reports `cpu_time_ms` (user and system mode, with all that it waited for), `wall_time_ms` and \
-          `max_rss_kib`. It runs in a fresh folder that holds the workload's `files`.",
+    doc: "A program whose time is taken. Each trial reports `cpu_time_ms` (user and system mode, with all that it waited for) and `wall_time_ms`, \
+          and `max_rss_kib` where `metrics` declares it. Each invocation has a fresh folder that holds the workload's `files`.",
     by: None,
     fields: &[
         required(
             "run",
             &COMMAND,
             "Program and arguments. A program with a `/` is looked for in the target's `folder`, another one in PATH. `${NAME}` stands for the \
-             value of a parameter.",
+             value of a parameter, `$${` for `${`.",
         ),
         default(
             "times",

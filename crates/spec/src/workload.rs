@@ -430,7 +430,8 @@ fn check_names(spec: &Checked, command: &Checked, problems: &mut Problems<'_>) {
         spec.member("parameters").map_or(&[][..], Checked::members).iter().map(|(name, _)| name.as_str()).collect();
     for name in read.names().filter(|name| !known.contains(name)) {
         let message = format!("the command names {}, which is no parameter", quote(&format!("${{{name}}}")));
-        let hint = did_you_mean(name, known.iter().copied()).unwrap_or_else(|| "add it to `spec.parameters`".to_owned());
+        let other = "add it to `spec.parameters`, or write `$${` for what is no parameter";
+        let hint = did_you_mean(name, known.iter().copied()).unwrap_or_else(|| other.to_owned());
         problems.hinted(command.member("run").map_or(command.anchor, |run| run.anchor), message, hint);
     }
 }
@@ -439,11 +440,23 @@ fn check_names(spec: &Checked, command: &Checked, problems: &mut Problems<'_>) {
 fn check_reported(spec: &Checked, problems: &mut Problems<'_>) {
     let Some(command) = spec.member("command") else { return };
     check_names(spec, command, problems);
-    let known: Vec<String> = MeasuredCommand::read(command).iter().flat_map(reported).map(|metric| metric.path).collect();
-    let paths = spec.member("metrics").map_or(&[][..], Checked::items).iter().filter_map(|metric| metric.member("path"));
-    for path in paths.filter(|path| path.text().is_some_and(|text| !known.iter().any(|known| known == text))) {
-        let message = format!("the command reports no metric {}", quote(path.text().unwrap_or_default()));
-        problems.hinted(path.span, message, format!("it reports {}", known.join(", ")));
+    let Some(known) = MeasuredCommand::read(command).as_ref().map(known_metrics) else { return };
+    for metric in spec.member("metrics").map_or(&[][..], Checked::items) {
+        let Some(path) = metric.member("path").filter(|path| path.text().is_some()) else { continue };
+        let named = path.text().unwrap_or_default();
+        let Some((_, unit)) = known.iter().find(|(known, _)| *known == named) else {
+            let message = format!("the command reports no metric {}", quote(named));
+            let names: Vec<&str> = known.iter().map(|(known, _)| *known).collect();
+            problems.hinted(path.span, message, format!("it reports {}", names.join(", ")));
+            continue;
+        };
+        for (member, right) in [("unit", *unit), ("better", "lower")] {
+            if let Some(other) = metric.member(member).filter(|said| said.text().is_some_and(|said| said != right)) {
+                let message =
+                    format!("the `{member}` of `{named}` is `{right}`, not {}", quote(other.text().unwrap_or_default()));
+                problems.hinted(other.span, message, "it is Assay that measures it");
+            }
+        }
     }
 }
 
@@ -571,7 +584,7 @@ fn metrics_of(spec: &Checked) -> Option<Vec<Metric>> {
     Some(command.and_then(MeasuredCommand::read).map_or(declared, |command| reported(&command)))
 }
 
-/// What a command reports. CPU time is what gates judge if they are not told otherwise: on a shared machine it is far quieter than wall time.
+/// What a command reports if nothing else is declared. CPU time is what gates judge if they are not told otherwise: on a shared machine it is far quieter than wall time.
 fn reported(command: &MeasuredCommand) -> Vec<Metric> {
     let metric = |path: &str, unit: &str| Metric {
         path: path.to_owned(),
@@ -579,13 +592,17 @@ fn reported(command: &MeasuredCommand) -> Vec<Metric> {
         better: Better::Lower,
         primary: path == assay_manifest::CPU_TIME,
     };
-    let mut metrics = vec![
-        metric(assay_manifest::CPU_TIME, "ms"),
-        metric(assay_manifest::WALL_TIME, "ms"),
-        metric(assay_manifest::MAX_RSS, "KiB"),
-    ];
+    let mut metrics = vec![metric(assay_manifest::CPU_TIME, "ms"), metric(assay_manifest::WALL_TIME, "ms")];
     metrics.extend(command.instructions.map(|_| metric(assay_manifest::INSTRUCTIONS, "count")));
     metrics
+}
+
+/// The metrics that a command may declare, with their units; less is better of each. Its largest resident set is known of large programs
+/// only, so that it is reported where somebody asks for it.
+fn known_metrics(command: &MeasuredCommand) -> Vec<(&'static str, &'static str)> {
+    let mut known = vec![(assay_manifest::CPU_TIME, "ms"), (assay_manifest::WALL_TIME, "ms"), (assay_manifest::MAX_RSS, "KiB")];
+    known.extend(command.instructions.map(|_| (assay_manifest::INSTRUCTIONS, "count")));
+    known
 }
 
 impl Read for Work {

@@ -178,7 +178,7 @@ fn check_chain(blobs: &dyn Blobs, head: &Head, documents: &[Verified<Document>])
     }
 }
 
-/// Shows offline that the files that were run are the commit's.
+/// Shows offline that the files that define the run are the commit's.
 fn check_commit(blobs: &dyn Blobs, source: &Source) -> Result<CommitInfo, Failure> {
     let not_shown = |error: &(dyn std::error::Error + 'static)| Failure::of(Exit::Verification, "commit", error);
     let unnamed = || Failure::verification("commit", "the source is of a commit, but does not name it");

@@ -1,7 +1,7 @@
 //! One attempt at an indicator's trial: one invocation of its script, or all invocations of its command.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
@@ -23,6 +23,12 @@ use crate::{instructions, times};
 
 /// Why an attempt does not count that held a secret in what is kept of it.
 pub(crate) const SECRET_IN_OUTPUT: &str = "secret_in_output";
+
+/// The beginning of what a program printed to its standard error, in which its last line is looked for.
+const MAX_SAID_BYTES: u64 = 64 << 10;
+
+/// The most characters of that line that are shown.
+const MAX_SAID_CHARS: usize = 160;
 
 /// Why an attempt does not count whose instructions were to be counted and were not.
 const NOT_COUNTED: &str = "instructions_not_counted";
@@ -74,27 +80,32 @@ impl<'a> Runner<'a> {
         workspace: &Workspace,
         hashes: &mut Hashes,
     ) -> Result<Attempt, Failure> {
-        let folder = workspace.attempt_folder(ctx, &format!("trial-{}-{attempt}", self.trial.trial_id))?;
+        let place = format!("trial-{}-{attempt}", self.trial.trial_id);
+        let folder = workspace.attempt_folder(ctx, &place)?;
         let (stdout, stderr) = (Capture::new(ctx)?, Capture::new(ctx)?);
-        let program = self.program(&folder)?;
         let (env, secrets) = self.environment(&folder)?;
-        let executables = self.executables(&program.path, hashes);
+        let program = self.program(&folder, search(&env))?;
+        let executables = self.executables(&program, search(&env), hashes);
         let limit = Duration::from_nanos(self.work.time_limit_ns.0);
-        let command = || Command {
-            env: env.clone(),
-            cwd: Some(folder.clone()),
-            stdout: stdout.output(),
-            stderr: stderr.output(),
-            ..Command::new(&program.path).args(&program.arguments)
+        // What an invocation leaves in its folder must not help the next one.
+        let next = |number: u32| {
+            let folder = if number == 0 { folder.clone() } else { workspace.renew_folder(ctx, &place)? };
+            Ok(Command {
+                env: env.clone(),
+                cwd: Some(folder),
+                stdout: stdout.output(),
+                stderr: stderr.output(),
+                ..Command::new(&program.path).args(&program.arguments)
+            })
         };
 
         let before = host_state(ctx);
         let watch = ctx.clock().start();
-        let taken = times::take(ctx, &command, program.times, limit)?;
+        let taken = times::take(ctx, &next, program.times, limit)?;
         let window = watch.window();
         let after = host_state(ctx);
         let counted = match program.counter.filter(|_| taken.ended.status.is_success()) {
-            Some(counter) => Some(instructions::count(ctx, counter, command(), &folder, limit)?),
+            Some(counter) => Some(instructions::count(ctx, counter, next(program.times)?, &format!("counts-{place}"), limit)?),
             None => None,
         };
 
@@ -105,7 +116,7 @@ impl<'a> Runner<'a> {
         let name = |output: &str| format!("trials/{}/{attempt}/{output}", self.trial.trial_id);
         // One byte more than the parser takes, so that it sees that there is too much and says so.
         let stdout = stdout.keep(ctx, name("stdout"), &secrets, assay_indicator::MAX_BYTES as u64 + 1)?;
-        let stderr = stderr.keep(ctx, name("stderr"), &secrets, 0)?;
+        let stderr = stderr.keep(ctx, name("stderr"), &secrets, if program.is_measured { MAX_SAID_BYTES } else { 0 })?;
         let mut evidence = vec![stdout.artifact, stderr.artifact];
         let output = if program.is_measured {
             let instructions = counted.as_ref().and_then(|counted| counted.as_ref().ok().copied());
@@ -120,7 +131,9 @@ impl<'a> Runner<'a> {
             tracing::warn!(folder = %folder.display(), %error, "the folder of an attempt was not removed");
         }
         let (status, mut reasons) = judge(&Left {
-            what: if program.is_measured { "program" } else { "script" },
+            what: &program.called(taken.times.len()),
+            said: last_line(&stderr.head),
+            is_measured: program.is_measured,
             ended: &taken.ended,
             output: &output,
             metrics: &self.workload.metrics,
@@ -131,7 +144,7 @@ impl<'a> Runner<'a> {
         reasons.splice(..0, counted.and_then(Result::err).map(|why| Reason::new(NOT_COUNTED, why)));
         reasons.extend(changed);
         if stdout.held_secret || stderr.held_secret {
-            reasons.push(Reason::new(SECRET_IN_OUTPUT, "the script printed a secret of its environment, which was masked"));
+            reasons.push(Reason::new(SECRET_IN_OUTPUT, "it printed a secret of its environment, which was masked"));
         }
         Ok(Attempt {
             indicator: Some(IndicatorOutcome { executables, ..self.outcome(&taken.ended, &output) }),
@@ -142,45 +155,56 @@ impl<'a> Runner<'a> {
         })
     }
 
-    /// What is run, and how often.
-    fn program(&self, folder: &Path) -> Result<Program, Failure> {
-        let Some(command) = &self.work.command else {
-            let path = folder.join(SCRIPT);
-            return Ok(Program { path, arguments: Vec::new(), times: 1, counter: None, is_measured: false });
-        };
-        let mut words = command.words(&self.parameters).into_iter();
-        let Some(program) = words.next() else {
-            return Err(Failure::definition("command", format!("the command of `{}` is empty", self.workload.name)));
-        };
-        let path = self.find(&program)?;
-        Ok(Program { path, arguments: words.collect(), times: command.times, counter: command.instructions, is_measured: true })
+    /// Fails where the program of a command is not there, so that this is told before anything is measured.
+    pub(crate) fn check_program(&self, ctx: &Context) -> Result<(), Failure> {
+        if self.work.command.is_none() {
+            return Ok(());
+        }
+        let (env, _) = self.environment(ctx.scratch())?;
+        self.program(ctx.scratch(), search(&env)).map(|_| ())
     }
 
-    /// The file that a command's program is.
-    fn find(&self, program: &str) -> Result<PathBuf, Failure> {
-        let search = std::env::var("PATH").unwrap_or_default();
+    /// What is run, and how often.
+    fn program(&self, folder: &Path, search: &str) -> Result<Program, Failure> {
+        let Some(command) = &self.work.command else {
+            let path = folder.join(SCRIPT);
+            let shown = SCRIPT.to_owned();
+            return Ok(Program { path, shown, arguments: Vec::new(), times: 1, counter: None, is_measured: false });
+        };
+        let mut words = command.words(&self.parameters).into_iter();
+        let Some(program) = words.next().filter(|program| !program.is_empty()) else {
+            return Err(Failure::definition("command", format!("the command of `{}` names no program", self.workload.name)));
+        };
+        let (path, shown) = self.find(&program, search)?;
+        let (times, counter) = (command.times, command.instructions);
+        Ok(Program { path, shown, arguments: words.collect(), times, counter, is_measured: true })
+    }
+
+    /// The file that a command's program is, and how it is called.
+    fn find(&self, program: &str, search: &str) -> Result<(PathBuf, String), Failure> {
         let absent = |place: String| {
             let message = format!("`{program}`, which the workload `{}` runs, is not {place}", self.workload.name);
             let hint = "build it before the run; a program with a `/` lies in the target's `folder`, another one in PATH";
             Failure::environment("program_absent", message).hint(hint).lasting()
         };
         if !program.contains('/') {
-            return assay_host::in_path(program, &search).ok_or_else(|| absent("in PATH".to_owned()));
+            let found = assay_host::in_path(program, search).ok_or_else(|| absent("in PATH".to_owned()))?;
+            let shown = found.display().to_string();
+            return Ok((found, shown));
         }
         let path: PathBuf = self.build.join(program).components().collect();
         let whole = std::path::absolute(&path).map_err(|error| absent("to be found".to_owned()).because(&error))?;
         if !assay_host::is_program(&whole) {
             return Err(absent(format!("an executable file at `{}`", path.display())));
         }
-        Ok(whole)
+        Ok((whole, path.display().to_string()))
     }
 
     /// What is executed as far as it can be known beforehand. The values of secrets are not looked at.
-    fn executables(&self, program: &Path, hashes: &mut Hashes) -> Vec<Executable> {
-        let search = std::env::var("PATH").unwrap_or_default();
+    fn executables(&self, program: &Program, search: &str, hashes: &mut Hashes) -> Vec<Executable> {
         let plain = self.env.iter().filter_map(|variable| variable.value.as_deref());
         let values = plain.chain(self.parameters.values().map(String::as_str));
-        let mut found = assay_host::of_script(program, &search, values, hashes);
+        let mut found = assay_host::of_script(&program.path, &program.shown, search, values, hashes);
         found.extend(self.artifacts.iter().map(|path| assay_host::artifact(path, hashes)));
         found
     }
@@ -224,6 +248,8 @@ impl<'a> Runner<'a> {
 /// What an attempt runs.
 struct Program {
     path: PathBuf,
+    /// What it is called in evidence: of a build, its path below the repository's root.
+    shown: String,
     arguments: Vec<String>,
     /// How often.
     times: u32,
@@ -231,6 +257,29 @@ struct Program {
     counter: Option<InstructionCounter>,
     /// Whether its time is its result, and not what it prints.
     is_measured: bool,
+}
+
+impl Program {
+    /// What is said of it where it fails, after so many invocations that ended well.
+    fn called(&self, ended_well: usize) -> String {
+        match (self.is_measured, self.times) {
+            (false, _) => "script".to_owned(),
+            (true, 1) => "program".to_owned(),
+            (true, times) => format!("program's invocation {} of {times}", ended_well + 1),
+        }
+    }
+}
+
+/// Where programs are looked for: in the PATH that the program itself will have.
+fn search(env: &BTreeMap<OsString, OsString>) -> &str {
+    env.get(OsStr::new("PATH")).and_then(|path| path.to_str()).unwrap_or_default()
+}
+
+/// The last line of what was printed, if there is any, so short that it can stand in a sentence.
+fn last_line(printed: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(printed);
+    let line = text.lines().map(str::trim).rfind(|line| !line.is_empty())?;
+    Some(line.escape_debug().take(MAX_SAID_CHARS).collect())
 }
 
 /// The folder of the build whose turn it is in trial number `index` of a point: builds take turns, and both sides of a pair have the same

@@ -17,15 +17,15 @@ const MAX_COUNT_BYTES: u64 = 64 << 20;
 /// The most processes whose counts are summed.
 const MAX_PROCESSES: usize = 10_000;
 
-/// Runs a command once more below a counter. Why there is no count, where there is none.
+/// Runs a command once more under a counter. Why there is no count, where there is none.
 pub(crate) fn count(
     ctx: &Context,
     counter: InstructionCounter,
     command: Command,
-    folder: &Path,
+    name: &str,
     limit: Duration,
 ) -> Result<Result<u64, String>, Failure> {
-    let counts = folder.join(".assay-counts");
+    let counts = ctx.scratch().join(name);
     fs::create_dir_all(&counts)
         .map_err(|error| Failure::environment("scratch", "cannot count in the scratch folder").because(&error))?;
     let (tool, package) = match counter {
@@ -40,21 +40,25 @@ pub(crate) fn count(
             .lasting());
     };
     // What it prints was kept when it was timed.
-    let counted = Command { stdout: Output::Null, stderr: Output::Null, ..below(counter, &tool, &counts, command) };
+    let counted = Command { stdout: Output::Null, stderr: Output::Null, ..under(counter, &tool, &counts, command) };
     let child = spawner()?.spawn(counted).map_err(|error| system(&error))?;
     let ended = child.wait(Some(limit), ctx.cancel()).map_err(|error| system(&error))?;
     ctx.check_cancelled()?;
     if ended.timed_out {
-        return Ok(Err(format!("it ran into the time limit below `{counter}`, which slows it down")));
+        return Ok(Err(format!("it ran into the time limit under `{counter}`, which slows it down")));
     }
     if !ended.status.is_success() {
-        return Ok(Err(format!("below `{counter}` it ended with {}", ended.status)));
+        return Ok(Err(format!("under `{counter}` it ended with {}", ended.status)));
     }
-    Ok(read(counter, &counts))
+    let count = read(counter, &counts);
+    if let Err(error) = fs::remove_dir_all(&counts) {
+        tracing::warn!(folder = %counts.display(), %error, "what a counter wrote was not removed");
+    }
+    Ok(count)
 }
 
 /// The same command as what a counter runs.
-fn below(counter: InstructionCounter, tool: &Path, counts: &Path, command: Command) -> Command {
+fn under(counter: InstructionCounter, tool: &Path, counts: &Path, command: Command) -> Command {
     let mut arguments: Vec<OsString> = match counter {
         InstructionCounter::Perf => {
             ["stat", "--field-separator", ",", "--event", "instructions:u", "--output"].map(OsString::from).into()

@@ -16,6 +16,10 @@ const MAX_MAGNITUDE: f64 = 1e150;
 pub(crate) struct Left<'a> {
     /// What ran: a script or a program.
     pub(crate) what: &'a str,
+    /// The last line that it printed to its standard error.
+    pub(crate) said: Option<String>,
+    /// Whether its time is its result.
+    pub(crate) is_measured: bool,
     pub(crate) ended: &'a Ended,
     pub(crate) output: &'a Result<Output, Malformed>,
     pub(crate) metrics: &'a [Metric],
@@ -33,17 +37,21 @@ pub(crate) fn judge(left: &Left<'_>) -> (AttemptStatus, Vec<Reason>) {
             reasons.push(Reason::new("time_limit", format!("the {} ran into its time limit and was stopped", left.what)));
         }
         AttemptStatus::Failed => {
-            reasons.push(Reason::new("exit_code", format!("the {} ended with {}", left.what, left.ended.status)));
+            let said = left.said.as_ref().map(|said| format!(": {said}")).unwrap_or_default();
+            reasons.push(Reason::new("exit_code", format!("the {} ended with {}{said}", left.what, left.ended.status)));
         }
         _ => {}
     }
     match left.output {
+        // Of what failed there is a reason already.
+        Ok(_) if left.is_measured && status != AttemptStatus::Completed => {}
         Ok(output) => reasons.extend(left.metrics.iter().filter_map(|metric| missing(metric, output))),
         Err(malformed) if status == AttemptStatus::Malformed => {
             reasons.push(Reason::new(&format!("malformed_{}", malformed.code()), malformed.to_string()));
         }
         Err(_) => {}
     }
+    reasons.extend(left_running(left));
     reasons.extend(throttled(throttled_us(left.before, left.after), left.ended.wall_ns));
     (status, reasons)
 }
@@ -56,6 +64,16 @@ fn status(ended: &Ended, output: &Result<Output, Malformed>) -> AttemptStatus {
         (Ended { status: Status::Exited(0), .. }, Err(_)) => AttemptStatus::Malformed,
         _ => AttemptStatus::Failed,
     }
+}
+
+/// A program that ends before its work is done has given that to others, whose time nobody has taken.
+fn left_running(left: &Left<'_>) -> Option<Reason> {
+    let count = left.ended.leftovers;
+    (left.is_measured && count > 0).then(|| {
+        let detail =
+            format!("the {} left {count} of its processes running, which were ended: their time is in no number", left.what);
+        Reason::new("processes_left", detail)
+    })
 }
 
 /// A declared metric that the result does not give as a number.
@@ -145,8 +163,16 @@ mod tests {
         let [before, after] = throttled.map(state);
         let output = assay_indicator::parse(printed.as_bytes());
         let metrics: Vec<_> = metrics.iter().map(|path| metric(path)).collect();
-        let (status, reasons) =
-            judge(&Left { what: "script", ended, output: &output, metrics: &metrics, before: &before, after: &after });
+        let (status, reasons) = judge(&Left {
+            what: "script",
+            said: None,
+            is_measured: false,
+            ended,
+            output: &output,
+            metrics: &metrics,
+            before: &before,
+            after: &after,
+        });
         let lines = reasons.iter().map(|reason| format!("\n{}: {}", reason.code, reason.detail));
         format!("{status}{}", lines.collect::<String>())
     }

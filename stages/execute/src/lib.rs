@@ -226,10 +226,23 @@ impl BlockRun<'_> {
         let plan = self.plan;
         let trials: Vec<_> = plan.trials.iter().filter(|trial| trial.block == self.of.block.index).collect();
         let of = trials.len() as u32;
+        for trial in trials.iter().filter(|trial| !parameters.except.contains(&trial.trial_id)) {
+            self.check_program(trial)?;
+        }
         for (number, trial) in (1..).zip(trials) {
             if !parameters.except.contains(&trial.trial_id) {
                 self.run_trial(trial, number, of)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Whether what a trial is to run is there.
+    fn check_program(&self, trial: &PlannedTrial) -> Result<(), Failure> {
+        let case = self.plan.case(&trial.case_id);
+        let workload = case.and_then(|case| self.plan.workload(&case.workload));
+        if workload.is_some_and(|workload| workload.indicator.is_some()) {
+            Runner::new(self.plan, trial)?.1.check_program(self.ctx)?;
         }
         Ok(())
     }

@@ -25,15 +25,25 @@ pub(crate) struct Times {
     /// From just before the fork until the end was seen.
     wall_ns: u64,
     usage: Usage,
+    /// The largest resident set that this process itself had had.
+    floor_kib: u64,
 }
 
-/// Runs a command so many times in a row, all within one limit. The first one that fails is the last.
-pub(crate) fn take(ctx: &Context, command: &dyn Fn() -> Command, count: u32, limit: Duration) -> Result<Taken, Failure> {
+/// Runs a command so many times in a row, all within one limit; each is given its own by `next`, which prepares it outside of all times. The
+/// first one that fails is the last.
+pub(crate) fn take(
+    ctx: &Context,
+    next: &dyn Fn(u32) -> Result<Command, Failure>,
+    count: u32,
+    limit: Duration,
+) -> Result<Taken, Failure> {
     let mut left = limit;
     let mut times = Vec::new();
     let mut all = (Usage::default(), 0_u64, 0_u32);
-    loop {
-        let child = spawner()?.spawn(command()).map_err(|error| system(&error))?;
+    for number in 0.. {
+        let command = next(number)?;
+        let floor_kib = own_peak_kib();
+        let child = spawner()?.spawn(command).map_err(|error| system(&error))?;
         let ended = child.wait(Some(left), ctx.cancel()).map_err(|error| system(&error))?;
         left = left.saturating_sub(Duration::from_nanos(ended.wall_ns));
         all.0 += ended.usage;
@@ -41,13 +51,22 @@ pub(crate) fn take(ctx: &Context, command: &dyn Fn() -> Command, count: u32, lim
         all.2 = all.2.saturating_add(ended.leftovers);
         let went_well = ended.status.is_success() && !ended.timed_out && !ended.cancelled;
         if went_well {
-            times.push(Times { wall_ns: ended.wall_ns, usage: ended.usage });
+            times.push(Times { wall_ns: ended.wall_ns, usage: ended.usage, floor_kib });
         }
         if !went_well || times.len() >= count as usize {
             let (usage, wall_ns, leftovers) = all;
             return Ok(Taken { ended: Ended { usage, wall_ns, leftovers, ..ended }, times });
         }
     }
+    Err(Failure::unexpected("times", "more invocations than can be counted"))
+}
+
+/// The largest resident set of this process. The kernel counts it for a child as well, as what the child had before it became another program;
+/// so of a smaller one nothing is known. Where it cannot be read, nothing is known of any.
+fn own_peak_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|rest| rest.split_whitespace().next()).and_then(|number| number.parse().ok()).unwrap_or(u64::MAX)
 }
 
 /// The document in which the times are kept: the same as a script would print, so that all who read results can read it.
@@ -56,8 +75,10 @@ pub(crate) fn document(name: &str, parameters: &BTreeMap<String, String>, times:
     let mut result = json!({
         CPU_TIME: each(|times| (times.usage.ru_utime_ns + times.usage.ru_stime_ns) as f64 / 1e6),
         WALL_TIME: each(|times| times.wall_ns as f64 / 1e6),
-        MAX_RSS: each(|times| times.usage.ru_maxrss_kib as f64),
     });
+    if times.iter().all(|times| times.usage.ru_maxrss_kib > times.floor_kib) {
+        result[MAX_RSS] = each(|times| times.usage.ru_maxrss_kib as f64);
+    }
     if let Some(instructions) = instructions {
         result[INSTRUCTIONS] = json!(instructions);
     }
@@ -71,7 +92,7 @@ mod tests {
     #[test]
     fn the_document_is_a_result() {
         let usage = Usage { ru_utime_ns: 1_500_000, ru_stime_ns: 500_000, ru_maxrss_kib: 7, ..Usage::default() };
-        let times = [Times { wall_ns: 3_000_000, usage }, Times { wall_ns: 4_000_000, usage }];
+        let times = [Times { wall_ns: 3_000_000, usage, floor_kib: 6 }, Times { wall_ns: 4_000_000, usage, floor_kib: 6 }];
         let bytes = document("words", &BTreeMap::from([("LINES".to_owned(), "9".to_owned())]), &times, Some(12));
         let output = assay_indicator::parse(&bytes).expect("a result");
         let value = |path: &str| output.result.iter().find(|(name, _)| name == path).map(|(_, value)| value.clone());
@@ -81,6 +102,15 @@ mod tests {
         assert_eq!(value("wall_time_ms"), samples([3.0, 4.0]));
         assert_eq!(value("max_rss_kib"), samples([7.0, 7.0]));
         assert_eq!(value("instructions"), Some(assay_indicator::Value::Number(12.0)));
+    }
+
+    #[test]
+    fn a_resident_set_below_that_of_the_one_who_measures_is_not_known() {
+        let usage = Usage { ru_maxrss_kib: 7, ..Usage::default() };
+        let times = [Times { wall_ns: 1, usage, floor_kib: 6 }, Times { wall_ns: 1, usage, floor_kib: 7 }];
+        let output = assay_indicator::parse(&document("words", &BTreeMap::new(), &times, None)).expect("a result");
+        assert!(output.result.iter().all(|(path, _)| path != "max_rss_kib"), "{output:?}");
+        assert!(own_peak_kib() > 100 && own_peak_kib() < u64::MAX, "it is read");
     }
 
     #[test]

@@ -52,6 +52,15 @@ impl Workspace {
         Ok(Self { files, failure: prepared.failure.clone() })
     }
 
+    /// The same folder anew, whatever has become of it.
+    pub(crate) fn renew_folder(&self, ctx: &Context, name: &str) -> Result<PathBuf, Failure> {
+        let folder = ctx.scratch().join(name);
+        match fs::remove_dir_all(&folder) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(unwritable(&folder, &error)),
+            _ => self.attempt_folder(ctx, name),
+        }
+    }
+
     /// A new folder with all files in it, for one attempt.
     pub(crate) fn attempt_folder(&self, ctx: &Context, name: &str) -> Result<PathBuf, Failure> {
         let folder = fresh_folder(ctx, name)?;

@@ -141,7 +141,7 @@ pub(crate) fn read_output(ctx: &Context, attempt: &Attempt) -> Result<Option<Out
 fn check_measured(outcome: &IndicatorOutcome, output: &Output) -> Result<(), &'static str> {
     let of = |metric: &str| samples(output, metric).unwrap_or_default();
     let used_ms = (outcome.usage.utime_us.0.saturating_add(outcome.usage.stime_us.0)) as f64 / 1e3;
-    let most_kib = of(MAX_RSS).iter().copied().fold(0.0, f64::max);
+    let most_kib = of(MAX_RSS).iter().copied().fold(None, |most: Option<f64>, kib| Some(most.map_or(kib, |most| most.max(kib))));
     let ended_well = outcome.exit_code == Some(0);
     let cpu_ms: f64 = of(CPU_TIME).iter().sum();
     // Each is a whole number of microseconds: less than one is lost by adding them up as floating-point numbers.
@@ -149,7 +149,8 @@ fn check_measured(outcome: &IndicatorOutcome, output: &Output) -> Result<(), &'s
     if !is_same(cpu_ms, used_ms, 1e-3) {
         return Err(CPU_TIME);
     }
-    if is_same(most_kib, outcome.usage.maxrss_kib.0 as f64, 0.5) { Ok(()) } else { Err(MAX_RSS) }
+    let is_known = |kib| is_same(kib, outcome.usage.maxrss_kib.0 as f64, 0.5);
+    if most_kib.is_none_or(is_known) { Ok(()) } else { Err(MAX_RSS) }
 }
 
 /// The samples of a metric in one output: a number is one sample, a list of numbers is the trial's samples.
@@ -196,6 +197,7 @@ mod tests {
         assert_eq!(check(0, "[1.5, 1.9]", "[2048, 1000]"), Err("cpu_time_ms"), "less than was used");
         assert_eq!(check(0, "[1.5, 2.1]", "[2048, 1000]"), Err("cpu_time_ms"), "more than was used");
         assert_eq!(check(0, "[1.5, 2.0]", "[2047, 1000]"), Err("max_rss_kib"));
+        assert_eq!(check(0, "[1.5, 2.0]", "[]"), Ok(()), "of a small program it is not known");
         assert_eq!(check(3, "[1.5]", "[1000]"), Ok(()), "the invocation that failed has no time");
         assert_eq!(check(3, "[1.5, 2.1]", "[1000]"), Err("cpu_time_ms"), "no more than all have used");
     }

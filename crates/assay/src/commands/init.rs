@@ -182,7 +182,8 @@ impl Init {
             steps.push(format!("look at `{}`, which runs every night, or delete it and `{NIGHT}`", self.nightly));
         }
         let [first, ..] = self.shipped() else { return steps };
-        steps.push(format!("write the build of both sides into `{}`", if self.has(RUN) { RUN } else { first.0 }));
+        let ignored = "they go below `sut/`, which `.gitignore` should name";
+        steps.push(format!("write the build of both sides into `{}`: {ignored}", if self.has(RUN) { RUN } else { first.0 }));
         steps.extend(self.last_steps(root, first.0));
         steps
     }

@@ -1,8 +1,8 @@
 //! `assay trace`: from a number's address to everything that it stands on.
 
 use assay_manifest::{
-    Address, Attempt, Count, CuratedFile, Digest, ExecutionPart, FrozenWorkload, MetricSummary, PinnedFile, Plan, PointSummary,
-    Publication, ServingOutcome, Source, Summary, TrialValue,
+    Address, Attempt, Count, CuratedFile, Digest, Executable, ExecutableRole, ExecutionPart, FrozenWorkload, MetricSummary,
+    PinnedFile, Plan, PointSummary, Publication, ServingOutcome, Source, Summary, TrialValue,
 };
 use assay_report::counted;
 use assay_stage::{Exit, Failure};
@@ -366,7 +366,10 @@ fn print_source(opened: &Opened, walk: &Walk<'_>) {
     let commit = source.body.commit.as_deref().unwrap_or("none");
     let what = match (&opened.chain.commit, source.body.dirty) {
         (Some(info), _) => {
-            format!("{commit}, whose trees hold every file that was run: {}", info.message.lines().next().unwrap_or_default())
+            format!(
+                "{commit}, whose trees hold every file that defines the run: {}",
+                info.message.lines().next().unwrap_or_default()
+            )
         }
         (None, true) => format!("none: a work tree above {commit}, whose files are {}", source.body.files_digest),
         (None, false) => commit.to_owned(),
@@ -382,6 +385,17 @@ fn requests(serving: &ServingOutcome) -> String {
     let measured = serving.outcomes.values().fold(0_u64, |sum, count| sum.saturating_add(count.0));
     let outcomes: Vec<_> = serving.outcomes.iter().map(|(outcome, count)| format!("{count} {outcome}")).collect();
     format!("{measured} requests, one row each: {}", outcomes.join(", "))
+}
+
+/// What a command executed, which is in no commit unless somebody has put it there.
+fn programs(attempt: &Attempt) -> Vec<String> {
+    let is_program = |executable: &&Executable| executable.role == ExecutableRole::Program;
+    let executables = attempt.indicator.iter().filter(|_| attempt.measured().is_some()).flat_map(|outcome| &outcome.executables);
+    let line = |executable: &Executable| {
+        let digest = executable.digest.map_or_else(|| "without a digest".to_owned(), |digest| digest.to_string());
+        format!("{} {digest}", executable.path.escape_debug())
+    };
+    executables.filter(is_program).map(line).collect()
 }
 
 fn print_trials(opened: &Opened, walk: &Walk<'_>) {
@@ -404,6 +418,9 @@ fn print_trials(opened: &Opened, walk: &Walk<'_>) {
         let value = walk.metric.map(|metric| format!(": {} {}", trial.value, metric.unit)).unwrap_or_default();
         output::line(format!("  {} attempt {}{value}{flagged}", trial.trial_id, trial.attempt + 1));
         output::line(format!("    {samples}"));
+        for program in programs(attempt) {
+            output::line(format!("    program {program}"));
+        }
         let records = attempt.evidence.iter().find(|artifact| artifact.name.ends_with("/records.parquet"));
         let raw = attempt.result().or(records).map(|artifact| artifact.digest);
         let raw = raw.map(|digest| digest.to_string()).unwrap_or_default();

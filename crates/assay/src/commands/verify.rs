@@ -124,7 +124,7 @@ impl Verify {
             let id = source.body.commit.as_deref().unwrap_or_default();
             let subject = commit.message.lines().next().unwrap_or_default();
             output::line(format!(
-                "  ok  commit {} holds the {} files that were run: {subject}",
+                "  ok  commit {} holds the {} files that define the run: {subject}",
                 output::short(id),
                 source.body.files.len()
             ));

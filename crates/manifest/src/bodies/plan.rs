@@ -207,29 +207,48 @@ pub struct MeasuredCommand {
 }
 
 impl MeasuredCommand {
-    /// The names in `${NAME}` of its words, in order.
+    /// The names in `${NAME}` of its words, in order. What is not closed is a name up to the end of its word.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.run.iter().flat_map(|word| word.split("${").skip(1)).filter_map(|rest| rest.split_once('}').map(|(name, _)| name))
+        self.run.iter().flat_map(|word| parts(word)).filter_map(|part| match part {
+            Part::Name(name) => Some(name),
+            Part::Text(_) => None,
+        })
     }
 
     /// Its words with the values of parameters in them. A name without a value stays as it is written.
     pub fn words(&self, parameters: &BTreeMap<String, String>) -> Vec<String> {
-        self.run.iter().map(|word| with_values(word, parameters)).collect()
+        let with_value = |part| match part {
+            Part::Text(text) => text.to_owned(),
+            Part::Name(name) => parameters.get(name).cloned().unwrap_or_else(|| format!("${{{name}}}")),
+        };
+        self.run.iter().map(|word| parts(word).into_iter().map(with_value).collect()).collect()
     }
 }
 
-/// A word with the values of parameters; a value is not looked at again.
-fn with_values(word: &str, parameters: &BTreeMap<String, String>) -> String {
-    let mut parts = word.split("${");
-    let mut whole = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let named = part.split_once('}').and_then(|(name, rest)| Some((parameters.get(name)?, rest)));
-        match named {
-            Some((value, rest)) => whole.extend([value.as_str(), rest]),
-            None => whole.extend(["${", part]),
+/// A part of a word.
+enum Part<'a> {
+    /// What is meant as it is written.
+    Text(&'a str),
+    /// The name in `${NAME}`.
+    Name(&'a str),
+}
+
+/// The parts of a word. `$${` is meant as `${`.
+fn parts(word: &str) -> Vec<Part<'_>> {
+    let mut parts = Vec::new();
+    let mut rest = word;
+    while let Some((before, behind)) = rest.split_once("${") {
+        if let Some(before) = before.strip_suffix('$') {
+            parts.extend([Part::Text(before), Part::Text("${")]);
+            rest = behind;
+            continue;
         }
+        let (name, behind) = behind.split_once('}').unwrap_or((behind, ""));
+        parts.extend([Part::Text(before), Part::Name(name)]);
+        rest = behind;
     }
-    whole
+    parts.push(Part::Text(rest));
+    parts
 }
 
 /// What execute runs for an indicator.
@@ -546,11 +565,12 @@ mod tests {
 
     #[test]
     fn a_command_has_the_values_of_its_parameters() {
-        let run = ["./bench", "--filter=${CASE}", "${CASE}-${SIZE}", "$CASE", "${OTHER}", "${"].map(str::to_owned).to_vec();
+        let run =
+            ["./bench", "--filter=${CASE}", "${CASE}-${SIZE}", "$CASE", "${OTHER}", "$${CASE}", "${"].map(str::to_owned).to_vec();
         let command = MeasuredCommand { run, times: 1, instructions: None };
-        assert_eq!(command.names().collect::<Vec<_>>(), ["CASE", "CASE", "SIZE", "OTHER"]);
+        assert_eq!(command.names().collect::<Vec<_>>(), ["CASE", "CASE", "SIZE", "OTHER", ""]);
         let parameters = [("CASE", "${SIZE}"), ("SIZE", "9")].map(|(name, value)| (name.to_owned(), value.to_owned()));
         let words = command.words(&BTreeMap::from(parameters));
-        assert_eq!(words, ["./bench", "--filter=${SIZE}", "${SIZE}-9", "$CASE", "${OTHER}", "${"]);
+        assert_eq!(words, ["./bench", "--filter=${SIZE}", "${SIZE}-9", "$CASE", "${OTHER}", "${CASE}", "${}"]);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use assay_manifest::{Comparison, Difference, JudgedRun, PairUnit, Placement, Side};
+use assay_manifest::{Check, Comparison, Difference, JudgedRun, PairUnit, Placement, Side};
 
 use super::acceptance::{Accepted, Did};
 use super::row::Row;
@@ -22,7 +22,11 @@ pub(crate) fn items(inputs: &Inputs<'_>, primary: &[Row], accepted: &[Accepted])
     let always =
         [compared(inputs), signed(inputs), pairs(inputs, primary), look(inputs), differences(inputs), confounding(inputs)];
     let expired = expired(accepted).into_iter();
-    expired.chain(always).chain([checks(inputs), runs(inputs), rules(inputs), own_rules(inputs)]).collect()
+    expired
+        .chain(always)
+        .chain(executed(inputs))
+        .chain([checks(inputs), runs(inputs), rules(inputs), own_rules(inputs)])
+        .collect()
 }
 
 /// Acknowledgements that accept nothing any more, one a line: whoever relies on one finds out here, and not by the next regression.
@@ -130,6 +134,17 @@ fn checks(inputs: &Inputs<'_>) -> StripItem {
     };
     let details = not_passed.iter().map(|check| clean(&format!("{}, {}: {}", check.name, check.subject, check.detail)));
     StripItem::new("Checks", failed > 0, headline, details.collect())
+}
+
+/// What the sides executed, where a gate has said so.
+fn executed(inputs: &Inputs<'_>) -> Option<StripItem> {
+    let checks = &inputs.verdict.checks;
+    let of = |name: &'static str| move |check: &&Check| check.name == name;
+    let alike = checks.iter().find(of("executables_alike"));
+    let found: Vec<String> =
+        alike.into_iter().chain(checks.iter().filter(of("executables"))).map(|check| clean(&check.detail)).collect();
+    let (first, more) = found.split_first()?;
+    Some(StripItem::new("Executed", alike.is_some(), first.clone(), more.to_vec()))
 }
 
 fn runs(inputs: &Inputs<'_>) -> StripItem {

@@ -55,7 +55,7 @@ fn a_command_is_read_with_what_it_reports() {
     let (command, metrics) = read(COMMAND);
     let run = ["./words", "9"].map(str::to_owned).to_vec();
     assert_eq!(command, MeasuredCommand { run, times: 1, instructions: None });
-    assert_eq!(metrics, [metric("cpu_time_ms", true), metric("wall_time_ms", false), metric("max_rss_kib", false)]);
+    assert_eq!(metrics, [metric("cpu_time_ms", true), metric("wall_time_ms", false)]);
     let (command, metrics) = read(&with(COMMAND, "'9']", "'9'], times: 5, instructions: cachegrind"));
     assert_eq!((command.times, command.instructions), (5, Some(InstructionCounter::Cachegrind)));
     assert_eq!(metrics.last(), Some(&metric("instructions", false)));
@@ -103,16 +103,33 @@ fn an_indicator_has_a_script_or_a_command() {
       |                    ^^^^^
     hint: it reports cpu_time_ms, wall_time_ms, max_rss_kib
     ");
+    let declared = |metric: &str| command("'9']}", &format!("'9']}}\n  metrics: [{{{metric}}}]"));
+    assert_snapshot!(declared("path: cpu_time_ms, unit: s, better: lower"), @r"
+    error: the `unit` of `cpu_time_ms` is `ms`, not `s`
+     --> a.yaml:7:39
+      |
+    7 |   metrics: [{path: cpu_time_ms, unit: s, better: lower}]
+      |                                       ^
+    hint: it is Assay that measures it
+    ");
+    assert_snapshot!(declared("path: wall_time_ms, unit: ms, better: higher"), @r"
+    error: the `better` of `wall_time_ms` is `lower`, not `higher`
+     --> a.yaml:7:52
+      |
+    7 |   metrics: [{path: wall_time_ms, unit: ms, better: higher}]
+      |                                                    ^^^^^^
+    hint: it is Assay that measures it
+    ");
     assert_snapshot!(command("'9']", "'${SIZE}']"), @r"
     error: the command names `${SIZE}`, which is no parameter
      --> a.yaml:6:13
       |
     6 |   command: {run: [./words, '${SIZE}']}
       |             ^^^
-    hint: add it to `spec.parameters`
+    hint: add it to `spec.parameters`, or write `$${` for what is no parameter
     ");
     let with_size = with(COMMAND, "'9']}", "'--size=${SIZE}']}\n  parameters: {SIZE: [1, 2]}");
-    assert_eq!(workload(&with_size).spec.metrics.len(), 3);
+    assert_eq!(workload(&with_size).spec.metrics.len(), 2);
     assert_snapshot!(command("'9']", "'9'], times: 0"), @r"
     error: `spec.command.times` must be from 1 to 10000, not 0
      --> a.yaml:6:41
