@@ -287,12 +287,16 @@ fn times_that_the_attempt_does_not_know_are_refused() {
     };
     assert_eq!(falsified(&|result| result["cpu_time_ms"][0] = json!(1.5)), "reduce: measured_differs");
     assert_eq!(falsified(&|result| result["max_rss_kib"] = json!([1])), "reduce: measured_differs");
-    let without = |_: &Bench, manifest: &mut Value| {
+    // As if it had been printed by the program: nothing would hold it against what was used.
+    let printed = |_: &Bench, manifest: &mut Value| {
         for attempt in manifest["body"]["attempts"].as_array_mut().expect("attempts") {
             let evidence = attempt["evidence"].as_array_mut().expect("evidence");
-            evidence.retain(|artifact| !text(&artifact["name"]).ends_with("/measured"));
+            evidence.retain(|artifact| !text(&artifact["name"]).ends_with("/stdout"));
+            for artifact in evidence.iter_mut().filter(|artifact| text(&artifact["name"]).ends_with("/measured")) {
+                artifact["name"] = json!(text(&artifact["name"]).replace("/measured", "/stdout"));
+            }
         }
     };
-    let caught = Forgery::of_bench(Bench::with_runs_of(honest()), "execute", without, |_| {}).caught(4);
+    let caught = Forgery::of_bench(Bench::with_runs_of(honest()), "execute", printed, |_| {}).caught(4);
     assert!(caught.ends_with("attempt_differs"), "{caught}");
 }
