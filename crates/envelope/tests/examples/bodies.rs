@@ -241,6 +241,20 @@ fn workloads() -> Value {
             "image": image(),
             "serving": serving_work(),
         },
+        {
+            "name": "count-words",
+            "workload_type": "indicator",
+            "workload_spec_digest": spec("count-words", 118)["digest"],
+            "spec": spec("count-words", 118),
+            "seed": digest("seed of count-words").hex(),
+            "metrics": [{"path": "cpu_time_ms", "unit": "ms", "better": "lower", "primary": true}],
+            "indicator": {
+                "command": {"run": ["./words", "4000"], "times": 3, "instructions": "cachegrind"},
+                "files": [],
+                "parameters": {},
+                "time_limit_ns": "60000000000",
+            },
+        },
     ])
 }
 
@@ -298,6 +312,7 @@ fn targets() -> Value {
         {
             "name": "node-a", "kind": "host", "command": [], "env": [], "ready_timeout_ns": "0",
             "hardware": {"memory": "12 x 64 GiB DDR5-5600"},
+            "folder": "builds/candidate",
         },
         {
             "name": "vllm",
@@ -399,7 +414,7 @@ fn plan() -> Plan {
             {"name": "huge-pages", "env": [{"name": "GLIBC_TUNABLES", "value": "glibc.malloc.hugetlb=1"}]},
         ],
         "cases": cases().map(|(id, point)| case(&id, point)).collect::<Vec<_>>(),
-        "trial_policy": {"count": TRIALS, "retry_budget": 2},
+        "trial_policy": {"count": TRIALS, "retry_budget": 2, "rebuilds": 3},
         "isolation": "none",
         "placement": "coexist",
         "comparison": {
