@@ -70,8 +70,7 @@ fn status(ended: &Ended, output: &Result<Output, Malformed>) -> AttemptStatus {
 fn left_running(left: &Left<'_>) -> Option<Reason> {
     let count = left.ended.leftovers;
     (left.is_measured && count > 0).then(|| {
-        let detail =
-            format!("the {} left {count} of its processes running, which were ended: their time is in no number", left.what);
+        let detail = format!("it left {count} of its processes running, which were ended: their time is in no number");
         Reason::new("processes_left", detail)
     })
 }
