@@ -4,19 +4,14 @@ The program is compiled here, and does a fixed amount of work: the same on both 
 """
 
 import json
-import os
 import subprocess
 
-SCALE = float(os.environ.get("ASSAY_BENCH_SCALE", "1"))
-# So often are two equal sides measured and judged.
-SAME = max(1, round(5 * SCALE))
+from bench_gate import BUDGET_PCT, OUTCOMES, PLANTED, SAME, change
+
 PAIRS = 12
-BUDGET_PCT = 5
-PLANTED = 1.1
 # What one invocation is to take, and the most that a decision may.
 COMMAND_S = 1.0
 BAR_DECIDED_S = 120.0
-OUTCOMES = {0: "passed", 40: "regressed", 41: "inconclusive"}
 
 PROGRAM = """#include <stdio.h>
 #include <stdlib.h>
@@ -94,15 +89,9 @@ def command(place, table):
 
 
 def shown(metric):
-    """The verdict of a metric, its change and what would have been found."""
-    words = [metric["outcome"]]
-    estimate = metric.get("change")
-    if estimate:
-        low, high = (f"{estimate[end]:.3f}" if end in estimate else "unbounded" for end in ("low", "high"))
-        words.append(f"{estimate['ratio']:.3f} x ({low} .. {high})")
-    if metric.get("more_pairs"):
-        words.append(f"{metric['more_pairs']} more pairs would tell")
-    return ", ".join(words)
+    """The verdict of a metric, its change, and how many more pairs would tell."""
+    more = f", {metric['more_pairs']} more pairs would tell" if metric.get("more_pairs") else ""
+    return f"{metric['outcome']}{change(metric)}{more}"
 
 
 def repository(place):

@@ -225,12 +225,7 @@ fn a_slower_pull_request_is_measured_judged_and_told_so() {
     let init = fixture.assay(&["init", "--pipeline", "pipelines/slow.yaml", "--releases", "https://example.org/assay"]).success();
     // Its own pipeline stays as it is; of the nightly one there is none yet.
     assert_eq!(init.stdout.lines().filter(|line| line.starts_with("written")).count(), 4 + 2, "{}", init.stdout);
-    fixture.commit("gated");
-    fixture.git(&["clone", "--quiet", "--bare", ".", "../origin.git"]);
-    fixture.git(&["checkout", "--quiet", "-b", "change"]);
-    fixture.write("changed", "by a pull request");
-    let commit = fixture.commit("a change");
-    fixture.git(&["push", "--quiet", "../origin.git", "change"]);
+    let commit = propose_change(&fixture);
 
     let forge = StandIn::start(Identity::Workflow);
     forge.accept_only(TOKEN);
@@ -306,6 +301,17 @@ fn a_slower_pull_request_is_measured_judged_and_told_so() {
     assert_eq!(fixture.leftovers(), [""; 0]);
 }
 
+/// Commits what is there, and a change above it in the branch `change`, which a pull request asks `origin.git` to merge. Returns its commit.
+fn propose_change(fixture: &Fixture) -> String {
+    fixture.commit("gated");
+    fixture.git(&["clone", "--quiet", "--bare", ".", "../origin.git"]);
+    fixture.git(&["checkout", "--quiet", "-b", "change"]);
+    fixture.write("changed", "by a pull request");
+    let commit = fixture.commit("a change");
+    fixture.git(&["push", "--quiet", "../origin.git", "change"]);
+    commit
+}
+
 /// Where a release would be, for those who install none.
 pub(crate) const NO_RELEASE: &str = "https://example.org/assay";
 
@@ -323,12 +329,7 @@ pub(crate) fn gated_simply(fixture: &mut Fixture, pipelines: &[&str], init: &[&s
         assert_ne!(strict, text.replace("name: few}", "name: strict}"), "{text}");
         fixture.write("pipelines/strict.yaml", &strict);
     }
-    fixture.commit("gated");
-    fixture.git(&["clone", "--quiet", "--bare", ".", "../origin.git"]);
-    fixture.git(&["checkout", "--quiet", "-b", "change"]);
-    fixture.write("changed", "by a pull request");
-    let commit = fixture.commit("a change");
-    fixture.git(&["push", "--quiet", "../origin.git", "change"]);
+    let commit = propose_change(fixture);
     fixture.unset("ASSAY_CONFIG");
     commit
 }

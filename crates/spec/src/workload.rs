@@ -424,8 +424,7 @@ impl Define for Workload {
 }
 
 /// What a command's words name must be a parameter: nothing else has a value that is published.
-fn check_names(spec: &Checked, command: &Checked, problems: &mut Problems<'_>) {
-    let Some(read) = MeasuredCommand::read(command) else { return };
+fn check_names(spec: &Checked, command: &Checked, read: &MeasuredCommand, problems: &mut Problems<'_>) {
     let known: Vec<&str> =
         spec.member("parameters").map_or(&[][..], Checked::members).iter().map(|(name, _)| name.as_str()).collect();
     for name in read.names().filter(|name| !known.contains(name)) {
@@ -439,8 +438,9 @@ fn check_names(spec: &Checked, command: &Checked, problems: &mut Problems<'_>) {
 /// What a command reports is known.
 fn check_reported(spec: &Checked, problems: &mut Problems<'_>) {
     let Some(command) = spec.member("command") else { return };
-    check_names(spec, command, problems);
-    let Some(known) = MeasuredCommand::read(command).as_ref().map(known_metrics) else { return };
+    let Some(read) = MeasuredCommand::read(command) else { return };
+    check_names(spec, command, &read, problems);
+    let known = known_metrics(&read);
     for metric in spec.member("metrics").map_or(&[][..], Checked::items) {
         let Some(path) = metric.member("path").filter(|path| path.text().is_some()) else { continue };
         let named = path.text().unwrap_or_default();
@@ -584,21 +584,19 @@ fn metrics_of(spec: &Checked) -> Option<Vec<Metric>> {
     Some(command.and_then(MeasuredCommand::read).map_or(declared, |command| reported(&command)))
 }
 
-/// What a command reports if nothing else is declared. CPU time is what gates judge if they are not told otherwise: on a shared machine it is far quieter than wall time.
+/// What a command reports if nothing else is declared: all that it has but its largest resident set, which is known of large programs only. CPU
+/// time is what gates judge if they are not told otherwise: on a shared machine it is far quieter than wall time.
 fn reported(command: &MeasuredCommand) -> Vec<Metric> {
-    let metric = |path: &str, unit: &str| Metric {
+    let metric = |(path, unit): (&str, &str)| Metric {
         path: path.to_owned(),
         unit: unit.to_owned(),
         better: Better::Lower,
         primary: path == assay_manifest::CPU_TIME,
     };
-    let mut metrics = vec![metric(assay_manifest::CPU_TIME, "ms"), metric(assay_manifest::WALL_TIME, "ms")];
-    metrics.extend(command.instructions.map(|_| metric(assay_manifest::INSTRUCTIONS, "count")));
-    metrics
+    known_metrics(command).into_iter().filter(|(path, _)| *path != assay_manifest::MAX_RSS).map(metric).collect()
 }
 
-/// The metrics that a command may declare, with their units; less is better of each. Its largest resident set is known of large programs
-/// only, so that it is reported where somebody asks for it.
+/// The metrics that a command may declare, with their units; less is better of each.
 fn known_metrics(command: &MeasuredCommand) -> Vec<(&'static str, &'static str)> {
     let mut known = vec![(assay_manifest::CPU_TIME, "ms"), (assay_manifest::WALL_TIME, "ms"), (assay_manifest::MAX_RSS, "KiB")];
     known.extend(command.instructions.map(|_| (assay_manifest::INSTRUCTIONS, "count")));

@@ -155,11 +155,8 @@ impl<'a> Runner<'a> {
         })
     }
 
-    /// Fails where the program of a command is not there, so that this is told before anything is measured.
+    /// Fails where the program is not there, so that this is told before anything is measured.
     pub(crate) fn check_program(&self, ctx: &Context) -> Result<(), Failure> {
-        if self.work.command.is_none() {
-            return Ok(());
-        }
         let (env, _) = self.environment(ctx.scratch())?;
         self.program(ctx.scratch(), search(&env)).map(|_| ())
     }

@@ -59,25 +59,21 @@ pub(crate) fn count(
 
 /// The same command as what a counter runs.
 fn under(counter: InstructionCounter, tool: &Path, counts: &Path, command: Command) -> Command {
-    let mut arguments: Vec<OsString> = match counter {
-        InstructionCounter::Perf => {
-            ["stat", "--field-separator", ",", "--event", "instructions:u", "--output"].map(OsString::from).into()
-        }
-        InstructionCounter::Cachegrind => ["--tool=cachegrind", "--trace-children=yes", "--quiet"].map(OsString::from).into(),
-    };
-    let file = |name: &str| counts.join(name).into_os_string();
-    let with_option = |option: &str, name: &str| {
+    let in_file = |option: &str, name: &str| {
         let mut argument = OsString::from(option);
-        argument.push(file(name));
+        argument.push(counts.join(name));
         argument
     };
-    match counter {
-        InstructionCounter::Perf => arguments.push(file("perf")),
-        InstructionCounter::Cachegrind => {
-            arguments.push(with_option("--cachegrind-out-file=", "%p"));
-            arguments.push(with_option("--log-file=", "log"));
+    let mut arguments: Vec<OsString> = match counter {
+        InstructionCounter::Perf => {
+            let output = in_file("--output=", "perf");
+            vec!["stat".into(), "--field-separator=,".into(), "--event=instructions:u".into(), output]
         }
-    }
+        InstructionCounter::Cachegrind => {
+            let (output, log) = (in_file("--cachegrind-out-file=", "%p"), in_file("--log-file=", "log"));
+            vec!["--tool=cachegrind".into(), "--trace-children=yes".into(), "--quiet".into(), output, log]
+        }
+    };
     arguments.push("--".into());
     arguments.push(command.program.clone());
     arguments.extend(command.args.iter().cloned());

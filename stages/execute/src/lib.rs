@@ -237,11 +237,11 @@ impl BlockRun<'_> {
         Ok(())
     }
 
-    /// Whether what a trial is to run is there.
+    /// Fails where the program of a command is not there.
     fn check_program(&self, trial: &PlannedTrial) -> Result<(), Failure> {
-        let case = self.plan.case(&trial.case_id);
-        let workload = case.and_then(|case| self.plan.workload(&case.workload));
-        if workload.is_some_and(|workload| workload.indicator.is_some()) {
+        let workload = self.plan.case(&trial.case_id).and_then(|case| self.plan.workload(&case.workload));
+        let work = workload.and_then(|workload| workload.indicator.as_ref());
+        if work.is_some_and(|work| work.command.is_some()) {
             Runner::new(self.plan, trial)?.1.check_program(self.ctx)?;
         }
         Ok(())

@@ -39,26 +39,25 @@ pub(crate) fn take(
 ) -> Result<Taken, Failure> {
     let mut left = limit;
     let mut times = Vec::new();
-    let mut all = (Usage::default(), 0_u64, 0_u32);
-    for number in 0.. {
-        let command = next(number)?;
+    let (mut usage, mut wall_ns, mut leftovers) = (Usage::default(), 0_u64, 0_u32);
+    loop {
+        // All before it went well, so that there is one for each.
+        let command = next(times.len() as u32)?;
         let floor_kib = own_peak_kib();
         let child = spawner()?.spawn(command).map_err(|error| system(&error))?;
         let ended = child.wait(Some(left), ctx.cancel()).map_err(|error| system(&error))?;
         left = left.saturating_sub(Duration::from_nanos(ended.wall_ns));
-        all.0 += ended.usage;
-        all.1 = all.1.saturating_add(ended.wall_ns);
-        all.2 = all.2.saturating_add(ended.leftovers);
+        usage += ended.usage;
+        wall_ns = wall_ns.saturating_add(ended.wall_ns);
+        leftovers = leftovers.saturating_add(ended.leftovers);
         let went_well = ended.status.is_success() && !ended.timed_out && !ended.cancelled;
         if went_well {
             times.push(Times { wall_ns: ended.wall_ns, usage: ended.usage, floor_kib });
         }
         if !went_well || times.len() >= count as usize {
-            let (usage, wall_ns, leftovers) = all;
             return Ok(Taken { ended: Ended { usage, wall_ns, leftovers, ..ended }, times });
         }
     }
-    Err(Failure::unexpected("times", "more invocations than can be counted"))
 }
 
 /// The largest resident set of this process. The kernel counts it for a child as well, as what the child had before it became another program;

@@ -141,7 +141,7 @@ pub(crate) fn read_output(ctx: &Context, attempt: &Attempt) -> Result<Option<Out
 fn check_measured(outcome: &IndicatorOutcome, output: &Output) -> Result<(), &'static str> {
     let of = |metric: &str| samples(output, metric).unwrap_or_default();
     let used_ms = (outcome.usage.utime_us.0.saturating_add(outcome.usage.stime_us.0)) as f64 / 1e3;
-    let most_kib = of(MAX_RSS).iter().copied().fold(None, |most: Option<f64>, kib| Some(most.map_or(kib, |most| most.max(kib))));
+    let most_kib = of(MAX_RSS).iter().copied().reduce(f64::max);
     let ended_well = outcome.exit_code == Some(0);
     let cpu_ms: f64 = of(CPU_TIME).iter().sum();
     // Each is a whole number of microseconds: less than one is lost by adding them up as floating-point numbers.

@@ -42,7 +42,7 @@ enum ForgeCommand {
 #[derive(clap::Args)]
 struct At {
     /// The forge's kind, which says the API that it speaks; Forgejo speaks Gitea's
-    #[arg(long, value_name = "KIND", default_value_t, value_parser = PossibleValuesParser::new(Kind::NAMES).try_map(|name| name.parse::<Kind>()))]
+    #[arg(long, value_name = "KIND", default_value_t, value_parser = kinds())]
     kind: Kind,
     /// The repository; on GitLab the whole path of the project
     #[arg(long, value_name = "OWNER/NAME")]
@@ -114,6 +114,11 @@ struct CheckOutput {
     summary: String,
     #[serde(default)]
     text: Option<String>,
+}
+
+/// The kinds of forges, as an option names them.
+pub(crate) fn kinds() -> impl TypedValueParser<Value = Kind> {
+    PossibleValuesParser::new(Kind::NAMES).try_map(|name| name.parse::<Kind>())
 }
 
 impl Forge {

@@ -6,8 +6,8 @@ use assay_forge::Kind;
 use assay_git::Repository;
 use assay_manifest::Digest;
 use assay_stage::{Exit, Failure};
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 
+use crate::commands::forge::kinds;
 use crate::output;
 
 /// A file as this version ships it, and where it goes.
@@ -41,12 +41,12 @@ const GATED: &str = "pipelines/gate.yaml";
 const NIGHTLY: &str = "pipelines/nightly.yaml";
 
 /// Write the workflows that gate pull requests into this repository and, where there is no pipeline yet, one that runs as it stands. A file
-/// that differs is never overwritten unless told to; with
-/// `--releases` and `--archive`, files that are there get these two filled in, and stay as they are otherwise.
+/// that differs is never overwritten unless told to; with `--releases` and `--archive`, files that are there get these two filled in, and
+/// stay as they are otherwise.
 #[derive(clap::Args)]
 pub(crate) struct Init {
     /// The forge: its workflows differ. GitLab and Gitea (also Forgejo) get one file, as with `--simple`
-    #[arg(long, value_name = "KIND", default_value_t, value_parser = PossibleValuesParser::new(Kind::NAMES).try_map(|name| name.parse::<Kind>()))]
+    #[arg(long, value_name = "KIND", default_value_t, value_parser = kinds())]
     forge: Kind,
     /// Write one workflow that measures and judges, without any secret or right to write. It finds accidents, and can be changed by whoever
     /// it judges
