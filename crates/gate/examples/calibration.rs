@@ -1,12 +1,12 @@
 //! How often the gate errs: false alarms, inconclusive verdicts and power over many kinds of noise, beside the rules that others use, on the
 //! same series. Seeded: equal arguments print equal tables.
 //!
-//!     cargo run --release -p assay-gate --example calibration -- [GATES [PART]]
+//!     cargo run --release -p assay-gate --example calibration -- [GATES [PART [METRICS]]]
 //!
 //! PART is a piece of a cell's name in the debug format, such as `unit: Pair`: the whole takes hours.
 //!
-//! Every gate judges 100 primary metrics with a budget of 5 % and q = 0.05. A trial has a spread of 3 % (standard deviation of its
-//! logarithm). Bounds are one-sided 99 % bounds of Clopper and Pearson, found by bisection on the binomial distribution.
+//! Every gate judges 100 primary metrics, or as many as METRICS says, with a budget of 5 % and q = 0.05. A trial has a spread of 3 % (standard
+//! deviation of its logarithm). Bounds are one-sided 99 % bounds of Clopper and Pearson, found by bisection on the binomial distribution.
 //!
 //! A cell is a noise, a way in which metrics go together, a launch effect and a design. It has histories of its own, each of ten unchanged
 //! runs of ten pairs; the gates take turns with them, so that what a lucky history teaches is among what is counted. A history that the
@@ -15,10 +15,10 @@
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use assay_gate::learning::note_dependence;
-use assay_gate::rule::{BOUND_ALPHA, Judged, Launches, Learned, Rules, Series, floor, judge, logs as logs_of};
+use assay_gate::rule::{BOUND_ALPHA, Judged, Launches, Learned, Rules, Series, floor, judge, logs as logs_of, unlearned_floor};
 use assay_gate::size;
 use assay_gate::stretch::{Pairs, stretches};
 use assay_manifest::{Better, Outcome, PairUnit};
@@ -29,12 +29,11 @@ use assay_stats::{
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
+/// How many metrics a gate has, unless the third argument says otherwise.
 const METRICS: usize = 100;
 const SPREAD: f64 = 0.03;
 const Q: f64 = 0.05;
 const BUDGET: f64 = 0.05;
-/// Metrics of a quarter of them.
-const QUARTER: u32 = 25;
 const MOST: usize = 60;
 /// Earlier runs that noise is learned from, and their pairs.
 const HISTORY: (usize, usize) = (10, 10);
@@ -50,6 +49,18 @@ const RIVALS_PAIRS: usize = 12;
 /// The share of `q` of each look, and its pairs.
 const LOOKS: [f64; 3] = [0.5, 0.3, 0.2];
 const LOOK_PAIRS: usize = 12;
+
+static ASKED_METRICS: OnceLock<usize> = OnceLock::new();
+
+/// How many metrics a gate has.
+fn metrics() -> usize {
+    *ASKED_METRICS.get_or_init(|| METRICS)
+}
+
+/// Metrics of a quarter of them.
+fn quarter() -> u32 {
+    (0..metrics()).filter(|metric| is_of_a_quarter(*metric)).count() as u32
+}
 
 /// How trials of one side differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -261,24 +272,24 @@ type Logs = Vec<Vec<[f64; 2]>>;
 fn run(draw: &mut Draw, cell: &Cell, pairs: usize) -> Logs {
     let Cell { unit, launch, shape, together } = *cell;
     let trials = 2 * pairs;
-    let common = parts(draw, shape, if together == Together::Blocks { METRICS / 10 } else { 1 }, trials);
-    let own = parts(draw, shape, METRICS, trials);
+    let common = parts(draw, shape, if together == Together::Blocks { metrics().div_ceil(10) } else { 1 }, trials);
+    let own = parts(draw, shape, metrics(), trials);
     let order = balanced(draw, pairs);
     let shared = |draw: &mut Draw, metrics: usize| -> Vec<f64> {
         let one = launch.draw(draw);
         (0..metrics).map(|_| SPREAD * if launch.shared { one } else { launch.draw(draw) }).collect()
     };
-    let mut launches = [shared(draw, METRICS), shared(draw, METRICS)];
-    let mut logs = vec![vec![[0.0; 2]; pairs]; METRICS];
+    let mut launches = [shared(draw, metrics()), shared(draw, metrics())];
+    let mut logs = vec![vec![[0.0; 2]; pairs]; metrics()];
     for pair in 0..pairs {
         if unit == PairUnit::Launch {
-            launches = [shared(draw, METRICS), shared(draw, METRICS)];
+            launches = [shared(draw, metrics()), shared(draw, metrics())];
         }
         for side in 0..2 {
             let trial = 2 * pair + usize::from((side == 0) != order[pair]);
             // What a side remembers it remembers whenever its turn comes.
             let place = if matches!(shape, Shape::Memory(_)) { side * pairs + pair } else { trial };
-            for metric in 0..METRICS {
+            for metric in 0..metrics() {
                 let (part, weight, sign) = together.of(metric);
                 let noise = if matches!(shape, Shape::Spiky | Shape::Zeros) {
                     // Of all parts of a metric one decides: spikes that are shared out are no spikes.
@@ -344,7 +355,7 @@ fn learn(draw: &mut Draw, cell: &Cell) -> Vec<Option<Learned>> {
         let groups: Vec<&[f64]> = groups.iter().map(Vec::as_slice).collect();
         (Learned::of(&groups).expect("ten runs"), dependence(&groups).expect("numbers"))
     };
-    let mut all: Vec<_> = (0..METRICS).map(of_metric).collect();
+    let mut all: Vec<_> = (0..metrics()).map(of_metric).collect();
     note_dependence(&mut all);
     all.into_iter().map(|(learned, _)| Some(learned)).collect()
 }
@@ -375,7 +386,7 @@ struct Tally {
     alarmed: u32,
     alarms: u32,
     inconclusive: u32,
-    /// Gates in which an alarm was refused because pairs remember.
+    /// Gates in which an alarm was refused because pairs remember, or few of them may.
     refused: u32,
     /// Alarms for metrics that changed.
     found: u32,
@@ -387,7 +398,7 @@ impl Tally {
     fn count(&mut self, Alarms { alarms, refused }: &Alarms, changed: impl Fn(usize) -> bool) {
         self.refused += u32::from(*refused);
         let raised = alarms.iter().filter(|is| **is).count() as u32;
-        let found = (0..METRICS).filter(|metric| alarms[*metric] && changed(*metric)).count() as u32;
+        let found = (0..metrics()).filter(|metric| alarms[*metric] && changed(*metric)).count() as u32;
         let wrong = f64::from(raised - found) / f64::from(raised.max(1));
         self.gates += 1;
         self.alarms += raised;
@@ -452,20 +463,20 @@ const HEAD: &str = "# How often the gate errs
 
 Printed by `ci/bench calibration`, seeded: equal arguments print equal tables. What they come to is in [statistics](statistics.md#how-often-it-errs).
 
-A row is a kind of noise under one design: {gates} gates of 100 primary metrics at a budget of 5 % and q = 0.05, with nothing changed, at the pairs that
+A row is a kind of noise under one design: {gates} gates of {metrics} primary metrics at a budget of 5 % and q = 0.05, with nothing changed, at the pairs that
 the planner takes; the same gates again with one metric, and with a quarter of the metrics, 10 % slower; and {gates} more at each of 5, 8, 12
 and 20 pairs. One trial has a spread of 3 %. Each row has 100 histories of its own, ten unchanged runs of ten pairs each, which its gates take turns
 with. `refused`: the histories by which the planner says beforehand that 60 pairs cannot decide; where that is most
 of them, nothing is run at the planner's n. `told, known`: the pairs that it would take if it
 knew the noise, and those that the exact test takes under this very noise; what is planned beyond `told` is the cost of learning. At 5, 8, 12 and
 20 pairs the gate is used without a history where launches are drawn anew, and with one where they are not, without which it decides nothing; a cell
-there has: any false alarm; an alarm that was refused because pairs remember; alarms given one; a lone 10 % found, and refused for that reason. Everything but `alarms given one` is in percent.
+there has: any false alarm; an alarm that was refused because pairs remember, or may; alarms given one; a lone 10 % found, and refused for that reason. Everything but `alarms given one` is in percent.
 The last three columns are other rules on an eighth of the gates of 12 pairs: any alarm. In brackets are one-sided 99 % bounds: of Clopper and Pearson,
 and of a normal mean for the share of false ones among the alarms.
 `0.9 alike`: every two metrics correlate by 0.9; `half opposed`: the same, with the sign of every second one turned. `a period of 3 pairs`: two
 spreads more in three of every six trials, in one stretch, in step with the pairs. Every gate draws an order of its own, as every run does.
 `sides remember`: an autoregression of 0.8 or 0.9 from pair to pair, each side its own. `one and the same`: all metrics have the same values, so
-that 100 tell no more than one.
+that all tell no more than one.
 ";
 
 const RIVALS: [&str; 3] = ["means differ by 5 %", "t-test, 0.05", "Mann-Whitney, BH"];
@@ -588,7 +599,7 @@ impl Fixed {
 }
 
 fn is_lone(metric: usize) -> bool {
-    metric == 7
+    metric == 7 % metrics()
 }
 
 fn is_of_a_quarter(metric: usize) -> bool {
@@ -674,10 +685,9 @@ impl History {
 }
 
 /// The floor of each metric, which depends on what was learned alone.
-fn floors(learned: Option<&[Option<Learned>]>, rules: &Rules) -> Vec<Option<f64>> {
-    let threshold = 0.5 * rules.q / METRICS as f64;
-    let learned_of = |metric: usize| learned.and_then(|learned| learned[metric].as_ref());
-    (0..METRICS).map(|metric| floor(rules.unit, learned_of(metric), threshold).map(|floor| floor.log)).collect()
+fn floors(learned: &[Option<Learned>], rules: &Rules) -> Vec<Option<f64>> {
+    let threshold = 0.5 * rules.q / metrics() as f64;
+    learned.iter().map(|learned| floor(rules.unit, learned.as_ref(), threshold).map(|floor| floor.log)).collect()
 }
 
 /// What a gate says of each metric.
@@ -703,25 +713,60 @@ struct Tested {
     differences: Differences,
     /// Of a change for the worse, doubled because either direction is looked for.
     p: f64,
-    floor: Option<f64>,
+    floor: FloorOf,
+}
+
+/// Where a metric's floor comes from.
+#[derive(Clone, Copy)]
+enum FloorOf {
+    /// What a history taught, if it taught any.
+    History(Option<f64>),
+    /// The gate's own noise.
+    Unlearned,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Beyond {
+    Yes,
+    No,
+    /// It would, if it were known that pairs do not remember.
+    Unlearned,
 }
 
 impl Tested {
-    fn of(differences: &[f64], floor: Option<f64>) -> Self {
+    fn of(differences: &[f64], floor: FloorOf) -> Self {
         let differences = Differences::new(differences).expect("differences");
         let p = (2.0 * signed_rank(&differences, Side::Above).p).min(1.0);
         Self { differences, p, floor }
     }
 
-    fn is_beyond(&self, budget: f64) -> bool {
+    /// Whether it lies beyond the budget and clears the floor, which without a history is asked apart.
+    fn beyond(&self, budget: f64) -> Beyond {
         let averages = Averages::of(&self.differences);
-        averages.shift() > budget && averages.lower(BOUND_ALPHA).zip(self.floor).is_some_and(|(bound, floor)| bound > floor)
+        let clears = |floor: Option<f64>| averages.lower(BOUND_ALPHA).zip(floor).is_some_and(|(bound, floor)| bound > floor);
+        match self.floor {
+            _ if averages.shift() <= budget => Beyond::No,
+            FloorOf::History(floor) if clears(floor) => Beyond::Yes,
+            FloorOf::Unlearned if clears(self.floor_around(averages.shift())) => Beyond::Yes,
+            FloorOf::Unlearned if clears(Some(0.0)) => Beyond::Unlearned,
+            FloorOf::History(_) | FloorOf::Unlearned => Beyond::No,
+        }
+    }
+
+    /// The floor of a gate without a history.
+    fn floor_around(&self, shift: f64) -> Option<f64> {
+        let differences = self.differences.samples().observed();
+        let noise = Spread::around(shift, differences).ok()?;
+        Some(unlearned_floor(noise.without_spikes().sd, differences.len()).log)
     }
 }
 
 impl<'a> Family<'a> {
     fn of(logs: &Logs, learned: Option<&[Option<Learned>]>, rules: &'a Rules) -> Self {
-        let floors = floors(learned, rules);
+        let floors: Vec<FloorOf> = match learned {
+            Some(learned) => floors(learned, rules).into_iter().map(FloorOf::History).collect(),
+            None => vec![FloorOf::Unlearned; metrics()],
+        };
         let tested = logs.iter().zip(floors).map(|(pairs, floor)| Arc::new(Tested::of(&differences(pairs), floor)));
         Self { rules, tested: tested.collect(), is_taught: learned.is_some(), breaks: Vec::new() }
     }
@@ -743,11 +788,15 @@ impl<'a> Family<'a> {
     /// Which metrics the gate would call regressed.
     fn alarms(&self) -> Alarms {
         let adjusted = benjamini_hochberg(&self.tested.iter().map(|tested| tested.p).collect::<Vec<_>>());
-        let judged = self.tested.iter().zip(adjusted);
-        let worse = judged.map(|(tested, adjusted)| adjusted <= self.rules.q && tested.is_beyond(self.rules.log_budget()));
-        let worse: Vec<bool> = worse.collect();
+        let beyond = |(tested, adjusted): (&Arc<Tested>, f64)| match adjusted <= self.rules.q {
+            true => tested.beyond(self.rules.log_budget()),
+            false => Beyond::No,
+        };
+        let beyond: Vec<Beyond> = self.tested.iter().zip(adjusted).map(beyond).collect();
+        let worse: Vec<bool> = beyond.iter().map(|beyond| *beyond == Beyond::Yes).collect();
+        let is_unlearned = beyond.contains(&Beyond::Unlearned);
         if !worse.contains(&true) {
-            return Alarms { alarms: worse, refused: false };
+            return Alarms { alarms: worse, refused: is_unlearned };
         }
         let pairs = |(tested, is_worse): (&Arc<Tested>, &bool)| Pairs {
             differences: tested.differences.samples().observed().iter().copied().map(Some).collect(),
@@ -758,7 +807,7 @@ impl<'a> Family<'a> {
         let pairs: Vec<Pairs> = self.tested.iter().zip(&worse).map(pairs).collect();
         let stretches = stretches(&pairs, &self.breaks);
         let alarms = worse.into_iter().zip(&stretches).map(|(worse, is_stretch)| worse && !is_stretch).collect();
-        Alarms { alarms, refused: stretches.contains(&true) }
+        Alarms { alarms, refused: is_unlearned || stretches.contains(&true) }
     }
 }
 
@@ -791,8 +840,8 @@ fn search(cell: &Cell) -> (Option<usize>, Option<usize>) {
     let noise = Spread { usual: Spread::of(&groups).expect("noise").usual, ..noise };
     let launches = Some(Launches { sd: SPREAD * cell.launch.spreads, n: 1_000_000, largest: 0.0 });
     let learned = Learned { noise, launches, autocorrelation: None };
-    let told = size(&vec![Some(learned); METRICS], &rules, MOST).ok().map(|size| size.pairs);
-    let floor = floor(rules.unit, Some(&learned), 0.5 * Q / METRICS as f64).map_or(0.0, |floor| floor.log);
+    let told = size(&vec![Some(learned); metrics()], &rules, MOST).ok().map(|size| size.pairs);
+    let floor = floor(rules.unit, Some(&learned), 0.5 * Q / metrics() as f64).map_or(0.0, |floor| floor.log);
     let limits = Limits { floor, budget: rules.log_budget() };
     let mut suffice = |pairs: &usize| {
         let mut needs: Vec<f64> = sample(*pairs).iter().map(|differences| need(differences, &limits)).collect();
@@ -807,7 +856,7 @@ fn search(cell: &Cell) -> (Option<usize>, Option<usize>) {
 fn need(differences: &[f64], limits: &Limits) -> f64 {
     let averages = Averages::of(&Differences::new(differences).expect("differences"));
     let bound = |alpha: f64| averages.lower(alpha).unwrap_or(f64::NEG_INFINITY);
-    (-bound(0.5 * Q / METRICS as f64)).max(limits.floor - bound(BOUND_ALPHA)).max(limits.budget - averages.shift())
+    (-bound(0.5 * Q / metrics() as f64)).max(limits.floor - bound(BOUND_ALPHA)).max(limits.budget - averages.shift())
 }
 
 impl Found {
@@ -864,7 +913,7 @@ impl Found {
             // Where launches are as large as the budget, more has to be cleared than the budget.
             if self.cell.unit == PairUnit::Launch || self.cell.launch.spreads == 0.0 {
                 bar(self.lone.found(1) >= 80.0, format!("a lone one found {}", self.lone.found_text()));
-                bar(self.quarter.found(QUARTER) >= 80.0, format!("a quarter found {:.1}", self.quarter.found(QUARTER)));
+                bar(self.quarter.found(quarter()) >= 80.0, format!("a quarter found {:.1}", self.quarter.found(quarter())));
                 if let (Some(told), Some(known)) = (self.told, self.known) {
                     bar(2 * told <= 3 * known, format!("{told} pairs where {known} suffice"));
                 }
@@ -889,7 +938,7 @@ impl Found {
                 self.null.given_one(),
                 self.null.inconclusive_text(),
                 self.lone.found_text(),
-                format!("{:.1}", self.quarter.found(QUARTER)),
+                format!("{:.1}", self.quarter.found(quarter())),
                 format!("{share:.2} ({bound:.2})"),
             ]
         } else {
@@ -914,8 +963,8 @@ fn looks(cell: &Cell, gates: u32, seed: u64) -> [Tally; 3] {
     let mut draw = Draw::new(seed);
     let mut tallies = [Tally::default(); 3];
     for _ in 0..gates {
-        let mut all: Logs = vec![Vec::new(); METRICS];
-        let mut seen = vec![false; METRICS];
+        let mut all: Logs = vec![Vec::new(); metrics()];
+        let mut seen = vec![false; metrics()];
         for (share, tally) in LOOKS.into_iter().zip(&mut tallies) {
             run(&mut draw, cell, LOOK_PAIRS).into_iter().zip(&mut all).for_each(|(more, pairs)| pairs.extend(more));
             let rules = Rules { q: Q * share, ..cell.rules() };
@@ -958,7 +1007,7 @@ fn worst(all: &[Found]) -> String {
             most(&mut design.iter().flat_map(|found| &found.fixed).map(|fixed| &fixed.null)),
             extreme(|found| found.null.inconclusive(), f64::max, 1),
             extreme(|found| found.lone.found(1), f64::min, 1),
-            extreme(|found| found.quarter.found(QUARTER), f64::min, 1),
+            extreme(|found| found.quarter.found(quarter()), f64::min, 1),
             extreme(|found| found.quarter.false_among()[0], f64::max, 2),
         ];
         row.extend((0..RIVALS.len()).map(|rival| {
@@ -979,7 +1028,7 @@ fn bar(all: &[Found]) -> String {
         "noises",
         "false alarms, highest bound",
         "beyond 5 %",
-        "refused because pairs remember, most",
+        "refused because pairs remember or may, most",
         "histories refused, most",
     ];
     let mut out = format!("| {} |\n|{}\n", columns.join(" | "), " --- |".repeat(columns.len()));
@@ -1013,16 +1062,18 @@ fn in_order<T: Send>(jobs: usize, work: impl Fn(usize) -> T + Sync, mut then: im
     let next = AtomicUsize::new(0);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let (sender, receiver) = std::sync::mpsc::channel();
-    let sender = Mutex::new(sender);
     std::thread::scope(|scope| {
         for _ in 0..threads {
-            scope.spawn(|| {
-                let sender = sender.lock().expect("a sender").clone();
+            let sender = sender.clone();
+            let (next, work) = (&next, &work);
+            scope.spawn(move || {
                 while let Some(job) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|job| *job < jobs) {
                     sender.send((job, work(job))).expect("somebody listens");
                 }
             });
         }
+        // If every thread ends, so does waiting.
+        drop(sender);
         let mut waiting = std::collections::BTreeMap::new();
         let mut wanted = 0;
         while wanted < jobs {
@@ -1044,10 +1095,13 @@ fn print(text: &str) {
 fn main() {
     let gates: u32 = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(2_000);
     let only: Option<String> = std::env::args().nth(2);
+    if let Some(asked) = std::env::args().nth(3).and_then(|text| text.parse().ok()).filter(|asked| *asked > 0) {
+        ASKED_METRICS.set(asked).expect("nobody has asked yet");
+    }
     // A cell's seed is its place among all, so that parts of the tables are those of the whole.
     let is_asked = |(_, cell): &(u64, Cell)| only.as_ref().is_none_or(|only| format!("{cell:?}").contains(only.as_str()));
     let cells: Vec<(u64, Cell)> = (0_u64..).zip(Cell::all()).filter(is_asked).collect();
-    print(&HEAD.replace("{gates}", &gates.to_string()));
+    print(&HEAD.replace("{gates}", &gates.to_string()).replace("{metrics}", &metrics().to_string()));
     let mut missed = Vec::new();
     let mut all: Vec<Found> = Vec::new();
     in_order(

@@ -64,22 +64,24 @@ impl Curves {
         noise.filter_map(of_view).min_by(f64::total_cmp)
     }
 
-    /// The fewest pairs, from the first number to the second, that find an effect under noise that may be seen in any of these ways.
+    /// The fewest pairs, from the first number to the second, that find an effect under noise that may be seen in any of these ways; `limits` is a
+    /// function of the number of pairs.
     pub(crate) fn fewest_for(
         &mut self,
         effect: f64,
         (fewest, most): (usize, usize),
         noise: impl Iterator<Item = View>,
-        limits: &Limits,
+        limits: impl Fn(usize) -> Limits,
     ) -> Option<usize> {
-        let of_view = |view: View| self.fewest(fewest, most, view.spikes, |curve| curve.detectable(view.sd, limits) <= effect);
+        let finds = |view: View, pairs: usize, curve: &Curve| curve.detectable(view.sd, &limits(pairs)) <= effect;
+        let of_view = |view: View| self.fewest(fewest, most, view.spikes, |pairs, curve| finds(view, pairs, curve));
         noise.filter_map(of_view).min()
     }
 
     /// The fewest pairs from `fewest` to `most` whose curve, for that share of spikes, `suffices`. More pairs find smaller effects but for the
     /// steps of discrete thresholds, so the answer is halved in on.
-    fn fewest(&mut self, fewest: usize, most: usize, spikes: f64, suffices: impl Fn(&Curve) -> bool) -> Option<usize> {
-        let mut at = |pairs: usize| self.of(pairs, spikes).is_some_and(&suffices);
+    fn fewest(&mut self, fewest: usize, most: usize, spikes: f64, suffices: impl Fn(usize, &Curve) -> bool) -> Option<usize> {
+        let mut at = |pairs: usize| self.of(pairs, spikes).is_some_and(|curve| suffices(pairs, curve));
         if fewest > most {
             return None;
         }

@@ -17,6 +17,9 @@ pub const BOUND_ALPHA: f64 = 0.025;
 /// The highest floor, as a logarithm of a ratio: what is 22,000 times as slow has no need of statistics.
 const HIGHEST_FLOOR: f64 = 10.0;
 
+/// The floor of a metric of which nothing was learned, in standard deviations of a pair's difference, times the power 3/2 of the number of pairs.
+const UNLEARNED: f64 = 110.0;
+
 /// What earlier runs teach about a metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Learned {
@@ -112,6 +115,16 @@ pub struct Floor {
     pub log: f64,
     /// Where it comes from.
     pub source: FloorSource,
+}
+
+impl Floor {
+    /// The same of another number of pairs of such noise.
+    pub(crate) fn of(self, noise: &Noise, pairs: usize) -> Self {
+        match self.source {
+            FloorSource::Unlearned => unlearned_floor(noise.without_spikes().sd, pairs),
+            FloorSource::Rerandomised | FloorSource::History | FloorSource::Autocorrelation => self,
+        }
+    }
 }
 
 /// Why a metric is what it is, where that needs a word.
@@ -313,6 +326,17 @@ pub fn floor(unit: PairUnit, learned: Option<&Learned>, alpha: f64) -> Option<Fl
     Some(Floor { log, source: if remembers { FloorSource::Autocorrelation } else { FloorSource::History } })
 }
 
+/// The floor of a metric of which no earlier run taught anything, where launches are drawn anew. Whether its sides remember from pair to pair is
+/// then not known. Few pairs do not tell by their order, and a stretch of them looks like a change, the larger the fewer they are: so they decide
+/// by what stands out, and from thirty pairs on this hardly matters. `noise` is the standard deviation of a pair's difference, its spikes left out.
+///
+/// The factor and the power of the number of pairs are of the calibration: about the least that hold its bar where sides have an autocorrelation of
+/// 0.8 or 0.9, for one metric or a hundred.
+pub fn unlearned_floor(noise: f64, pairs: usize) -> Floor {
+    let n = pairs as f64;
+    Floor { log: (UNLEARNED * noise / (n * n.sqrt())).min(HIGHEST_FLOOR), source: FloorSource::Unlearned }
+}
+
 fn decide(series: &Series, measured: Option<&Measured>, adjusted: (f64, f64), rules: &Rules, curves: &mut Curves) -> Judged {
     let (worse_adjusted, better_adjusted) = adjusted;
     let mut judged = Judged {
@@ -333,6 +357,9 @@ fn decide(series: &Series, measured: Option<&Measured>, adjusted: (f64, f64), ru
         judged.why = Some(Why::Underpowered);
         return judged;
     };
+    if learned.is_none() {
+        judged.floor = judged.floor.map(|_| unlearned_floor(noise.without_spikes().sd, logs.len()));
+    }
     let Some(floor) = judged.floor else {
         judged.why = Some(Why::LaunchesUnknown);
         return judged;
@@ -434,15 +461,40 @@ mod tests {
     #[test]
     fn a_change_that_creeps_in_from_pair_to_pair_is_not_charged() {
         // All pairs are worse by a tenth in the mean, each by a little more than the one before it.
-        let creeping: Vec<[f64; 2]> = (0..12).map(|i| [100.0, 104.0 + 1.2 * f64::from(i)]).collect();
-        let steady: Vec<[f64; 2]> = (0..12).map(|i| [100.0, 104.0 + 1.2 * f64::from(i * 5 % 12)]).collect();
+        let creeping: Vec<[f64; 2]> = (0..24).map(|i| [100.0, 103.0 + 0.6 * f64::from(i)]).collect();
+        let steady: Vec<[f64; 2]> = (0..24).map(|i| [100.0, 103.0 + 0.6 * f64::from(i * 5 % 24)]).collect();
         let judged = |pairs: &[[f64; 2]]| alone(in_order(Better::Lower, pairs.to_vec()), &RULES);
         let (crept, stayed) = (judged(&creeping), judged(&steady));
         assert_eq!((crept.outcome, crept.why), (Outcome::Inconclusive, Some(Why::PairsRemember)));
         assert_eq!((stayed.outcome, stayed.why), (Outcome::Regressed, None));
         assert_eq!(crept.effect, stayed.effect, "the same values in another order");
-        let among = judge(&[in_order(Better::Lower, creeping), series(12, 1.0)], &RULES);
+        let among = judge(&[in_order(Better::Lower, creeping), series(24, 1.0)], &RULES);
         assert_eq!(among[1].outcome, Outcome::Unchanged, "what has not changed keeps its word");
+    }
+
+    /// So many pairs that are a tenth slower, and differ from each other by three percent, in no order.
+    fn loud(n: u32) -> Series {
+        let noise = |i: u32| 0.03 * assay_stats::normal::quantile((f64::from(i * 7 % n) + 0.5) / f64::from(n));
+        in_order(Better::Lower, (0..n).map(|i| [100.0, 110.0 * libm::exp(noise(i))]).collect())
+    }
+
+    #[test]
+    fn what_nothing_was_learned_of_must_stand_out_the_further_the_fewer_pairs_there_are() {
+        let judged = [9, 13, 20, 41].map(|n| alone(loud(n), &RULES));
+        let floors = judged.map(|judged| judged.floor.expect("a floor"));
+        assert!(
+            floors.iter().all(|floor| floor.source == FloorSource::Unlearned)
+                && floors.is_sorted_by(|one, next| one.log > next.log)
+        );
+        // 110 x 3 % over the power 3/2 of 20, and of the noise as it was found.
+        assert!((floors[2].log - 0.0369).abs() < 0.003, "{floors:?}");
+        let few = alone(loud(9), &RULES);
+        assert_eq!((few.outcome, few.why), (Outcome::Inconclusive, Some(Why::Underpowered)));
+        assert_eq!(alone(loud(20), &RULES).outcome, Outcome::Regressed);
+        // What earlier runs taught not to remember is not asked for that.
+        let known = Series { learned: Some(learned(0.03, None)), ..loud(9) };
+        assert_eq!(alone(known, &RULES).outcome, Outcome::Regressed);
+        assert_eq!(alone(series(3, 1.0), &RULES).floor.map(|floor| floor.source), Some(FloorSource::Unlearned));
     }
 
     #[test]
@@ -480,7 +532,8 @@ mod tests {
         let floor = |judged: &Judged| judged.floor.expect("a floor");
         // Student's 97.5 % point with 19 degrees of freedom is 2.093.
         assert!((floor(&with(0.03, 1.0)).log - 2.0930 * 0.03 * 2.0_f64.sqrt()).abs() < 1e-4);
-        assert_eq!(floor(&alone(series(12, 1.0), &RULES)).source, FloorSource::Rerandomised);
+        let drawn_anew = Series { learned: Some(learned(0.005, None)), ..series(12, 1.0) };
+        assert_eq!(floor(&alone(drawn_anew, &RULES)), Floor { log: 0.0, source: FloorSource::Rerandomised });
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use assay_stats::{Limits, View, fewest_pairs};
 
 use crate::curves::Curves;
-use crate::rule::{Learned, Rules, floor, share};
+use crate::rule::{Learned, Rules, floor, share, unlearned_floor};
 
 /// The size of a design.
 #[derive(Clone, Debug, PartialEq)]
@@ -160,7 +160,7 @@ fn needed(
         let View { sd: noise, spikes } = learned.noise.without_spikes().upper_view();
         CannotDecide::TooNoisy { metric, noise, spikes, most, effect: 2.0 * rules.budget }
     };
-    curves.fewest_for(effect, (fewest, most), learned.noise.upper_views(), &limits).ok_or_else(too_noisy).map(Some)
+    curves.fewest_for(effect, (fewest, most), learned.noise.upper_views(), |_| limits).ok_or_else(too_noisy).map(Some)
 }
 
 /// What a design of so many pairs can find in a family of so many metrics, before anything is known of its noise.
@@ -178,13 +178,13 @@ pub enum Design {
     },
 }
 
-/// What `pairs` can find in a family of `tests`, where no floor has to be cleared.
+/// What `pairs` can find in a family of `tests` of which nothing was learned, where launches are drawn anew.
 pub fn design(pairs: usize, tests: usize, rules: &Rules) -> Design {
     let fewest = fewest_pairs(rules.q_a_side(), tests) as usize;
     let mut curves = Curves::new(rules.q_a_side(), tests);
     let Some(curve) = curves.of(pairs, 0.0).filter(|_| pairs >= fewest) else { return Design::NeverFires { fewest } };
-    let limits = Limits { floor: 0.0, budget: rules.log_budget() };
-    let finds = |noise: f64| curve.detectable(noise, &limits) <= rules.must_find();
+    let limits = |noise: f64| Limits { floor: unlearned_floor(noise, pairs).log, budget: rules.log_budget() };
+    let finds = |noise: f64| curve.detectable(noise, &limits(noise)) <= rules.must_find();
     // What is needed grows with the noise, so the largest that suffices is halved in on.
     let (mut enough, mut too_much) = (0.0_f64, 1.0_f64);
     for _ in 0..30 {
@@ -307,9 +307,14 @@ mod tests {
             Design::NeverFires { fewest } => panic!("fewest {fewest}"),
         };
         assert!(noise(14) < noise(20) && noise(20) < noise(30));
-        // What is said to be found is found by the sizing too, and a little more noise is not.
+        // At that noise the design finds twice the budget and no less.
+        let detectable = |pairs: usize| {
+            let limits = Limits { floor: unlearned_floor(noise(pairs), pairs).log, budget: RULES.log_budget() };
+            Curves::new(RULES.q_a_side(), 100).of(pairs, 0.0).expect("a curve").detectable(noise(pairs), &limits)
+        };
+        assert!([14, 20, 30].into_iter().all(|pairs| (detectable(pairs) - RULES.must_find()).abs() < 1e-4));
+        // What is known not to remember takes fewer pairs.
         let sized = |sd: f64| super::size(&vec![Some(Learned { noise: Noise::normal(sd, 1e6), ..learned(sd) }); 100], &RULES, 60);
-        assert!(sized(noise(20) * 0.99).is_ok_and(|size| size.pairs <= 20));
-        assert!(sized(noise(20) * 1.05).is_ok_and(|size| size.pairs > 20));
+        assert!(sized(noise(20)).is_ok_and(|size| size.pairs < 20));
     }
 }

@@ -14,8 +14,8 @@ use assay_stats::{Side, family_order_p, order_p};
 /// The level of the test of all metrics.
 const FAMILY_ALPHA: f64 = 0.02;
 
-/// The level of the test of those that have changed, of eight pairs. It falls with the square of the number of pairs: the more there are, the
-/// fewer stretches look like a change, and the more of those their order tells.
+/// The level of the test of those that have changed, of eight pairs. It falls with the number of pairs: the more there are, the fewer stretches
+/// look like a change, and the more of those their order tells.
 const OWN_ALPHA: f64 = 0.14;
 
 /// The highest level of that test, of seven pairs and fewer: a fifth of real changes is what can be paid.
@@ -103,8 +103,7 @@ fn own_remember(metrics: &[Pairs], breaks: &[usize], side: Side) -> bool {
 
 /// The level of the test of those that have changed, of so many pairs.
 fn own_alpha(pairs: usize, are_known: bool) -> f64 {
-    let of_eight = 8.0 / pairs as f64;
-    let alpha = (OWN_ALPHA * of_eight * of_eight).min(HIGHEST_OWN_ALPHA);
+    let alpha = (OWN_ALPHA * 8.0 / pairs as f64).min(HIGHEST_OWN_ALPHA);
     if are_known { alpha.min(KNOWN_ALPHA) } else { alpha }
 }
 

@@ -17,7 +17,7 @@ use crate::rule::{BOUND_ALPHA, Effect, Judged, Rules, Series, Why, judge_by, sha
 use crate::sides::confounded;
 
 /// The version of the method. A verdict is replayed by the same version only.
-pub const CONTRACT: &str = "assay-gate/6";
+pub const CONTRACT: &str = "assay-gate/7";
 
 /// The most pairs that an inconclusive verdict asks for.
 const MOST_PAIRS: usize = 200;
@@ -303,6 +303,9 @@ fn reason(why: Why, judged: &Judged, rules: &Rules, is_out_of_reach: bool) -> Re
             let floor = judged.floor.map_or(0.0, |floor| share(floor.log));
             let of = match judged.floor.map(|floor| floor.source) {
                 Some(FloorSource::Autocorrelation) => " of runs whose pairs resemble those before them",
+                Some(FloorSource::Unlearned) => {
+                    " of so few pairs, of which no earlier run tells whether they resemble those before them"
+                }
                 _ => "",
             };
             let text = format!("it seems worse, but its bound does not clear the noise floor of {}{of}", percent(floor));
@@ -325,10 +328,10 @@ fn sought(judged: &Judged, rules: &Rules) -> Option<f64> {
 
 /// How many pairs more would find that effect, at the realised noise.
 fn more_pairs(effect: f64, judged: &Judged, rules: &Rules, curves: &mut Curves, found: u32) -> Option<u32> {
-    let limits = Limits { floor: judged.floor?.log, budget: rules.log_budget() };
-    let noise = judged.noise?;
+    let (floor, noise) = (judged.floor?, judged.noise?);
+    let limits = |pairs: usize| Limits { floor: floor.of(&noise, pairs).log, budget: rules.log_budget() };
     let reach = (found as usize + 1, MOST_PAIRS);
-    curves.fewest_for(effect, reach, noise.views(), &limits).map(|enough| enough as u32 - found)
+    curves.fewest_for(effect, reach, noise.views(), limits).map(|enough| enough as u32 - found)
 }
 
 /// What cannot be charged to the candidate is inconclusive, whatever its size. Where a locked fact differs that holds of no change too: the

@@ -54,6 +54,8 @@ pub struct Series {
     pub runs: Vec<Run>,
     /// Where the level moved, oldest first; or why it was not searched.
     pub changes: Result<Vec<Change>, String>,
+    /// Where beside the changes nothing can be told, oldest first.
+    pub untold: Vec<Untold>,
     /// The change that the newest runs show and those before did not, as it was when they did.
     pub news: Option<Change>,
     /// Runs of other work, which are left out.
@@ -79,6 +81,17 @@ pub struct Run {
     pub pipeline_changed: bool,
     /// The address of the value; absent where it is not known.
     pub address: Option<Address>,
+}
+
+/// A stretch of runs in which a change of level cannot be told from a slow wave.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Untold {
+    /// Its first run, by its place in [`Series::runs`].
+    pub from: usize,
+    /// The run after its last.
+    pub to: usize,
+    /// The lag-1 autocorrelation of its values, if there is no change.
+    pub autocorrelation: f64,
 }
 
 /// A place where the level moved.

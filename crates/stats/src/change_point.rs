@@ -204,11 +204,7 @@ pub enum ChangePointError {
 /// level outside 0 to 1 or beyond the reach of permutations; [`ChangePointError::Remembers`] if nothing was found but what may be memory. A
 /// constant history has no change points and is no error.
 pub fn change_points(history: &[f64], rule: Rule, seed: [u8; 32]) -> Result<Vec<ChangePoint>, ChangePointError> {
-    let Searched { points, untold } = search(history, rule, seed)?;
-    match untold.first() {
-        Some(untold) if points.is_empty() => Err(ChangePointError::Remembers { memory: untold.memory }),
-        _ => Ok(points),
-    }
+    search(history, rule, seed)?.told()
 }
 
 /// What a search of a history found.
@@ -218,6 +214,19 @@ pub struct Searched {
     pub points: Vec<ChangePoint>,
     /// The parts in which a change cannot be told from memory, in the order in which they were looked at.
     pub untold: Vec<Untold>,
+}
+
+impl Searched {
+    /// The change points.
+    ///
+    /// # Errors
+    /// [`ChangePointError::Remembers`] if nothing was found but what may be memory.
+    pub fn told(self) -> Result<Vec<ChangePoint>, ChangePointError> {
+        match self.untold.first() {
+            Some(untold) if self.points.is_empty() => Err(ChangePointError::Remembers { memory: untold.memory }),
+            _ => Ok(self.points),
+        }
+    }
 }
 
 /// A part of a history in which something looks like a change, and neighbouring values resemble each other so much that it may be a wave.

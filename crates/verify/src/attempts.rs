@@ -63,7 +63,7 @@ fn ensure(holds: bool, attempt: &Attempt, what: &str) -> Result<(), Failure> {
     if holds { Ok(()) } else { Err(differs(attempt, what)) }
 }
 
-/// An Environment is of the plan's targets, by name and kind, each once, and repeats the plan's price.
+/// An Environment is of the plan's targets, by name and kind, each once.
 fn check_targets(plan: &Plan, environment: &Environment) -> Result<(), Failure> {
     let is_planned = |id: &Name, kind| plan.targets.iter().any(|target| target.name == *id && target.kind == kind);
     if let Some(target) = environment.targets.iter().find(|target| !is_planned(&target.id, target.kind)) {
@@ -75,10 +75,7 @@ fn check_targets(plan: &Plan, environment: &Environment) -> Result<(), Failure> 
         let message = format!("the environment tells of the target `{}` twice", target.id);
         return Err(Failure::verification("environment_twice", message));
     }
-    if environment.pricing == plan.pricing {
-        return Ok(());
-    }
-    Err(Failure::verification("other_price", "the environment states another price than the plan"))
+    Ok(())
 }
 
 /// What was measured or recorded in a block was made from the Environment of that block.

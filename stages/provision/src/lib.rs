@@ -104,7 +104,6 @@ impl Stage for Provision {
                 placement
             },
             targets: provisioned,
-            pricing: plan.pricing.clone(),
             shards,
             readings,
         })

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use assay_manifest::{Address, Digest, Instant};
 use assay_report::{counted, history};
 use assay_stage::{Exit, Failure};
-use assay_stats::change_point::{Budget, ChangePoint, DEFAULT_LEVEL, Rule, Scale, WINDOW, change_points, reports};
+use assay_stats::change_point::{
+    self, Budget, ChangePoint, ChangePointError, DEFAULT_LEVEL, Rule, Scale, Untold, WINDOW, reports,
+};
 
 use crate::commands::opened::{Where, named_store};
 use crate::commands::series::{Asked, Of, Series, series};
@@ -110,7 +112,8 @@ fn search(series: &Series) -> history::Series {
     let values = series.values();
     let scale = if values.iter().all(|value| *value > 0.0) { Scale::Log } else { Scale::Raw };
     let seed = seed(series);
-    let changes = change_points(&values, Rule::new(scale), seed).map_err(|error| error.to_string());
+    let found = change_point::search(&values, Rule::new(scale), seed);
+    let untold = found.as_ref().map(|found| found.untold.iter().map(stretch).collect()).unwrap_or_default();
     history::Series {
         pipeline: series.pipeline.clone(),
         case: series.case.clone(),
@@ -119,7 +122,11 @@ fn search(series: &Series) -> history::Series {
         unit: series.unit.clone(),
         better: series.better,
         runs: runs(series),
-        changes: changes.map(|changes| changes.iter().map(change).collect()),
+        changes: found
+            .and_then(change_point::Searched::told)
+            .map(|all| all.iter().map(change).collect())
+            .map_err(|why: ChangePointError| why.to_string()),
+        untold,
         news: news(&values, scale, seed).as_ref().map(change),
         other_work: series.other_work as u64,
     }
@@ -162,6 +169,10 @@ fn change(found: &ChangePoint) -> history::Change {
         interval: found.interval.map(|interval| (interval.low, interval.high)),
         p: found.p,
     }
+}
+
+fn stretch(untold: &Untold) -> history::Untold {
+    history::Untold { from: untold.part.start, to: untold.part.end, autocorrelation: untold.memory }
 }
 
 /// The seed of permutations: what the series is about, so that a run more decides nothing of the past anew.
@@ -211,6 +222,21 @@ mod tests {
         let moved = search(&series(&stepped(15), |place| if place < 15 { "a" } else { "b" }));
         let changed: Vec<usize> = (0..30).filter(|place| moved.runs[*place].hardware_changed).collect();
         assert_eq!((changed, moved.runs[15].software_changed), (vec![15], false));
+    }
+
+    #[test]
+    fn where_nothing_can_be_told_stands_beside_the_changes() {
+        // A clear step, and after it slow waves.
+        let wave = |place: u32| 20.0 * (f64::from(place) / 16.0).sin() + 0.5 * f64::from(place * 7 % 5);
+        let values: Vec<f64> = stepped(30)
+            .into_iter()
+            .chain(stepped(30).into_iter().map(|value| value * 3.0))
+            .chain((0..100).map(|place| 300.0 + wave(place)))
+            .collect();
+        let found = search(&series(&values, |_| "a"));
+        assert_eq!(found.changes.as_ref().map(|all| all.first().map(|change| change.index)), Ok(Some(30)));
+        let [untold, ..] = found.untold.as_slice() else { panic!("untold: {:?}", found.changes) };
+        assert!(untold.to > 60 && untold.autocorrelation > 0.8, "{untold:?}");
     }
 
     #[test]

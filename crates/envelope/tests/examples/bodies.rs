@@ -555,7 +555,6 @@ fn environment_of_any_block(plan: Digest, incarnation: u32) -> Environment {
         ],
         "controls": controls(),
         "placement": {"cluster": "kubernetes"},
-        "pricing": pricing(),
         "readings": [artifact("readings/nvidia-smi.xml", 18_204, "application/xml")],
     }))
 }
@@ -931,7 +930,7 @@ fn verdict(summary: InputRef) -> Verdict {
     let rules = |path: &str, size: u32| artifact(&format!("rules/{path}"), size, "application/yaml");
     let (pipeline, accepted) = (rules("pipelines/nightly.yaml", 1_906), rules("pipelines/acks/huge-pages.yaml", 412));
     body(json!({
-        "contract": "assay-gate/6",
+        "contract": "assay-gate/7",
         "gate": "bandwidth",
         "outcome": "inconclusive",
         "blocks": false,
@@ -1036,7 +1035,7 @@ fn accepted_metric() -> Value {
         },
         "p_worse_adjusted": 0.0004,
         "p_better_adjusted": 1.0,
-        "floor": {"share": 0.0, "source": "rerandomised"},
+        "floor": {"share": 0.0, "source": "unlearned"},
         "noise": 0.01,
         "detectable": 0.08,
         "acknowledged": "pipelines/acks/huge-pages.yaml",

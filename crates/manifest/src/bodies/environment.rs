@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::document::{body, words};
-use crate::{Artifact, Block, CaseId, ControlFact, Count, Digest, Image, Instant, Name, PointId, Pricing, TargetKind};
+use crate::{Artifact, Block, CaseId, ControlFact, Count, Digest, Image, Instant, Name, PointId, TargetKind};
 
 words!(
     /// What a host does in the run. The hardware dimension is fed from targets only.
@@ -456,9 +456,6 @@ pub struct Environment {
     pub controls: Vec<ControlFact>,
     /// Placement facts: cluster, region, node pool and the like, by name.
     pub placement: BTreeMap<String, String>,
-    /// The price of the target.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub pricing: Option<Pricing>,
     /// How many shards make each trial of the run, in the Environment of a run's first block; absent where its pipeline names a number
     /// and where no load is offered.
     #[serde(skip_serializing_if = "Option::is_none", default)]

@@ -39,6 +39,8 @@ words!(
     History = "history",
     /// Earlier runs as wholes: their pairs resemble those before them, however they were launched.
     Autocorrelation = "autocorrelation",
+    /// The run's own noise and number of pairs: no earlier run taught whether pairs resemble those before them, and few pairs do not tell.
+    Unlearned = "unlearned",
 );
 
 /// The rules that a verdict was made by, and where they were read.

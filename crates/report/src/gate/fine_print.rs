@@ -112,6 +112,11 @@ fn floor(verdict: &Verdict) -> String {
             FloorSource::Autocorrelation,
             "where pairs resemble those before them, from what earlier runs teach of how whole runs differ",
         ),
+        (
+            FloorSource::Unlearned,
+            "where no earlier run taught whether pairs resemble those before them, from this run's noise and number of pairs: \
+             a stretch of few pairs looks like a change",
+        ),
     ];
     let used: Vec<&str> = sources.into_iter().filter(|(source, _)| is(*source)).map(|(_, text)| text).collect();
     let used = if used.is_empty() { "not known, so that nothing is decided".to_owned() } else { used.join("; ") };

@@ -172,6 +172,7 @@ impl Row {
             Some(FloorSource::Rerandomised) => "re-randomised",
             Some(FloorSource::History) => "history",
             Some(FloorSource::Autocorrelation) => "autocorrelation",
+            Some(FloorSource::Unlearned) => "nothing learned",
             None => ABSENT,
         }
     }

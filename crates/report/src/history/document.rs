@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Change, Run, Series, words};
+use super::{Change, Run, Series, Untold, words};
 
 impl Series {
     /// The history with its changes. Changes and their intervals are shares; `news` is the change that the newest runs show.
@@ -19,7 +19,17 @@ impl Series {
             "runs": self.runs.iter().map(run).collect::<Vec<_>>(),
             "changes": changes.as_ref().ok(),
             "not_searched": changes.as_ref().err(),
+            "untold": self.untold.iter().map(|untold| self.untold(untold)).collect::<Vec<_>>(),
             "news": self.news.as_ref().map(|change| self.change(change)),
+        })
+    }
+
+    fn untold(&self, untold: &Untold) -> Value {
+        let name = |place: usize| self.runs.get(place).map(|run| &run.id);
+        json!({
+            "from": name(untold.from),
+            "to": untold.to.checked_sub(1).and_then(name),
+            "autocorrelation": untold.autocorrelation,
         })
     }
 

@@ -3,7 +3,7 @@
 
 use assay_manifest::{Address, Better, Digest, Instant};
 
-use crate::history::{Change, Inputs, Report, Run, Series};
+use crate::history::{Change, Inputs, Report, Run, Series, Untold};
 
 /// A day in nanoseconds.
 const DAY: i64 = 86_400_000_000_000;
@@ -41,6 +41,7 @@ pub(crate) fn series(metric: &str, unit: &str, values: &[f64]) -> Series {
         better: Some(Better::Lower),
         runs: (0..).zip(values).map(run).collect(),
         changes: Ok(Vec::new()),
+        untold: Vec::new(),
         news: None,
         other_work: 0,
     }
@@ -64,11 +65,12 @@ pub(crate) fn news() -> Series {
     Series { changes: Ok(vec![found]), news: Some(found), ..series("ttft_ms_p99", "ms", &stepped(45, 412.0, &[(40, 446.0)])) }
 }
 
-/// It moved twice, the first time with other hardware.
+/// It moved twice, the first time with other hardware, and goes in waves since.
 pub(crate) fn twice() -> Series {
     let values = stepped(60, 1_840.0, &[(18, 1_610.0), (39, 1_655.0)]);
     let found = vec![change(18, 1_840.0, 1_610.0), change(39, 1_610.0, 1_655.0)];
-    let mut series = Series { changes: Ok(found), other_work: 3, ..series("e2e_ms_p99", "ms", &values) };
+    let untold = vec![Untold { from: 39, to: 60, autocorrelation: 0.83 }];
+    let mut series = Series { changes: Ok(found), untold, other_work: 3, ..series("e2e_ms_p99", "ms", &values) };
     for (place, run) in series.runs.iter_mut().enumerate() {
         (run.hardware_changed, run.software_changed) = (place == 18, place == 18 || place == 30);
     }

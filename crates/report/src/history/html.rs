@@ -256,6 +256,9 @@ fn section_of(page: &mut Writer, (place, series): Placed<'_>, detail: Detail) {
         }
         page.element("figure", &[], |page| chart(page, series));
         table::changes(page, series);
+        for text in words::untold(series) {
+            page.element("p", &[("class", "note")], |page| page.prose(&format!("{}.", in_upper_case(&text))));
+        }
         if let Some(text) = words::left_out(series) {
             page.leaf("p", &[("class", "note quiet")], &format!("{text}."));
         }
@@ -284,6 +287,12 @@ fn first_line(page: &mut Writer, (place, series): Placed<'_>) {
         page.prose(&in_lower_case(&words::sentence(series)));
         page.text(".");
     });
+}
+
+/// The sentence by itself.
+fn in_upper_case(sentence: &str) -> String {
+    let mut letters = sentence.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
 /// The sentence as it goes on after a colon.

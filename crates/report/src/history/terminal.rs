@@ -36,6 +36,7 @@ fn of(series: &Series, width: usize) -> Vec<String> {
     }
     lines.extend(words::left_out(series).map(|text| format!("  {text}")));
     lines.extend(series.all_changes().iter().map(|change| format!("  ^ {}", words::told(series, change))));
+    lines.extend(words::untold(series).into_iter().map(|text| format!("  ~ {}", text.replace('`', ""))));
     match &series.changes {
         Ok(_) if marked.is_empty() => lines.push("  no change of level was found".to_owned()),
         Ok(_) => {}

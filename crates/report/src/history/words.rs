@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use assay_manifest::Better;
 
-use super::{Change, NEAR, Run, Series};
+use super::{Change, NEAR, Run, Series, Untold};
 use crate::gate::short_commit;
 use crate::number::{Format, probability, significant};
 use crate::text::counted;
@@ -150,6 +150,18 @@ fn in_brackets(text: Option<String>) -> String {
 pub(crate) fn unit(series: &Series) -> String {
     let better = series.better.map(|better| format!(", {better} is better")).unwrap_or_default();
     format!("{}{better}", series.unit)
+}
+
+/// Where nothing can be told beside the changes, a line for each stretch.
+pub(crate) fn untold(series: &Series) -> Vec<String> {
+    let line = |untold: &Untold| {
+        let (first, last) = (series.runs.get(untold.from)?, series.runs.get(untold.to.checked_sub(1)?)?);
+        Some(format!(
+            "from run `{}` to `{}` a change cannot be told from a slow wave: neighbouring runs correlate by {:.2}",
+            first.id, last.id, untold.autocorrelation
+        ))
+    };
+    if series.changes.is_err() { Vec::new() } else { series.untold.iter().filter_map(line).collect() }
 }
 
 /// How many runs of other work are left out; none where there are none.
