@@ -139,6 +139,31 @@ fn plan_names_another_source() {
 }
 
 #[test]
+fn evidence_that_the_collection_alone_names_is_counted_apart() {
+    let forgery = Forgery::forge("collect", |bench, manifest| {
+        let body = &manifest["body"];
+        let number = |value: &Value| text(value).parse::<u64>().expect("a number");
+        let (count, bytes) = (number(&body["evidence_count"]) + 2, number(&body["evidence_bytes"]));
+        let mut size = 0;
+        replace_artifact(bench, manifest, "evidence.json", |list| {
+            let mut list: Vec<Value> = serde_json::from_slice(&list).expect("a list");
+            let mut entry = list[0].clone();
+            size = number(&entry["size"]);
+            for added in ["another name", "one more"] {
+                entry["name"] = json!(added);
+                list.push(entry.clone());
+            }
+            list.sort_by_key(|entry| text(&entry["name"]).to_owned());
+            canonical(&Value::Array(list))
+        });
+        let body = &mut manifest["body"];
+        (body["evidence_count"], body["evidence_bytes"]) = (json!(count.to_string()), json!((bytes + 2 * size).to_string()));
+    });
+    let said = forgery.verify(&[]).success().stdout;
+    assert!(said.contains("; 2 of them nobody names but the collection\n"), "{said}");
+}
+
+#[test]
 fn collect_leaves_evidence_out() {
     let emptied = Forgery::forge("collect", |bench, manifest| {
         replace_artifact(bench, manifest, "evidence.json", |_| b"[]".to_vec());

@@ -47,6 +47,18 @@ fn every_command_of_a_report_works_in_the_folder_that_it_came_in() {
 }
 
 #[test]
+fn a_file_that_is_named_like_a_pinned_fingerprint_is_not_taken_for_it() {
+    let (stranger, folder) = stranger();
+    let other = format!("sha256:{}", "0".repeat(64));
+    fs::copy(folder.join("trust.yaml"), folder.join(&other)).expect("a policy of somebody");
+    let refused = stranger.assay_in(&folder, &["verify", ".", "--trust", &other]).exits(20);
+    assert!(refused.stderr.contains("nothing with the pinned fingerprint"), "{}", refused.stderr);
+    // Above the folder it is no stranger to it either.
+    fs::rename(folder.join(&other), stranger.home().join(&other)).expect("moved");
+    stranger.assay_in(&stranger.home(), &["verify", "./received", "--strict", "--trust", &other]).exits(20);
+}
+
+#[test]
 fn a_received_folder_reaches_level_2_and_says_why_no_more() {
     let (stranger, folder) = stranger();
     for path in [".", "../received", folder.to_str().expect("UTF-8")] {

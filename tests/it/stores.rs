@@ -234,7 +234,10 @@ fn run_and_fetch(fixture: &Fixture, uri: &str) {
     let fetched = fixture.assay(&["fetch", "one", "--store", uri]).success();
     assert!(fetched.stdout.contains("verify   assay verify one\n"), "{}", fetched.stdout);
     let verified = fixture.verify("one").success().stdout;
-    assert!(verified.contains(level) && verified.contains(&format!("the run is in the tables of {uri}")), "{verified}");
+    assert!(
+        verified.contains(level) && verified.contains(&format!("the run is marked as fetched from {uri}, whose tables")),
+        "{verified}"
+    );
     let again = fixture.assay(&["fetch", "one", "--store", uri]).success();
     assert!(again.stdout.contains(": 0 blobs, 0.0 MB; "), "{}", again.stdout);
 

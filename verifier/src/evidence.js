@@ -27,13 +27,14 @@ export function checkEvidenceList(bytes, collection, members) {
   const key = (artifact) => ["name", "digest", "size", "media_type"].map((member) => artifact?.[member]).join("\n");
   const listed = new Set(list.map(key));
   const raw = members.filter(({ document }) => ["execution_part", "recording", "environment"].includes(document.kind));
-  const missing = raw.flatMap(({ document }) => document.artifacts).find((artifact) => !listed.has(key(artifact)));
+  const named = raw.flatMap(({ document }) => document.artifacts);
+  const missing = named.find((artifact) => !listed.has(key(artifact)));
   ensure(
     !missing,
     "evidence_incomplete",
     () => `the list of evidence leaves out \`${shown(missing.name)}\`, which a signed manifest of the run names`,
   );
-  return list.length;
+  return new Set(named.map(key)).size;
 }
 
 /** Checks that the Publication lists its own run, once, with all cases of the plan. */

@@ -10,8 +10,17 @@ use serde::Serialize;
 /// The width of a terminal that does not tell its own.
 const DEFAULT_WIDTH: usize = 100;
 
-/// Writes a line of data. Texts of strangers may stand in it, so what could steer a terminal is shown and not sent.
+/// Writes a line of data. Texts of strangers may stand in it, so what could steer a terminal or begin a line of its own is shown and not sent.
 pub(crate) fn line(text: impl AsRef<str>) {
+    lines(in_one_line(text.as_ref()));
+}
+
+fn in_one_line(text: &str) -> String {
+    text.replace('\n', "\\n")
+}
+
+/// Writes lines of data of ours, in which a stranger's text stands on a line of its own or nowhere.
+pub(crate) fn lines(text: impl AsRef<str>) {
     said(write(&mut std::io::stdout().lock(), &harmless(text.as_ref())));
 }
 
@@ -72,7 +81,7 @@ fn said(written: std::io::Result<()>) {
 pub(crate) fn json(document: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(document)
         .map_err(|error| Failure::unexpected("json", "the result has no JSON form").because(&error))?;
-    line(harmless_json(&text));
+    lines(harmless_json(&text));
     Ok(())
 }
 
@@ -166,6 +175,11 @@ mod tests {
     fn what_could_steer_a_terminal_is_shown() {
         assert_eq!(harmless("a\u{1b}[2Jb\rc\u{202e}d\u{9b}"), "a\\u{1b}[2Jb\\rc\\u{202e}d\\u{9b}");
         assert_eq!(harmless("two\nlines, für alle"), "two\nlines, für alle");
+    }
+
+    #[test]
+    fn a_name_begins_no_line_of_its_own() {
+        assert_eq!(in_one_line("a\nlevel 4 of 4 reached"), "a\\nlevel 4 of 4 reached");
     }
 
     #[test]

@@ -36,7 +36,8 @@ pub(crate) fn establish(
             })
         }
         [] => Ok(Established { trust: Trust::None { candidates }, from: "nobody: no trust policy is configured".to_owned() }),
-        [one] if Path::new(one).is_file() => {
+        // What reads as a fingerprint is one, whatever lies here: a file of that name would come from whoever made the folder.
+        [one] if one.parse::<Digest>().is_err() && Path::new(one).is_file() => {
             Ok(Established { trust: Trust::Policy(policy_file(Path::new(one))?), from: one.clone() })
         }
         pins => pinned(pins, blobs, candidates),

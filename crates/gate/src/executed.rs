@@ -88,7 +88,10 @@ fn programs(run: &Run<'_>, side: &Side) -> BTreeSet<Digest> {
 fn alike(run: &Run<'_>, comparison: &Comparison) -> Option<Check> {
     let (baseline, candidate) = (programs(run, &comparison.baseline), programs(run, &comparison.candidate));
     let digests: Vec<String> = baseline.iter().map(Digest::short).collect();
-    let detail = format!("both sides executed the same program ({}): what was built did not change", digests.join(", "));
+    let detail = format!(
+        "both sides executed the same file ({}): a build that should differ did not happen. What it loads is compared where `artifacts` names it",
+        digests.join(", ")
+    );
     (!baseline.is_empty() && baseline == candidate).then(|| weakening(ALIKE, &format!("run {}", run.run_id), true, detail))
 }
 

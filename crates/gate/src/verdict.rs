@@ -289,7 +289,9 @@ fn reason(why: Why, judged: &Judged, rules: &Rules, is_out_of_reach: bool) -> Re
                 || "so few pairs could not have found a change of any size".to_owned(),
                 |smallest| format!("the smallest change that would have been found is {}", percent(share(smallest))),
             );
-            Reason::new("underpowered", format!("{found}; {must_find} has to be"))
+            let is_unlearned = judged.floor.is_some_and(|floor| floor.source == FloorSource::Unlearned);
+            let learn = if is_unlearned { "; nothing was learned of it, and earlier runs may do (`assay noise`)" } else { "" };
+            Reason::new("underpowered", format!("{found}; {must_find} has to be{learn}"))
         }
         Why::LaunchesUnknown => Reason::new(
             "launches_unknown",
@@ -304,7 +306,7 @@ fn reason(why: Why, judged: &Judged, rules: &Rules, is_out_of_reach: bool) -> Re
             let of = match judged.floor.map(|floor| floor.source) {
                 Some(FloorSource::Autocorrelation) => " of runs whose pairs resemble those before them",
                 Some(FloorSource::Unlearned) => {
-                    " of so few pairs, of which no earlier run tells whether they resemble those before them"
+                    " of so few pairs, of which no earlier run tells whether they resemble those before them (`assay noise`)"
                 }
                 _ => "",
             };

@@ -41,13 +41,14 @@ pub fn evidence_of(blobs: &dyn Blobs, collection: &Collection) -> Result<Option<
 }
 
 /// Checks that a list of evidence holds every artifact of the run's ExecutionParts, Recordings and Environments: the Collection is
-/// not believed in what it leaves out. It may list more, such as what it asked of a cluster.
-pub fn check_evidence_list(documents: &[Verified<Document>], list: &[Artifact]) -> Result<(), Failure> {
+/// not believed in what it leaves out. It may list more, such as what it asked of a cluster: gives how many of its entries it alone names.
+pub fn check_evidence_list(documents: &[Verified<Document>], list: &[Artifact]) -> Result<usize, Failure> {
     let is_raw = |kind: Kind| matches!(kind, Kind::ExecutionPart | Kind::Recording | Kind::Environment);
     let raw = documents.iter().map(Verified::value).filter(|document| is_raw(document.kind())).flat_map(Document::artifacts);
+    let raw: BTreeSet<&Artifact> = raw.collect();
     let listed: BTreeSet<&Artifact> = list.iter().collect();
-    match raw.into_iter().find(|artifact| !listed.contains(artifact)) {
-        None => Ok(()),
+    match raw.iter().find(|artifact| !listed.contains(*artifact)) {
+        None => Ok(list.iter().filter(|artifact| !raw.contains(artifact)).count()),
         Some(Artifact { name, digest, .. }) => Err(Failure::verification(
             "evidence_incomplete",
             format!("the collection's list of evidence leaves out `{name}` ({digest}), which a signed manifest of the run names"),
@@ -66,7 +67,7 @@ pub fn verify_evidence(blobs: &dyn Blobs, chain: &Chain) -> Result<LevelReport, 
         report.absent.push(collection.body.evidence.name.clone());
         return Ok(report);
     };
-    check_evidence_list(&chain.documents, &list)?;
+    report.by_collection_alone = check_evidence_list(&chain.documents, &list)? as u64;
     for artifact in &list {
         check_present(blobs, artifact, &mut report)?;
     }

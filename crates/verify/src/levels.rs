@@ -92,6 +92,8 @@ pub struct LevelReport {
     pub bytes: u64,
     /// What is not there, by name; what is there and does not match is a failure instead.
     pub absent: Vec<String>,
+    /// Of level 3: how many of them the collection alone names, and no stage that measured.
+    pub by_collection_alone: u64,
     /// What could not be compared with what is made now, and why; nobody else than its signer vouches for it.
     pub not_compared: Vec<String>,
 }
@@ -167,7 +169,7 @@ fn check_planned(blobs: &dyn Blobs, chain: &Chain) -> Result<(), Failure> {
 fn check_published_evidence(blobs: &dyn Blobs, chain: &Chain) -> Result<(), Failure> {
     let Some(collection) = chain.one::<Collection>() else { return Ok(()) };
     let list = evidence_of(blobs, &collection.body)?.ok_or_else(|| absent(&collection.body.evidence))?;
-    check_evidence_list(&chain.documents, &list)
+    check_evidence_list(&chain.documents, &list).map(|_| ())
 }
 
 /// Nothing fills a reserved column, so whatever stands there was made up.
@@ -273,7 +275,8 @@ fn check_reports(
         Predicate::VerificationSummary(summary) => Some(summary.verifier_binary),
         _ => None,
     });
-    if by.is_some() && by == publish_binary() {
+    let here = publish_binary();
+    if by.is_some() && by == here {
         return Err(Failure::verification("report_differs", "a published report is not the one that the verified run gives"));
     }
     let names: Vec<&str> = publication.reports.iter().map(|file| file.name.as_str()).collect();
@@ -282,7 +285,12 @@ fn check_reports(
     }
     let differing = publication.reports.iter().filter(|file| !made.contains(file));
     let by = by.map(|digest| digest.short().clone()).unwrap_or_default();
-    Ok(differing.map(|file| format!("{}: report not compared: made by another version ({by})", file.name)).collect())
+    let why = if here.is_some() {
+        format!("made by another version ({by})")
+    } else {
+        format!("it differs, and the program that made it ({by}) is not here")
+    };
+    Ok(differing.map(|file| format!("{}: report not compared: {why}", file.name)).collect())
 }
 
 /// What the queries that the Plan pins give now, in its order.

@@ -152,7 +152,7 @@ impl Bench {
         if self.print {
             for (path, bytes) in adhoc.iter().filter(|(path, _)| path.rsplit('.').next() == Some("yaml")) {
                 output::line(format!("# {path}"));
-                output::line(String::from_utf8_lossy(bytes));
+                output::lines(String::from_utf8_lossy(bytes));
             }
             return Ok(Exit::Done);
         }

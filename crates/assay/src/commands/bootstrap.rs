@@ -40,7 +40,7 @@ impl Bootstrap {
         let connect = assay_cluster::Connect { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() };
         let trust = install(&Cluster::of_person(&connect)?, &self.install, For::Good)?;
         output::talk("runs of this namespace verify for whoever trusts its keys; a reviewer merges this policy:\n");
-        output::line(trust.trim_end());
+        output::lines(trust.trim_end());
         Ok(Exit::Done)
     }
 }

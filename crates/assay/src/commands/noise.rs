@@ -76,7 +76,7 @@ impl NoiseOf {
             return Err(Failure::invalid(&problems));
         }
         match &self.to {
-            None => output::line(text.trim_end()),
+            None => output::lines(text.trim_end()),
             Some(file) => {
                 write_file(file, &text)?;
                 let (metrics, runs) = (counted(learned.len() as u64, "metric"), counted(runs.len() as u64, "run"));

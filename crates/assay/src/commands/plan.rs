@@ -85,7 +85,7 @@ impl Plan {
         if self.json {
             print_json(closure, &cases, &order, &workloads, &time)?;
         } else if self.markdown {
-            output::line(markdown(closure, &cases, &order, &workloads, &time));
+            output::lines(markdown(closure, &cases, &order, &workloads, &time));
         } else {
             print(closure, &cases, &order, &workloads, &time);
         }
@@ -255,7 +255,11 @@ fn gate_line(sized: &GateSize, planned: u32) -> String {
         _ if !sized.is_taught() => match assay_gate::design(planned as usize, sized.metrics.len(), &sized.rules) {
             Design::NeverFires { fewest } => format!("can find nothing: {} are the fewest", counted(fewest as u64, "pair")),
             Design::FindsUpTo { noise } => {
-                format!("find a change of {effect:.1} % where a pair's noise is at most {:.1} %", noise * 100.0)
+                format!(
+                    "find a change of {effect:.1} % where a pair's noise is at most {:.1} %, and of more once earlier runs have \
+                     taught (`assay noise`)",
+                    noise * 100.0
+                )
             }
         },
         Err(why) => format!("cannot decide about {}: {why}", named(why.metric())),
@@ -265,7 +269,7 @@ fn gate_line(sized: &GateSize, planned: u32) -> String {
         Ok(size) => format!("suffice: by what earlier runs taught, {} find a change of {effect:.1} %", size.pairs),
     };
     let more = sized.size.as_ref().ok().filter(|_| sized.is_taught()).map(|size| {
-        let costly = size.costly.filter(|costly| costly.without < size.pairs).map(|costly| {
+        let costly = size.costly.filter(|costly| costly.without < size.pairs && sized.metrics.len() > 1).map(|costly| {
             format!(
                 "; {} is the costly one: without it {} would do",
                 named(costly.metric),

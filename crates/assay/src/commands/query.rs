@@ -177,12 +177,7 @@ fn say(reading: &Reading, signed: &Signed) -> Exit {
     let runs = counted(signed.runs as u64, "run");
     let trust = &signed.trusted_by;
     output::talk(format!("verified: {verified} of {files} files are named by signed Summaries ({runs}; trust: {trust})"));
-    if signed.fetched > 0 {
-        let runs = counted(signed.fetched as u64, "run");
-        output::talk(format!(
-            "{runs} of this store fetched from elsewhere: the tables of that store have their rows, and not these"
-        ));
-    }
+    signed.say_fetched();
     if !absent.is_empty() {
         let many = if absent.len() == 1 { "1 of them is" } else { &format!("{} of them are", absent.len()) };
         output::talk(format!("the result says less than the tables should: {many} not in it"));

@@ -171,7 +171,7 @@ impl Render {
         for pipeline in &self.pipelines {
             objects.push(self.schedule(&site, pipeline)?);
         }
-        output::line(to_yaml(&objects)?.trim_end());
+        output::lines(to_yaml(&objects)?.trim_end());
         Ok(Exit::Done)
     }
 

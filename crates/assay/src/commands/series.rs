@@ -72,6 +72,7 @@ pub(crate) fn series(place: &Where, asked: &Asked<'_>) -> Result<Vec<Series>, Fa
     let scratch = Scratch::new(MAX_SCRATCH_BYTES)?;
     let reading = Reading::trusted(&lake, &snapshot, &signed.subjects, &query, &scratch).map_err(failure)?;
     let result = reading.ask(&query, Limits::default()).map_err(failure)?;
+    signed.say_fetched();
     if !signed.is_established {
         output::talk("internally consistent; signer not established");
     }

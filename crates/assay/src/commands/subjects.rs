@@ -3,12 +3,14 @@
 use assay_envelope::Verified;
 use assay_lake::Subjects;
 use assay_manifest::{Body as _, Document, InputRef, Kind, Publication, RunId, Summary};
+use assay_report::counted;
 use assay_runner::Config;
 use assay_stage::{Accepted, Failure, StageName};
 use assay_store::Store;
 use assay_verify::{Head, StoreBlobs, fetched_from, head_of_run, load};
 
 use crate::commands::runs::run_ids;
+use crate::output;
 use crate::trust::{establish, keys_beside_run};
 
 /// The Summaries of a store.
@@ -64,6 +66,16 @@ pub(crate) fn signed_summaries(store: &Store, trust: &[String]) -> Result<Signed
 }
 
 impl Signed {
+    /// Says on standard error which runs the tables are not asked for.
+    pub(crate) fn say_fetched(&self) {
+        if self.fetched > 0 {
+            let runs = counted(self.fetched as u64, "run");
+            output::talk(format!(
+                "{runs} of this store fetched from elsewhere: the tables of that store have their rows, and not these"
+            ));
+        }
+    }
+
     /// Says with which versions a run was published, where it was: from those on the tables have to show it.
     fn add_publication(
         &mut self,

@@ -39,7 +39,7 @@ impl Validate {
         if self.json {
             output::json(&problems.iter().map(Problem::to_json).collect::<Vec<_>>())?;
         } else if !problems.is_empty() {
-            output::line(assay_spec::render(&problems));
+            output::lines(assay_spec::render(&problems));
         }
         if problems.is_empty() {
             output::talk(format!("{} checked, no problems", counted(read.len() as u64, "file")));

@@ -124,7 +124,7 @@ impl Verify {
             let id = source.body.commit.as_deref().unwrap_or_default();
             let subject = commit.message.lines().next().unwrap_or_default();
             output::line(format!(
-                "  ok  commit {} holds the {} files that define the run: {subject}",
+                "  ok  commit {} holds the {} files that the source names: {subject}",
                 output::short(id),
                 source.body.files.len()
             ));
@@ -144,7 +144,9 @@ impl Verify {
                 }
                 (Level::Rows, None, _) => output::line(match &found.fetched_from {
                     Some(store) => {
-                        format!("  --  warehouse not checked: the run is in the tables of {store}, and was fetched from there")
+                        format!(
+                            "  --  warehouse not checked: the run is marked as fetched from {store}, whose tables have its rows"
+                        )
                     }
                     None => "  --  warehouse not checked: a published folder has none".to_owned(),
                 }),
@@ -289,7 +291,11 @@ fn level_line(level: Level, report: &LevelReport) -> String {
         Level::Recomputed => "manifests and curated files computed again: what both results have is the same",
     };
     match report.absent.as_slice() {
-        [] => format!("  ok  {} {what}, {}", report.checked, assay_report::bytes(report.bytes)),
+        [] => {
+            let alone = report.by_collection_alone;
+            let alone = if alone > 0 { format!("; {alone} of them nobody names but the collection") } else { String::new() };
+            format!("  ok  {} {what}, {}{alone}", report.checked, assay_report::bytes(report.bytes))
+        }
         [only] => format!("  --  {what}: `{only}` is not here"),
         [first, rest @ ..] => format!("  --  {what}: `{first}` and {} more are not here", rest.len()),
     }

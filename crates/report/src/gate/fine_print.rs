@@ -115,7 +115,7 @@ fn floor(verdict: &Verdict) -> String {
         (
             FloorSource::Unlearned,
             "where no earlier run taught whether pairs resemble those before them, from this run's noise and number of pairs: \
-             a stretch of few pairs looks like a change",
+             a stretch of few pairs looks like a change. More pairs make it smaller, and earlier runs do away with it (`assay noise`)",
         ),
     ];
     let used: Vec<&str> = sources.into_iter().filter(|(source, _)| is(*source)).map(|(_, text)| text).collect();

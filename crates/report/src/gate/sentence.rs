@@ -1,6 +1,6 @@
 //! The sentence: the outcome first, what decided, how many pairs, and the smallest change that would have been found.
 
-use assay_manifest::{Outcome, Verdict};
+use assay_manifest::{Outcome, Reason, Verdict};
 
 use super::row::{Row, Standing};
 use crate::number::{level, percent};
@@ -56,6 +56,11 @@ fn regressed(verdict: &Verdict, primary: &[Row]) -> String {
 }
 
 fn inconclusive(verdict: &Verdict, primary: &[Row]) -> String {
+    // What holds of the whole comparison comes before what a metric could have shown: no number of pairs would mend that.
+    let is_of_check = |reason: &&Reason| verdict.checks.iter().any(|check| !check.holds() && check.name == reason.code);
+    if let Some(reason) = verdict.reasons.iter().find(is_of_check) {
+        return clean(&reason.detail);
+    }
     let mut rows = standing(primary, Standing::Inconclusive);
     let Some(first) = rows.next() else { return first_reason(verdict) };
     let others = rows.count();

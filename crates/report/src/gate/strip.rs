@@ -72,9 +72,10 @@ fn pairs(inputs: &Inputs<'_>, primary: &[Row]) -> StripItem {
         PairUnit::Pair => "the unit of inference is the adjacent pair of trials",
         PairUnit::Launch => "the unit of inference is the pair of launches: each pair has its own",
     };
-    let placement = match inputs.verdict.placement {
-        Placement::Coexist => "both sides were up together",
-        Placement::Alternate => "one side was up at a time",
+    let placement = match (inputs.verdict.placement, inputs.verdict.unit) {
+        (Placement::Coexist, PairUnit::Pair) => "both sides were up together",
+        (Placement::Coexist, PairUnit::Launch) => "the sides took turns",
+        (Placement::Alternate, _) => "one side was up at a time",
     };
     let why = (missing > 0).then(|| "a pair is missing where a side has no valid trial, or no value".to_owned());
     let details = [Some(unit.to_owned()), Some(placement.to_owned()), why].into_iter().flatten().collect();
@@ -191,7 +192,7 @@ fn rules(inputs: &Inputs<'_>) -> StripItem {
 fn own_rules(inputs: &Inputs<'_>) -> StripItem {
     let changes = &inputs.verdict.policy_changes;
     let headline = match changes.len() {
-        0 => "the candidate brings no other rules".to_owned(),
+        0 => "the candidate brings no other gates, and whatever else it brings was not read".to_owned(),
         some => format!("the candidate's own rules differ in {}, and were not used", counted(some as u64, "fact")),
     };
     let details = changes.iter().map(|change| two_sides(change, "judged by", "its own"));

@@ -38,7 +38,7 @@ fn a_terminal_says_it_all() {
                     `pipelines/pull-request.yaml` at commit 0a1b2c3d4e5f ·
                     sha256:823412d1eacb67956220e532959f0104603057c88704863ca38e7cd188fda812 · SLOs have to be met · at most
                     1 % of requests may fail
-      Rule changes  the candidate brings no other rules
+      Rule changes  the candidate brings no other gates, and whatever else it brings was not read
 
     Primary metrics
       metric               verdict        change           of the  baseline  candidate     pairs  would  adjusted    floor
@@ -128,7 +128,7 @@ fn a_comment_says_what_changed_and_where_the_evidence_is() {
     | Checks | the only check held |  |
     | Runs | 1 run judged | pull-17-b, commit 4f1c2d9e8b7a, signed by ci |
     | Rules | budget 5 %, q 5 %, inconclusive does not block | `pipelines/pull-request.yaml` at commit 0a1b2c3d4e5f<br>sha256:823412d1eacb67956220e532959f0104603057c88704863ca38e7cd188fda812<br>SLOs have to be met<br>at most 1 % of requests may fail |
-    | Rule changes | the candidate brings no other rules |  |
+    | Rule changes | the candidate brings no other gates, and whatever else it brings was not read |  |
 
     ### Where the evidence is
 

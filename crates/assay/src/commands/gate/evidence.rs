@@ -93,10 +93,10 @@ impl Evidence {
         files.map(|file| (file.path.clone(), file.artifact.digest)).collect()
     }
 
-    /// Whether it measured this commit, or a merge of it.
+    /// Whether it measured this commit, or a merge of it with another. A commit that merely follows it may undo it.
     pub(crate) fn has_measured(&self, head: &str) -> bool {
-        let is_parent = |info: &CommitInfo| info.parents.iter().any(|parent| parent.to_string() == head);
-        self.commit() == Some(head) || self.0.chain.commit.as_ref().is_some_and(is_parent)
+        let is_merge = |info: &CommitInfo| info.parents.len() > 1 && info.parents.iter().any(|parent| parent.to_string() == head);
+        self.commit() == Some(head) || self.0.chain.commit.as_ref().is_some_and(is_merge)
     }
 
     /// What it measured `head` merged with; nothing where it measured `head` itself.
