@@ -115,7 +115,7 @@ fn a_program_that_uses_more_cpu_time_is_regressed() {
     let traced = fixture.assay(&["trace", text(&run["numbers"][0]["address"])]).success().stdout;
     assert!(traced.contains("command   ./words 0.05") && traced.contains("samples "), "{traced}");
     assert!(traced.contains("    program sut/before/words sha256:"), "{traced}");
-    assert!(verified.stdout.contains("files that define the run"), "the program is in no commit: {}", verified.stdout);
+    assert!(verified.stdout.contains("files that the source names"), "the program is in no commit: {}", verified.stdout);
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn what_was_executed_is_judged_too() {
     fixture.run("alike").success();
     let alike = fixture.assay(&["gate", "alike", "--baseline", "main"]);
     let said: String = alike.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(said.contains("! Executed both sides executed the same program ("), "{}", alike.stdout);
+    assert!(said.contains("! Executed both sides executed the same file ("), "{}", alike.stdout);
 
     // The baseline's third invocation puts another program into the candidate's place, between the attempts of that one.
     let [count, after] =

@@ -48,7 +48,7 @@ fn pipeline(fixture: &Fixture, pipeline: &str, planted: &Planted, budget: u32) -
     let simulator = binary("assay-simulator").display().to_string();
     let side = |name: &str, slowness: &str| {
         let count = fixture.root().join(format!("{pipeline}.{name}")).display().to_string();
-        format!("{{COUNT: {count}, SEED: {name}, SIMULATOR: {simulator}, REQUESTS: '1000', SLOWNESS: '{slowness} {both}'}}")
+        format!("{{COUNT: {count}, SEED: {name}, SIMULATOR: {simulator}, REQUESTS: '4000', SLOWNESS: '{slowness} {both}'}}")
     };
     format!(
         "apiVersion: assay.dev/v1alpha1
@@ -670,6 +670,10 @@ fn what_a_change_was_merged_with_has_to_be_of_the_branch_and_no_older_than_the_c
     let stray = judged("stray", &aside).refuses(20, "other_base");
     assert!(stray.stderr.contains("which is no commit of `main`"), "{}", stray.stderr);
     judged("merged", &new).exits(41);
+    // A commit that follows the head may undo it: it is no merge of it.
+    let child = fixture.git(&["commit-tree", "-p", &head, "-m", "child", &format!("{new}^{{tree}}")]);
+    self::run(&fixture, "few", "child", child.trim());
+    gate(&fixture, "child", 1, &["--baseline", "main", "--head", &head]).refuses(20, "other_commit");
 }
 
 /// What nothing reads is no rule, whatever whoever wrote it believes.
