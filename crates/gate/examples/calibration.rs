@@ -788,9 +788,8 @@ impl<'a> Family<'a> {
     /// Which metrics the gate would call regressed.
     fn alarms(&self) -> Alarms {
         let adjusted = benjamini_hochberg(&self.tested.iter().map(|tested| tested.p).collect::<Vec<_>>());
-        let beyond = |(tested, adjusted): (&Arc<Tested>, f64)| match adjusted <= self.rules.q {
-            true => tested.beyond(self.rules.log_budget()),
-            false => Beyond::No,
+        let beyond = |(tested, adjusted): (&Arc<Tested>, f64)| {
+            if adjusted <= self.rules.q { tested.beyond(self.rules.log_budget()) } else { Beyond::No }
         };
         let beyond: Vec<Beyond> = self.tested.iter().zip(adjusted).map(beyond).collect();
         let worse: Vec<bool> = beyond.iter().map(|beyond| *beyond == Beyond::Yes).collect();
