@@ -29,7 +29,7 @@ use assay_stats::{
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
-/// How many metrics a gate has, unless the third argument says otherwise.
+/// The number of metrics of a gate, if the third argument names no other.
 const METRICS: usize = 100;
 const SPREAD: f64 = 0.03;
 const Q: f64 = 0.05;
@@ -52,7 +52,7 @@ const LOOK_PAIRS: usize = 12;
 
 static ASKED_METRICS: OnceLock<usize> = OnceLock::new();
 
-/// How many metrics a gate has.
+/// The number of metrics of a gate.
 fn metrics() -> usize {
     *ASKED_METRICS.get_or_init(|| METRICS)
 }
@@ -716,7 +716,7 @@ struct Tested {
     floor: FloorOf,
 }
 
-/// Where a metric's floor comes from.
+/// The source of a metric's floor.
 #[derive(Clone, Copy)]
 enum FloorOf {
     /// What a history taught, if it taught any.

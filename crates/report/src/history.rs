@@ -54,7 +54,7 @@ pub struct Series {
     pub runs: Vec<Run>,
     /// Where the level moved, oldest first; or why it was not searched.
     pub changes: Result<Vec<Change>, String>,
-    /// Where beside the changes nothing can be told, oldest first.
+    /// The stretches in which nothing can be told beside the changes, oldest first.
     pub untold: Vec<Untold>,
     /// The change that the newest runs show and those before did not, as it was when they did.
     pub news: Option<Change>,

@@ -291,12 +291,15 @@ fn first_line(page: &mut Writer, (place, series): Placed<'_>) {
 
 /// The sentence by itself.
 fn in_upper_case(sentence: &str) -> String {
-    let mut letters = sentence.chars();
-    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+    with_first_letter(sentence, |letter| letter.to_uppercase().collect())
 }
 
 /// The sentence as it goes on after a colon.
 fn in_lower_case(sentence: &str) -> String {
+    with_first_letter(sentence, |letter| letter.to_lowercase().collect())
+}
+
+fn with_first_letter(sentence: &str, change: impl Fn(char) -> String) -> String {
     let mut letters = sentence.chars();
-    letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
+    letters.next().map(|first| change(first) + letters.as_str()).unwrap_or_default()
 }

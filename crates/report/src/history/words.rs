@@ -152,7 +152,7 @@ pub(crate) fn unit(series: &Series) -> String {
     format!("{}{better}", series.unit)
 }
 
-/// Where nothing can be told beside the changes, a line for each stretch.
+/// A line for each stretch in which nothing can be told beside the changes.
 pub(crate) fn untold(series: &Series) -> Vec<String> {
     let line = |untold: &Untold| {
         let (first, last) = (series.runs.get(untold.from)?, series.runs.get(untold.to.checked_sub(1)?)?);
