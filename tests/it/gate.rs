@@ -12,7 +12,7 @@ use assay_manifest::{Body, Document, Role, Verdict};
 use serde_json::{Value, json};
 
 use crate::stand_in::{Flavor, Identity, StandIn};
-use crate::support::{Fixture, Ran, binary, files_under, script, write_file};
+use crate::support::{Fixture, PIPELINE, Ran, binary, files_under, result, script, write_file};
 use crate::tamper::key_of;
 
 /// Every trial of a side has the next seed, in every run.
@@ -189,6 +189,32 @@ fn outcomes(verdict: &Value) -> Vec<(&str, &str)> {
         .iter()
         .map(|metric| (metric["metric"].as_str().expect("a name"), metric["outcome"].as_str().expect("an outcome")))
         .collect()
+}
+
+/// The order of the sides is drawn by the run's name: that one was begun again under it is told, and by no run that was not.
+#[test]
+fn a_run_that_was_begun_more_than_once_is_told_as_such() {
+    let mut fixture = Fixture::bare();
+    fixture.indicator("only", &script(&format!("echo '{}'", result("only", "1"))), "");
+    let comparison = "  variants: [{name: before}, {name: after}]
+  comparison: {baseline: {target: local, variant: before}, candidate: {target: local, variant: after}, variable_under_test: runtime_version}
+  gates: [{name: speed}]
+";
+    let plain = crate::support::pipeline("exploratory", &["only"], 2, comparison);
+    fixture.write(PIPELINE, &plain.replace("kind: host}", "kind: host, env: {TOKEN: {from_env: SECRET_TOKEN}}}"));
+    fixture.commit("a comparison that needs a secret");
+    fixture.run("again").refuses(30, "secret_absent");
+    fixture.set("SECRET_TOKEN", "here");
+    fixture.run("again").success();
+    fixture.run("once").success();
+    let judged = |run: &str, pull: u32| verdict(&fixture, run, pull, "main", 41)["runs"][0]["earlier_ends"].clone();
+    assert_eq!(judged("again", 1), json!([{"state": "failed", "stage": "execute", "code": "secret_absent"}]));
+    assert_eq!(judged("once", 2), Value::Null);
+    let told = |run: &str, pull: u32| gate(&fixture, run, pull, &["--baseline", "main"]).exits(41).stdout;
+    let (again, once) = (told("again", 1), told("once", 2));
+    assert!(again.contains("1 run judged, 1 begun more than once"), "{again}");
+    assert!(again.contains("again: an earlier attempt failed in execute (`secret_absent`)"), "{again}");
+    assert!(once.contains("1 run judged") && !once.contains("begun more than once"), "{once}");
 }
 
 /// Who stops reading has not passed.

@@ -149,6 +149,11 @@ fn put(fixture: &Fixture, artifact: &mut Artifact, bytes: &[u8]) {
 
 /// Publish lies with its own key: the error that `assay verify` gives.
 fn lie(change: impl FnOnce(&Fixture, &mut Publication)) -> Option<String> {
+    lied(change).verify("asked").exits(20).error()
+}
+
+/// A run whose Publication is another, signed as the true one.
+fn lied(change: impl FnOnce(&Fixture, &mut Publication)) -> Fixture {
     let fixture = with_query(MEDIANS);
     fixture.run("asked").success();
     let pointer = fixture.pointer("asked", "publish");
@@ -165,7 +170,7 @@ fn lie(change: impl FnOnce(&Fixture, &mut Publication)) -> Option<String> {
         digest
     });
     pointer.redirect(&written[0], &written[1]);
-    fixture.verify("asked").exits(20).error()
+    fixture
 }
 
 fn with_numbers(fixture: &Fixture, publication: &mut Publication, change: impl FnOnce(&mut Vec<Value>)) {
@@ -185,14 +190,19 @@ fn publish_is_not_taken_at_its_word() {
     assert_eq!(other_type.as_deref(), Some("query_differs"));
     let no_query = lie(|_, publication| publication.queries.clear());
     assert_eq!(no_query.as_deref(), Some("other_queries"));
-    let not_selected = lie(|fixture, publication| {
+    let (mut selected, mut other) = (String::new(), String::new());
+    let not_selected = lied(|fixture, publication| {
         with_numbers(fixture, publication, |numbers| {
-            let query = numbers.iter().find_map(|number| number.get("query")).expect("a number of the query").clone();
-            let other = numbers.iter_mut().find(|number| number["source"] == "rows").expect("a number of a row");
-            (other["source"], other["query"]) = (json!("query"), query);
+            let of_query = numbers.iter().find(|number| number.get("query").is_some()).expect("a number of the query").clone();
+            let number = numbers.iter_mut().find(|number| number["source"] == "rows").expect("a number of a row");
+            (number["source"], number["query"]) = (json!("query"), of_query["query"].clone());
+            (selected, other) = (text(&of_query["address"]).to_owned(), text(&number["address"]).to_owned());
         });
     });
-    assert_eq!(not_selected.as_deref(), Some("number_not_in_query"));
+    assert_eq!(not_selected.verify("asked").exits(20).error().as_deref(), Some("number_not_in_query"));
+    // Whoever follows one number alone is not shown a query that does not give it.
+    assert!(not_selected.assay(&["trace", &selected]).success().stdout.contains("SELECT"));
+    not_selected.assay(&["trace", &other]).refuses(20, "number_not_in_query");
     let left_out = lie(|fixture, publication| {
         with_numbers(fixture, publication, |numbers| numbers.retain(|number| number["source"] == "rows"));
     });

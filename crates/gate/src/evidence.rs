@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use assay_manifest::{
-    Better, Case, Comparison, Difference, Digest, Environment, ExecutionPart, InputRef, Isolation, MetricSummary, PairUnit,
-    Placement, Plan, PointId, PointSummary, RunId, Side, Source, Summary, TargetKind, TrialId, TrialPair,
+    Better, Case, Comparison, Difference, Digest, EarlierEnd, Environment, ExecutionPart, InputRef, Isolation, MetricSummary,
+    PairUnit, Placement, Plan, PointId, PointSummary, RunId, Side, Source, Summary, TargetKind, TrialId, TrialPair,
 };
 
 use crate::learning::Taught;
@@ -31,6 +31,8 @@ pub struct Run<'a> {
     pub signers: Vec<String>,
     /// Whether a trust policy says of every signer who it is.
     pub established: bool,
+    /// How earlier attempts under its name ended before its Summary was signed, oldest first.
+    pub earlier_ends: Vec<EarlierEnd>,
 }
 
 impl Run<'_> {

@@ -148,7 +148,10 @@ fn differing(run: &Run<'_>, comparison: &Comparison) -> Option<Check> {
     let of = |files: &Files, name: &(String, String)| {
         files.get(name).map_or_else(|| "none".to_owned(), |digests| digests.iter().cloned().collect::<Vec<_>>().join("+"))
     };
-    let differing = names.into_iter().filter(|name| baseline.get(*name) != candidate.get(*name));
+    // What a side without a valid attempt would have executed is not known: that is no difference of files.
+    let both_ran = [&comparison.baseline, &comparison.candidate].iter().all(|side| !attempts(run, side).is_empty());
+    let is_known = |name: &&(String, String)| both_ran || (baseline.contains_key(*name) && candidate.contains_key(*name));
+    let differing = names.into_iter().filter(is_known).filter(|name| baseline.get(*name) != candidate.get(*name));
     let lines: Vec<_> = differing
         .map(|name| format!("{} `{}` ({} against {})", name.0, name.1, of(&baseline, name), of(&candidate, name)))
         .collect();

@@ -17,7 +17,7 @@ use crate::rule::{BOUND_ALPHA, Effect, Judged, Rules, Series, Why, judge_by, sha
 use crate::sides::confounded;
 
 /// The version of the method. A verdict is replayed by the same version only.
-pub const CONTRACT: &str = "assay-gate/7";
+pub const CONTRACT: &str = "assay-gate/8";
 
 /// The most pairs that an inconclusive verdict asks for.
 const MOST_PAIRS: usize = 200;
@@ -182,6 +182,7 @@ fn judged_run(run: &Run<'_>) -> JudgedRun {
         tree: run.tree.clone(),
         signers: run.signers.clone(),
         established: run.established,
+        earlier_ends: run.earlier_ends.clone(),
     }
 }
 

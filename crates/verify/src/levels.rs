@@ -145,7 +145,7 @@ pub fn verify_rows(
 }
 
 /// What a thread has found; its panic is this thread's.
-fn result_of<T>(thread: ScopedJoinHandle<'_, Result<T, Failure>>) -> Result<T, Failure> {
+pub fn result_of<T>(thread: ScopedJoinHandle<'_, Result<T, Failure>>) -> Result<T, Failure> {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
@@ -353,11 +353,30 @@ fn check_selected(numbers: &Numbers, selected: &[Number]) -> Result<(), Failure>
     let unpaired = said.get(expected.len()).or(expected.get(said.len())).copied();
     match differing.or(unpaired) {
         None => Ok(()),
-        Some(number) => Err(Failure::verification(
-            "number_not_in_query",
-            format!("the number `{}` is not published as the queries select it", number.address),
-        )),
+        Some(number) => Err(not_selected(number)),
     }
+}
+
+/// Asks one pinned query again, and refuses a number that is published as its and that it does not select. Gives the query's text.
+///
+/// # Errors
+/// What is missing or does not verify: the query, a curated file, a row; `number_not_in_query` where the query gives no such number.
+pub fn check_selected_by(blobs: &dyn Blobs, chain: &Chain, query: &PinnedFile, number: &Number) -> Result<String, Failure> {
+    let summary = chain.one::<Summary>().ok_or_else(|| not_selected(number))?;
+    let files = &summary.body.files;
+    let text = blobs.get(&query.artifact.digest, MAX_QUERY_BYTES)?.ok_or_else(|| absent(&query.artifact))?;
+    let result = ask(&query.path, &text, files, &curated_store(blobs, files)?, &Scratch::new(MAX_CURATED_BYTES)?);
+    let rows = number_rows(files, read_tables(blobs, files)?)?;
+    let selected = numbers_of(&chain.run_id, query, &result.map_err(as_verification)?, &rows).map_err(as_verification)?;
+    if selected.iter().any(|found| found.address == number.address) {
+        return Ok(String::from_utf8_lossy(&text).into_owned());
+    }
+    Err(not_selected(number))
+}
+
+fn not_selected(number: &Number) -> Failure {
+    let message = format!("the number `{}` is not published as the queries select it", number.address);
+    Failure::verification("number_not_in_query", message)
 }
 
 /// The curated files of a run where a query can read them.

@@ -26,7 +26,7 @@ mod warehouse;
 pub use attempts::check_attempts;
 pub use blobs::{Blobs, FolderBlobs, StoreBlobs};
 pub use evidence::{check_evidence_list, evidence_of, verify_evidence};
-pub use levels::{Level, LevelReport, read_numbers, read_tables, verify_rows};
+pub use levels::{Level, LevelReport, check_selected_by, read_numbers, read_tables, result_of, verify_rows};
 pub use numbers::{NumberRows, check_numbers};
 pub use outcomes::{TOLERANCE, Tables, check_outcomes, is_close};
 pub use pointers::check_pointers;

@@ -177,7 +177,8 @@ impl Opened {
         let mut environments: Vec<_> = chain.all::<Environment>().map(|(_, manifest)| &manifest.body).collect();
         environments.sort_by_key(|environment| environment.block);
         let policy = match &self.trust {
-            Trust::Policy(policy) => Some((policy.name.clone(), publication.body.trust_policy)),
+            // The reader's own, which may be another than the one that was published.
+            Trust::Policy(policy) => policy.digest.map(|digest| (policy.name.clone(), digest)),
             Trust::None { .. } => None,
         };
         let views = self.views(&summary.body)?;

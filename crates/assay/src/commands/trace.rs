@@ -154,14 +154,12 @@ fn query_of<'a>(opened: &'a Opened, address: &Address, plan: &'a Plan) -> Result
         found.table() == address.table() && found.column() == address.column() && (rows.0 || rows.1)
     };
     let number = numbers.numbers.iter().find(|number| number.address.parse().is_ok_and(|found| is_same(&found)));
-    let Some(digest) = number.and_then(|number| number.query.as_ref()).map(|query| query.digest) else { return Ok(None) };
+    let Some((number, named)) = number.and_then(|number| Some((number, number.query.as_ref()?))) else { return Ok(None) };
+    let digest = named.digest;
     let unnamed = || Failure::verification("other_queries", "the number's query is not one that the plan pins");
     let query = plan.queries.iter().find(|query| query.artifact.digest == digest).ok_or_else(unnamed)?;
-    let bytes = opened
-        .blobs
-        .get(&digest, MAX_BYTES)?
-        .ok_or_else(|| Failure::verification("artifact_absent", format!("the query `{}` ({digest}) is not there", query.path)))?;
-    Ok(Some((query, String::from_utf8_lossy(&bytes).into_owned())))
+    let text = assay_verify::check_selected_by(opened.blobs.as_ref(), &opened.chain, query, number)?;
+    Ok(Some((query, text)))
 }
 
 /// The version of the warehouse's table that the Publication pins. Where the store is at hand, the file is looked for in it.

@@ -180,7 +180,7 @@ impl Found {
             // Neither needs the other; what the warehouse says comes first.
             let (warehouse, rows) = std::thread::scope(|scope| {
                 let rows = scope.spawn(|| check(opened, level));
-                (warehouse(opened), rows.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+                (warehouse(opened), assay_verify::result_of(rows))
             });
             (self.in_warehouse, self.fetched_from) = warehouse?;
             rows?

@@ -966,6 +966,7 @@ fn verdict(summary: InputRef) -> Verdict {
             "tree": oid("tree"),
             "signers": ["collect", "execute", "plan"],
             "established": true,
+            "earlier_ends": [{"state": "failed", "stage": "provision", "code": "not_ready"}],
         }],
         "learned": digest("pipelines/noise/bandwidth.json"),
         "sequence": {"subject": "pr-17", "look": 2, "earlier": [digest("the first look")]},

@@ -79,6 +79,7 @@ impl Fixture {
             tree: self.tree.clone(),
             signers: vec!["local-reduce".to_owned()],
             established: true,
+            earlier_ends: Vec::new(),
         }
     }
 }

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::document::{body, words};
 use crate::{
-    Artifact, Better, CaseId, Comparison, Digest, InputRef, Instant, Isolation, Name, Placement, PointId, Reason, RunId,
+    Artifact, Better, CaseId, Comparison, Digest, EndState, InputRef, Instant, Isolation, Name, Placement, PointId, Reason, Role,
+    RunId,
 };
 
 words!(
@@ -96,6 +97,22 @@ pub struct JudgedRun {
     pub signers: Vec<String>,
     /// Whether a trust policy says of every signer who it is.
     pub established: bool,
+    /// How earlier attempts under this name ended before its Summary was signed, oldest first. The order of the sides is drawn by the name, so a
+    /// reader may ask why one that somebody chose was begun again.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub earlier_ends: Vec<EarlierEnd>,
+}
+
+/// An attempt at a run that ended before the run had a Summary.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EarlierEnd {
+    /// Whether a person stopped it, or a stage could not go on.
+    pub state: EndState,
+    /// The stage that was running.
+    pub stage: Role,
+    /// Why, in a word: the code of the error.
+    pub code: String,
 }
 
 /// Which look of a sequence this verdict is.

@@ -268,11 +268,12 @@ pub(crate) fn model() -> Model {
         tree: "8d2b6c1f0e9a7b5c3d4e2f1a0b9c8d7e6f5a4b3c".to_owned(),
         signers: vec!["ci".to_owned()],
         established: true,
+        earlier_ends: vec![EarlierEnd { state: EndState::Cancelled, stage: Role::Execute, code: "cancelled".to_owned() }],
     };
     let side = |variant| Side { target: name("vllm"), variant: name(variant) };
     let regressed = "`ttft_ms_p99` of chat at c64 changed by +12.1 %, beyond the budget of 5.0 %";
     let verdict = Verdict {
-        contract: "assay-gate/7".to_owned(),
+        contract: "assay-gate/8".to_owned(),
         gate: name("pull-request"),
         outcome: Outcome::Regressed,
         blocks: true,

@@ -1,6 +1,6 @@
 //! A judged metric as every rendering shows it: numbers rounded once, texts made fit to be shown.
 
-use assay_manifest::{Better, Change, FloorSource, MetricVerdict, Outcome};
+use assay_manifest::{Better, Change, FloorSource, MetricVerdict, Outcome, Verdict};
 
 use super::Inputs;
 use super::lineage::Origin;
@@ -126,7 +126,7 @@ impl Row {
             unpaired: change.and_then(|change| change.p_unpaired).map_or_else(|| ABSENT.to_owned(), probability),
             floor: found.floor.as_ref().map_or_else(|| ABSENT.to_owned(), |floor| percent(floor.share)),
             detectable: found.detectable.map_or_else(|| ABSENT.to_owned(), percent),
-            reason: reason(found),
+            reason: reason(inputs.verdict, found),
             origins: Origin::all(inputs, found),
             unit,
             found: found.clone(),
@@ -221,10 +221,13 @@ impl Estimate {
 }
 
 /// Why a metric stands where it does, and for an inconclusive one what it would take.
-fn reason(found: &MetricVerdict) -> String {
+fn reason(verdict: &Verdict, found: &MetricVerdict) -> String {
     let why = found.reason.as_ref().map(|reason| clean(&reason.detail)).filter(|text| !text.is_empty());
     let is_inconclusive = found.outcome == Outcome::Inconclusive;
     let why = why.map(|why| if Standing::of(found) == Standing::Acknowledged { format!("passes: {why}") } else { why });
-    let takes = found.more_pairs.filter(|_| is_inconclusive).map(|more| format!("{} would tell", counted(more, "more pair")));
+    let has_look_left = (verdict.sequence.look as usize) < verdict.policy.looks.len();
+    let how = if has_look_left { "" } else { ": no look is left, so raise `trials.count`" };
+    let takes = found.more_pairs.filter(|_| is_inconclusive);
+    let takes = takes.map(|more| format!("{} would tell{how}", counted(more, "more pair")));
     why.into_iter().chain(takes).collect::<Vec<_>>().join("; ")
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use assay_manifest::{Check, Comparison, Difference, JudgedRun, PairUnit, Placement, Side};
+use assay_manifest::{Check, Comparison, Difference, EarlierEnd, EndState, JudgedRun, PairUnit, Placement, Side};
 
 use super::acceptance::{Accepted, Did};
 use super::row::Row;
@@ -13,6 +13,9 @@ use crate::text::{all_of, clean, counted};
 
 /// The label of the item that names expired acknowledgements.
 pub(crate) const EXPIRED: &str = "Expired";
+
+/// Earlier attempts of one run that are listed; the rest is counted.
+const MAX_ENDS: usize = 3;
 
 /// The word of the reason that a placement could as well have made the difference.
 const CONFOUNDED: &str = "confounded_with_placement";
@@ -151,18 +154,36 @@ fn executed(inputs: &Inputs<'_>) -> Option<StripItem> {
 fn runs(inputs: &Inputs<'_>) -> StripItem {
     let runs = &inputs.verdict.runs;
     let doubtful = runs.iter().filter(|run| !is_established(inputs, run)).count();
+    let begun_again = runs.iter().filter(|run| !run.earlier_ends.is_empty()).count();
     let judged = counted(runs.len() as u64, "run");
-    let headline = match doubtful {
-        0 => format!("{judged} judged"),
-        some => format!("{judged} judged, the signers of {some} not established"),
-    };
+    let unknown = (doubtful > 0).then(|| format!(", the signers of {doubtful} not established"));
+    let again = (begun_again > 0).then(|| format!(", {begun_again} begun more than once"));
+    let headline: String = std::iter::once(format!("{judged} judged")).chain(unknown).chain(again).collect();
     let detail = |run: &JudgedRun| {
         let commit = run.commit.as_deref().map_or_else(|| "unknown".to_owned(), short_commit);
         let doubt = if is_established(inputs, run) { "" } else { ", not established" };
         let signers = if run.signers.is_empty() { "nobody".to_owned() } else { run.signers.join(", ") };
         clean(&format!("{}, commit {commit}, signed by {signers}{doubt}", run.run_id))
     };
-    StripItem::new("Runs", doubtful > 0, headline, runs.iter().map(detail).collect())
+    let details = runs.iter().map(detail).chain(runs.iter().flat_map(earlier_ends)).collect();
+    StripItem::new("Runs", doubtful > 0 || begun_again > 0, headline, details)
+}
+
+/// How attempts under a run's name ended before it came to its end, one a line; more than a few are counted.
+fn earlier_ends(run: &JudgedRun) -> Vec<String> {
+    let ended =
+        |end: &EarlierEnd| format!("{}: an earlier attempt {} in {} (`{}`)", run.run_id, was(end.state), end.stage, end.code);
+    let mut lines: Vec<String> = run.earlier_ends.iter().take(MAX_ENDS).map(|end| clean(&ended(end))).collect();
+    let more = run.earlier_ends.len().saturating_sub(MAX_ENDS) as u64;
+    lines.extend((more > 0).then(|| format!("{}: {}", run.run_id, counted(more, "more earlier attempt"))));
+    lines
+}
+
+fn was(state: EndState) -> &'static str {
+    match state {
+        EndState::Cancelled => "was cancelled",
+        EndState::Failed => "failed",
+    }
 }
 
 /// Whether it is known who signed a run.

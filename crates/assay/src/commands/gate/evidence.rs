@@ -2,10 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use assay_envelope::Verified;
 use assay_gate::Run;
 use assay_git::{CommitInfo, Oid};
-use assay_manifest::{Body as _, Digest, Environment, ExecutionPart, InputRef, Kind, Plan, RunId, Source, Summary};
+use assay_manifest::{
+    Body as _, Digest, EarlierEnd, Environment, ExecutionPart, InputRef, Kind, Plan, RunEnd, RunId, Source, Summary,
+};
 use assay_stage::{Exit, Failure};
+use assay_verify::Chain;
 
 use crate::commands::gate::rules::{MAX_RULES_BYTES, RuleFile};
 use crate::commands::opened::{Opened, Where};
@@ -124,6 +128,7 @@ impl Evidence {
             tree: self.tree()?,
             signers: signers.into_iter().collect(),
             established: chain.is_established(),
+            earlier_ends: earlier_ends(chain),
         })
     }
 
@@ -140,6 +145,22 @@ impl Evidence {
             summary: (summary.0, &summary.1.body),
         })
     }
+}
+
+/// The ends that were signed before the Summary: those after it say nothing of how it was measured.
+fn earlier_ends(chain: &Chain) -> Vec<EarlierEnd> {
+    let signed_at = |reference: InputRef| {
+        chain.documents.iter().find(|verified| verified.as_input() == reference).and_then(Verified::asserted_time)
+    };
+    let summary = chain.all::<Summary>().next().and_then(|(reference, _)| signed_at(reference));
+    let mut ends: Vec<&RunEnd> = chain
+        .all::<RunEnd>()
+        .filter(|(reference, _)| signed_at(*reference).zip(summary).is_none_or(|(end, summary)| end <= summary))
+        .map(|(_, manifest)| &manifest.body)
+        .collect();
+    ends.sort_by_key(|end| end.sequence);
+    let earlier = |end: &RunEnd| EarlierEnd { state: end.state, stage: end.stage, code: end.reason.code.clone() };
+    ends.into_iter().map(earlier).collect()
 }
 
 fn lost(path: &str) -> Failure {
