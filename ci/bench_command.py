@@ -8,7 +8,7 @@ import subprocess
 
 from bench_gate import BUDGET_PCT, OUTCOMES, PLANTED, SAME, change
 
-PAIRS = 12
+PAIRS = 20
 # What one invocation is to take, and the most that a decision may.
 COMMAND_S = 1.0
 BAR_DECIDED_S = 120.0
